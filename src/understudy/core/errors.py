@@ -1,0 +1,108 @@
+"""Every error Understudy raises on purpose.
+
+    UnderstudyError
+    ├── InputError                 bad input; the command line exits with 2
+    │   ├── SourceError            a dataset, or one file of it, cannot be read
+    │   ├── ConfigError            an option or a configuration file is wrong
+    │   ├── BackendError           a model cannot be loaded or used
+    │   │   └── MissingExtra       a package is not installed; names the pip command
+    │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
+    │   └── RunError               a run folder cannot be started, resumed or read
+    ├── BudgetRefused              the budget does not cover the request; exits with 3
+    └── PrivateValueError          something tried to print, pickle, log or copy a private value
+
+A message says what is wrong, what was found, and what to do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class UnderstudyError(Exception):
+    """The root of every error raised on purpose."""
+
+    exit_code = 1
+
+
+class InputError(UnderstudyError):
+    """Bad input. Nothing was spent and nothing was lost."""
+
+    exit_code = 2
+
+
+class SourceError(InputError):
+    """A dataset, or one file of it, cannot be read.
+
+    Args:
+        message: What is wrong, what was found and what to do.
+        path: The file at fault, where there is one.
+    """
+
+    def __init__(self, message: str, path: Path | str | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        super().__init__(message if path is None else f"{path}: {message}")
+
+
+class ConfigError(InputError):
+    """An option or a configuration file is wrong."""
+
+
+class BackendError(InputError):
+    """A model cannot be loaded or used."""
+
+
+class MissingExtra(BackendError):
+    """A package that a backend needs is not installed.
+
+    Args:
+        what: What was asked for, such as ``"onnx:encoder.onnx"``.
+        extra: The extra of this package that brings it, such as ``"onnx"``.
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{what} needs a package that is not installed: pip install 'understudy[{extra}]'"
+        )
+
+
+class LedgerError(InputError):
+    """The ledger cannot be reached, or its rows do not add up."""
+
+
+class RunError(InputError):
+    """A run folder cannot be started, resumed or read."""
+
+
+class BudgetRefused(UnderstudyError):
+    """The dataset's budget does not cover the request. Nothing was released.
+
+    Args:
+        dataset: The dataset's name in the ledger.
+        requested: Epsilon in total if the request were granted, at the budget's delta.
+        budget: The epsilon the owner allows in total.
+        spent: Epsilon spent so far.
+        delta: The delta at which the three are stated.
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self, dataset: str, *, requested: float, budget: float, spent: float, delta: float
+    ) -> None:
+        self.dataset, self.requested, self.budget = dataset, requested, budget
+        self.spent, self.delta = spent, delta
+        super().__init__(
+            f"the budget of {dataset} does not cover this run (all at delta {delta:g}).\n"
+            f"  Budget:     epsilon {budget:.4f}\n"
+            f"  Spent:      epsilon {spent:.4f}\n"
+            f"  Requested:  epsilon {requested:.4f} in total, after this run\n"
+            f"  Difference: epsilon {requested - budget:.4f} over the budget\n"
+            "Ask for a smaller epsilon, or let the data owner raise the total: "
+            "understudy ledger set-budget SOURCE --epsilon E --delta D"
+        )
+
+
+class PrivateValueError(UnderstudyError, TypeError):
+    """Something tried to print, pickle, log, count or copy a private value."""

@@ -1,0 +1,122 @@
+"""The values that pass between the layers: batches, synthetic data, receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Images = NDArray[np.uint8]
+"""Images: (n, height, width, channels) uint8, channels 1 (grey) or 3 (RGB)."""
+
+Embeddings = NDArray[np.float32]
+"""Embeddings: (n, d) float32."""
+
+Labels = NDArray[np.int64]
+"""Class of each row: (n,) int64, an index into the dataset's class names."""
+
+Vector = NDArray[np.float64]
+"""Any released or computed array of real numbers, float64."""
+
+Shape = tuple[int, ...]
+"""Shape of one record: (height, width, channels) of an image, or (d,) of an embedding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive rows of a dataset, as a source reads them.
+
+    Attributes:
+        values: (n, height, width, channels) uint8 images, or (n, d) float32 embeddings.
+        labels: (n,) int64.
+        units: Who each row belongs to, (n,) of str; None where every row is its own unit.
+    """
+
+    values: NDArray[Any]
+    labels: Labels
+    units: NDArray[np.str_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticBatch:
+    """Synthetic rows: embeddings, images, or both, with a class each.
+
+    Attributes:
+        labels: (n,) int64.
+        embeddings: (n, d) float32, or None.
+        images: (n, height, width, channels) uint8, or None.
+    """
+
+    labels: Labels
+    embeddings: Embeddings | None = None
+    images: Images | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageReceipt:
+    """What one release cost.
+
+    Attributes:
+        stage: Name of the stage in the plan, such as ``"moments"``.
+        query: What was asked, in words.
+        share: Part of the run's squared mu, in (0, 1].
+        sensitivity: Largest change of the sum, in L2, that one unit can cause.
+        sigma: Standard deviation of the noise, in the units of the sum.
+        mu: sensitivity / sigma, the Gaussian-DP parameter of this release.
+        size: How many numbers were released.
+    """
+
+    stage: str
+    query: str
+    share: float
+    sensitivity: float
+    sigma: float
+    mu: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The guarantee of a run, and what each stage of it cost.
+
+    Attributes:
+        unit: What one person contributes, in words.
+        adjacency: ``"add-remove"`` or ``"replace-one"``.
+        epsilon: Epsilon of everything this run released, discretisation slack included.
+        delta: Delta of the same.
+        slack: Part of epsilon that covers discrete instead of continuous noise.
+        stages: One receipt a release, in order.
+    """
+
+    unit: str
+    adjacency: str
+    epsilon: float
+    delta: float
+    slack: float
+    stages: tuple[StageReceipt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A synthetic dataset, produced batch by batch so that memory does not grow with it.
+
+    Attributes:
+        method: Name of the method that made it.
+        classes: Class names; labels index into them. Empty when unconditional and unlabelled.
+        count: Number of rows ``batches`` yields in all.
+        batches: Starts the rows from the first one; every call yields the same rows.
+        dim: d, where there are embeddings.
+        image_shape: (height, width, channels), where there are images.
+        facts: Public facts of the method worth printing (kept clusters, noise, ...): JSON values.
+    """
+
+    method: str
+    classes: tuple[str, ...]
+    count: int
+    batches: Callable[[], Iterator[SyntheticBatch]]
+    dim: int | None = None
+    image_shape: Shape | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Where a map over private blocks runs."""

@@ -1,0 +1,80 @@
+"""What `run` needs to know of a method, and what a method is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from understudy.core.ports import Decoder, Encoder, Source
+from understudy.core.types import Release, Shape
+from understudy.privacy.vault import Vault
+
+
+@dataclass(frozen=True)
+class Materials:
+    """Everything a method works with besides its parameters. All of it is public but the vault.
+
+    Attributes:
+        vault: The private rows.
+        classes: Public class names; labels index into them.
+        shape: Shape of a private record: (height, width, channels) or (d,).
+        encoder: Images to embeddings; None where the source holds embeddings.
+        decoder: Embeddings back to images; None for a release of embeddings.
+        public: A public dataset, for what may be learnt for free; or None.
+        count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
+        seed: Seed of everything public. Never of the noise.
+        progress: Given words for a step, returns a function that is called with rows done.
+        load: Loads another encoder by its name, for the same images.
+    """
+
+    vault: Vault
+    classes: tuple[str, ...]
+    shape: Shape
+    encoder: Encoder | None
+    decoder: Decoder | None
+    public: Source | None
+    count: int | None
+    seed: int
+    progress: Callable[[str], Callable[[int], None]]
+    load: Callable[[str], Encoder]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known of a run before anything private is read.
+
+    Attributes:
+        shape: Shape of a record.
+        encoder: The encoder, or None.
+        decoder: The decoder, or None.
+        public: Whether a public dataset is given.
+    """
+
+    shape: Shape
+    encoder: Encoder | None
+    decoder: Decoder | None
+    public: bool
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as the registry and the command line see it.
+
+    Attributes:
+        name: Its name on the command line.
+        summary: One line.
+        source: The paper.
+        params: A frozen dataclass of parameters with defaults; it checks itself.
+        weights: Parameters and context to the weight of each stage in the budget. Raises
+            ConfigError for parameters that do not fit the context, before anything is spent.
+        run: Does it.
+    """
+
+    name: str
+    summary: str
+    source: str
+    params: Callable[..., Any]
+    weights: Callable[[Any, Context], Mapping[str, float]]
+    run: Callable[[Materials, Any], Release]
+    options: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,249 @@
+"""What a run may spend, what it has spent, and the releases it has already paid for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.core.types import Receipt, StageReceipt, Vector
+from understudy.privacy import noise
+from understudy.privacy.accounting import Gaussian, discretisation_slack, run_mu
+from understudy.privacy.budget import Budget, normalised_shares
+from understudy.privacy.ledger import Charge, Ledger
+from understudy.privacy.queries import Query
+from understudy.privacy.unit import Unit
+
+MAX_SIZE = 10**8
+"""How many numbers a run may release in all; its slack is computed for as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run's budget divided among its stages.
+
+    Every stage is a Gaussian release with mu_k = mu sqrt(share_k), so that the run composes to mu
+    exactly (sum mu_k^2 = mu^2). The classes and clusters of a stage are one release.
+
+    Attributes:
+        budget: (epsilon, delta) of the run.
+        shares: Stage to its part of mu^2; they sum to 1.
+    """
+
+    budget: Budget
+    shares: Mapping[str, float]
+
+    @classmethod
+    def of(cls, budget: Budget, weights: Mapping[str, float]) -> Plan:
+        """A plan with shares in proportion to ``weights``."""
+        return cls(budget, normalised_shares(weights))
+
+    @property
+    def mu(self) -> float:
+        """The run's mu, slack already taken off."""
+        return run_mu(self.budget.epsilon, self.budget.delta, MAX_SIZE, noise.MIN_SCALE)
+
+    @property
+    def slack(self) -> float:
+        """Part of epsilon kept for the noise being discrete."""
+        return discretisation_slack(MAX_SIZE, noise.MIN_SCALE)
+
+    def stage_mu(self, stage: str) -> float:
+        """mu of one stage.
+
+        Raises:
+            ConfigError: A stage that is not in the plan.
+        """
+        if stage not in self.shares:
+            raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
+        return self.mu * math.sqrt(self.shares[stage])
+
+    def event(self, stage: str) -> Gaussian:
+        """What a stage adds to the ledger."""
+        return Gaussian(self.stage_mu(stage), self.slack * self.shares[stage])
+
+
+class Account:
+    """One run's dealings with the ledger, and its store of paid releases.
+
+    Args:
+        ledger: Where the dataset's spending is kept.
+        dataset: The dataset's id in the ledger.
+        unit: The unit of protection.
+        plan: The run's budget and shares.
+        folder: Where releases are stored; they are noisy, so they are no secret, but they stay with
+            the owner.
+        run: The run's id, the same when it is resumed.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        dataset: str,
+        unit: Unit,
+        plan: Plan,
+        folder: Path,
+        run: str | None = None,
+    ) -> None:
+        self.unit, self.plan, self.run = unit, plan, run or uuid.uuid4().hex
+        self._ledger, self._dataset, self._folder = ledger, dataset, folder
+        self._stages: dict[str, StageReceipt] = {}
+        self._size = 0
+        self._reserved = False
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in folder.glob("*.part"):
+            left.unlink()
+
+    def reserve(self) -> None:
+        """Charge the whole plan in one transaction, before any noise is drawn.
+
+        So of two runs that race for the last of a budget one gets all it needs and the other
+        nothing, and no run is refused halfway. A stage that is charged already is not again.
+
+        Raises:
+            BudgetRefused: The dataset's budget does not cover the plan. Nothing was charged.
+        """
+        if not self._reserved:
+            self._charge(dict.fromkeys(self.plan.shares, 1))
+            self._reserved = True
+
+    def _charge(self, attempts: Mapping[str, int]) -> None:
+        charges = [
+            Charge(self.run, stage, self.plan.event(stage), {"share": self.plan.shares[stage]}, n)
+            for stage, n in attempts.items()
+        ]
+        self._ledger.charge(
+            self._dataset, charges, unit=self.unit.name, adjacency=self.unit.adjacency
+        )
+
+    def release(
+        self, query: Query, stage: str, total: Callable[[float], NDArray[np.int64]]
+    ) -> Vector:
+        """The noisy sum of a query: the stored one where there is one, else a new one.
+
+        Args:
+            query: What is asked.
+            stage: Its stage in the plan; each stage is released once.
+            total: Grid step to the exact integer sum, (slots, width).
+
+        Returns:
+            (slots, width) float64.
+
+        Raises:
+            RunError: The stage was released for another query.
+            BudgetRefused: A release that was lost has to be paid again, and cannot be.
+        """
+        sigma = query.sensitivity(self.unit.adjacency) / self.plan.stage_mu(stage)
+        receipt = StageReceipt(
+            stage,
+            query.words,
+            self.plan.shares[stage],
+            query.sensitivity(self.unit.adjacency),
+            sigma,
+            self.plan.stage_mu(stage),
+            query.size,
+        )
+        self._admit(stage, query.size)
+        grid = query.grid(sigma)
+        path = self._folder / f"{stage}.npz"
+        if path.exists():
+            noisy = self._stored(path, query)
+        else:
+            exact = total(grid)
+            self.reserve()
+            attempt = self._pay(stage)
+            noisy = _add_noise(exact, query, sigma / grid)
+            self._store(path, noisy, query, receipt, attempt)
+        self._stages[stage] = receipt
+        return np.asarray(noisy * grid, dtype=np.float64)
+
+    def _admit(self, stage: str, size: int) -> None:
+        if stage in self._stages:
+            raise RunError(f"stage {stage!r} was released already: each stage is released once")
+        if self._size + size > MAX_SIZE:
+            raise ConfigError(
+                f"this run would release more than {MAX_SIZE} numbers; use fewer dimensions, "
+                "clusters, or a smaller covariance model"
+            )
+        self._size += size
+
+    def _pay(self, stage: str) -> int:
+        """Make sure of a charge that no release was drawn for yet; its attempt number."""
+        attempt = max(1, self._ledger.attempts(self.run, stage))
+        if self._ledger.released(self.run, stage, attempt) is not None:
+            attempt += 1  # released before, and the result is gone: spent is spent
+        self._charge({stage: attempt})
+        return attempt
+
+    def _store(
+        self,
+        path: Path,
+        noisy: NDArray[np.int64],
+        query: Query,
+        receipt: StageReceipt,
+        attempt: int,
+    ) -> None:
+        """Write the release so that it is there whole or not at all, and tell the ledger."""
+        note = {"query": query.fingerprint(), "attempt": attempt, "receipt": asdict(receipt)}
+        part = path.with_suffix(".part")
+        with part.open("wb") as file:
+            np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        self._ledger.record_release(self._dataset, self.run, receipt.stage, attempt, _digest(noisy))
+
+    def _stored(self, path: Path, query: Query) -> NDArray[np.int64]:
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                noisy, note = archive["noisy"], json.loads(str(archive["note"]))
+        except (OSError, ValueError, KeyError) as error:
+            raise RunError(
+                f"{path}: not a stored release; remove it to pay for a new one"
+            ) from error
+        if note["query"] != query.fingerprint():
+            raise RunError(
+                f"{path}: stored for another query: the run's settings, models or data changed "
+                "since. Start a new run in another folder"
+            )
+        stage = path.stem
+        self._ledger.record_release(self._dataset, self.run, stage, note["attempt"], _digest(noisy))
+        return np.asarray(noisy, dtype=np.int64)
+
+    def receipt(self) -> Receipt:
+        """What was released so far, and the guarantee of the whole plan."""
+        return Receipt(
+            unit=self.unit.name,
+            adjacency=self.unit.adjacency,
+            epsilon=self.plan.budget.epsilon,
+            delta=self.plan.budget.delta,
+            slack=self.plan.slack,
+            stages=tuple(self._stages.values()),
+        )
+
+
+def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[np.int64]:
+    """Discrete Gaussian noise of ``scale`` grid steps, smaller where the query's weights say so."""
+    if query.weights is None:
+        return noise.add_discrete_gaussian(exact.ravel(), scale).reshape(exact.shape)
+    noisy = np.empty_like(exact)
+    for weight in np.unique(query.weights):
+        columns = query.weights == weight
+        part = exact[:, columns]
+        noisy[:, columns] = noise.add_discrete_gaussian(
+            part.ravel(), scale / float(weight)
+        ).reshape(part.shape)
+    return noisy
+
+
+def _digest(noisy: NDArray[np.int64]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(noisy).tobytes()).hexdigest()

@@ -1,0 +1,51 @@
+"""A privacy budget and its division among the stages of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from understudy.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """(epsilon, delta) for everything released about a dataset.
+
+    Args:
+        epsilon: Positive and finite.
+        delta: In (0, 1). Never derived from a private count; 1e-5 where nobody says otherwise.
+
+    Raises:
+        ConfigError: A value out of range.
+    """
+
+    epsilon: float
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise ConfigError(f"epsilon must be a positive number, found {self.epsilon!r}")
+        if not (math.isfinite(self.delta) and 0 < self.delta < 1):
+            raise ConfigError(
+                f"delta must lie between 0 and 1 (1e-5 is usual), found {self.delta!r}"
+            )
+
+
+def normalised_shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Stage weights scaled to shares of the run's squared mu that sum to 1.
+
+    Args:
+        weights: Stage name to a positive weight; a stage of weight 0 is left out.
+
+    Raises:
+        ConfigError: A negative weight, or none that is positive.
+    """
+    bad = {stage: weight for stage, weight in weights.items() if not 0 <= weight < math.inf}
+    if bad:
+        raise ConfigError(f"a stage's weight must be 0 or more, found {bad}")
+    total = sum(weights.values())
+    if total <= 0:
+        raise ConfigError("a plan needs at least one stage with a positive weight")
+    return {stage: weight / total for stage, weight in weights.items() if weight > 0}

@@ -1,0 +1,410 @@
+"""What may be asked of private rows, and the proof of how much one unit can change the answer.
+
+Every query is a sum over units of a vector c, stacked over ``slots`` cells of ``width`` numbers.
+`sums` clips c so that ||c||_2 <= bound holds whatever a query computes, so a mistake in here costs
+utility, never privacy. From that one bound follow the sensitivities:
+
+* add or remove one unit: the sum changes by c itself, so by at most ``bound``;
+* replace one unit: by c - c', so by at most 2 bound, and where contributions have non-negative
+  inner products (histograms, squares, outer products) by at most sqrt(2) bound, because
+  ||c - c'||^2 = ||c||^2 + ||c'||^2 - 2 c.c' <= 2 bound^2.
+
+A unit touches several cells when its rows do; the bound is on the whole stack, so all classes and
+clusters of a stage cost as much as one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.types import Vector
+from understudy.privacy import noise, sums
+from understudy.privacy.sums import Groups
+from understudy.privacy.unit import Adjacency
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A public partition: the class of a row, then the nearest of that class's centres.
+
+    Attributes:
+        centres: (classes, k, d) float64, released or public.
+    """
+
+    centres: Vector
+
+    @property
+    def count(self) -> int:
+        """classes * k."""
+        return int(self.centres.shape[0] * self.centres.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.centres.shape[2])
+
+    @cached_property
+    def flat(self) -> Vector:
+        """(classes * k, d): the centre of each cell."""
+        return self.centres.reshape(self.count, self.dim)
+
+    @cached_property
+    def _bits(self) -> int:
+        return min(20, (53 - math.ceil(math.log2(self.dim + 1))) // 2)
+
+    @cached_property
+    def _integers(self) -> tuple[Vector, Vector]:
+        return _row_integers(self.flat, self._bits)
+
+    def assign(self, values: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Cell of each row: (n,) int64 in [0, classes * k).
+
+        Inner products are taken between integers (20 bits, each row with its own power of two), so
+        that the matrix product is exact and a tie falls the same way in any batch.
+        """
+        k = self.centres.shape[1]
+        if k == 1:
+            return labels
+        cell = np.empty(len(values), dtype=np.int64)
+        half_squares = 0.5 * sums.row_squares(self.flat)
+        centres, scales = self._integers
+        for label in np.unique(labels):
+            mine, cells = labels == label, slice(label * k, (label + 1) * k)
+            rows, row_scales = _row_integers(values[mine], self._bits)
+            score = rows @ centres[cells].T * row_scales[:, None] * scales[cells]
+            cell[mine] = label * k + (score - half_squares[cells]).argmax(axis=1)
+        return cell
+
+    def residuals(self, values: NDArray[Any], cell: NDArray[np.int64]) -> Vector:
+        """x - centre of its cell: (n, d) float64."""
+        return values - self.flat[cell]
+
+
+def _row_integers(rows: NDArray[Any], bits: int) -> tuple[Vector, Vector]:
+    """Each row as integers of at most ``bits`` bits times a power of two: (n, d) and (n,)."""
+    top = np.abs(rows).max(axis=1, initial=0.0).astype(np.float64)
+    sums.require_finite(top)
+    scales = np.ldexp(1.0, np.frexp(top)[1] - bits)
+    return np.rint(rows / scales[:, None]), scales
+
+
+class Query(ABC):
+    """A bounded contribution per unit, summed exactly.
+
+    Attributes:
+        words: What is asked, for receipts and statements.
+        slots: Number of cells.
+        width: Numbers per cell.
+        bound: L2 norm that a unit's contribution cannot exceed.
+    """
+
+    words: ClassVar[str]
+    slots: int
+    width: int
+    bound: float
+    alike: ClassVar[bool] = False  # contributions have non-negative inner products
+    average: ClassVar[bool] = False  # a unit's rows are averaged instead of summed
+
+    @property
+    def size(self) -> int:
+        """How many numbers the query releases."""
+        return self.slots * self.width
+
+    @property
+    def weights(self) -> Vector | None:
+        """(width,) weights of the norm and divisors of the noise; None where all are 1."""
+        return None
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """Largest L2 change of the sum between neighbouring datasets (proof: module docstring)."""
+        if adjacency == "add-remove":
+            return self.bound
+        return self.bound * (math.sqrt(2) if self.alike else 2.0)
+
+    def grid(self, sigma: float) -> float:
+        """The grid step for noise of standard deviation ``sigma``."""
+        heaviest = 1.0 if self.weights is None else float(self.weights.max())
+        return noise.grid_step(sigma / heaviest)
+
+    def integer_sum(
+        self,
+        values: NDArray[Any],
+        labels: NDArray[np.int64],
+        groups: Groups | None,
+        grid: float,
+    ) -> NDArray[np.int64]:
+        """Exact sum of a block's contributions in grid steps: (slots, width) int64."""
+        slot, rows = self.rows(values, labels)
+        return sums.bounded_sum(
+            slot,
+            rows,
+            groups,
+            slots=self.slots,
+            bound=self.bound,
+            grid=grid,
+            average=self.average,
+            weights=self.weights,
+        )
+
+    @abstractmethod
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """Cell of each row, (n,), and what it adds there, (n, width) float64."""
+
+    def fingerprint(self) -> str:
+        """A digest of the query's public parameters; a stored release is reused only for it."""
+        digest = hashlib.sha256(type(self).__name__.encode())
+        for name, value in sorted(vars(self).items()):
+            if name.startswith("_") or name == "flat":
+                continue
+            value = value.centres if isinstance(value, Cells) else value
+            digest.update(f"{name}:{np.asarray(value).dtype}:{np.shape(value)}".encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest()
+
+
+class Counts(Query):
+    """How many units each cell holds.
+
+    Proof: a row adds one 1, so a unit adds a non-negative vector, clipped to norm 1.
+    """
+
+    words = "counts per cell"
+    alike = True
+
+    def __init__(self, cells: Cells) -> None:
+        self.cells, self.slots, self.width, self.bound = cells, cells.count, 1, 1.0
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """One 1 in the row's cell."""
+        return self.cells.assign(values, labels), np.ones((len(values), 1))
+
+
+def clip_rows(rows: Vector, radius: float) -> Vector:
+    """Rows scaled to an L2 norm of at most ``radius``."""
+    norms = np.sqrt(sums.row_squares(rows))
+    return np.asarray(rows * np.minimum(1.0, radius / np.maximum(norms, radius))[:, None])
+
+
+class ClippedSums(Query):
+    """Per cell, the sum of x - centre clipped to ``radius``.
+
+    Proof: a unit's sum is clipped to norm ``radius``.
+    """
+
+    words = "sums per cell of the difference to its centre"
+
+    def __init__(self, cells: Cells, radius: float) -> None:
+        self.cells, self.slots, self.width, self.bound = cells, cells.count, cells.dim, radius
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """The clipped residual."""
+        cell = self.cells.assign(values, labels)
+        return cell, clip_rows(self.cells.residuals(values, cell), self.bound)
+
+
+class CountAndSum(Query):
+    """Per cell, its count and the sum of x - centre clipped to ``radius``, in one vector.
+
+    A row adds (a, b v) with v = clipped residual / radius, a^2 + b^2 = 1 and
+    a^2 = 1 / (1 + sqrt(d)): about what makes the error of sum / count smallest, since the sum has
+    d noisy numbers and the count one (Su et al. 2016, section 4.2, for the L2 case).
+
+    Proof: ||(a, b v)||^2 <= a^2 + b^2 = 1, and a unit's sum of them is clipped to norm 1.
+    """
+
+    words = "counts and sums per cell, jointly"
+
+    def __init__(self, cells: Cells, radius: float) -> None:
+        self.cells, self.radius = cells, radius
+        self.slots, self.width, self.bound = cells.count, cells.dim + 1, 1.0
+
+    @property
+    def count_part(self) -> float:
+        """a."""
+        return math.sqrt(1 / (1 + math.sqrt(self.cells.dim)))
+
+    @property
+    def sum_part(self) -> float:
+        """b / radius: what a residual is multiplied with."""
+        return math.sqrt(1 - self.count_part**2) / self.radius
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """(a, b v)."""
+        cell = self.cells.assign(values, labels)
+        rows = np.empty((len(values), self.width))
+        rows[:, 0] = self.count_part
+        rows[:, 1:] = clip_rows(self.cells.residuals(values, cell), self.radius) * self.sum_part
+        return cell, rows
+
+    def counts(self, released: Vector) -> Vector:
+        """Noisy counts: (slots,)."""
+        return np.asarray(released[:, 0] / self.count_part)
+
+    def sums(self, released: Vector) -> Vector:
+        """Noisy sums of the residuals: (slots, d)."""
+        return np.asarray(released[:, 1:] / self.sum_part)
+
+
+class DiagonalMoments(Query):
+    """Per cell, the sum of the squares of x - centre clipped to ``radius``.
+
+    Proof: with ||v|| <= R, the vector of squares has ||v^2||_2 <= ||v^2||_1 = ||v||^2 <= R^2; a
+    unit's sum of such non-negative vectors is clipped to R^2.
+    """
+
+    words = "sums per cell of the squared difference to its centre, each dimension"
+    alike = True
+
+    def __init__(self, cells: Cells, radius: float) -> None:
+        self.cells, self.radius = cells, radius
+        self.slots, self.width, self.bound = cells.count, cells.dim, radius * radius
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """The squared clipped residual."""
+        cell = self.cells.assign(values, labels)
+        return cell, clip_rows(self.cells.residuals(values, cell), self.radius) ** 2
+
+
+class FullMoments(Query):
+    """Per group of cells, the sum of v v^T with v = x - centre clipped to ``radius``.
+
+    The upper triangle is released, with off-diagonal noise smaller by sqrt(2), which is the same as
+    weighting those numbers by sqrt(2): the weighted norm is then the Frobenius norm.
+
+    Proof: a unit's rows are scaled to sum ||v||^2 <= R^2, so the Frobenius norm of their summed
+    outer products is at most R^2 (`sums.bounded_outer_sum`). Positive semidefinite matrices have
+    non-negative inner products.
+
+    Args:
+        cells: The partition that gives each row its centre.
+        radius: R.
+        slot_of_cell: (cells,) which matrix a cell adds to; None: one matrix for all (tied).
+    """
+
+    words = "sums of outer products of the difference to its centre"
+    alike = True
+
+    def __init__(
+        self, cells: Cells, radius: float, slot_of_cell: NDArray[np.int64] | None = None
+    ) -> None:
+        self.cells, self.radius, self.bound = cells, radius, radius * radius
+        self.slot_of_cell = (
+            np.zeros(cells.count, np.int64) if slot_of_cell is None else slot_of_cell
+        )
+        self.slots = int(self.slot_of_cell.max()) + 1
+        self.width = cells.dim * (cells.dim + 1) // 2
+
+    @property
+    def weights(self) -> Vector:
+        """sqrt(2) off the diagonal."""
+        first, second = np.triu_indices(self.cells.dim)
+        return np.where(first == second, 1.0, math.sqrt(2))
+
+    @property
+    def _step(self) -> float:
+        return math.ldexp(1.0, math.ceil(math.log2(self.radius)) - 18)
+
+    def grid(self, sigma: float) -> float:
+        """The square of a row's grid step, which has radius / step in (2^17, 2^18]."""
+        return self._step**2
+
+    def integer_sum(
+        self,
+        values: NDArray[Any],
+        labels: NDArray[np.int64],
+        groups: Groups | None,
+        grid: float,
+    ) -> NDArray[np.int64]:
+        """Exact sum of a block's outer products."""
+        slot, rows = self.rows(values, labels)
+        return sums.bounded_outer_sum(
+            slot, rows, groups, slots=self.slots, radius=self.radius, step=math.sqrt(grid)
+        )
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """The residual itself, (n, d); the outer product is taken of its integers."""
+        cell = self.cells.assign(values, labels)
+        return self.slot_of_cell[cell], self.cells.residuals(values, cell)
+
+    def matrices(self, released: Vector) -> Vector:
+        """The noisy symmetric matrices: (slots, d, d)."""
+        d = self.cells.dim
+        full = np.zeros((self.slots, d, d))
+        upper = np.triu_indices(d)
+        full[:, upper[0], upper[1]] = released
+        full[:, upper[1], upper[0]] = released
+        return full
+
+
+class Votes(Query):
+    """Each unit votes for the candidate of its own class that is nearest to it.
+
+    Proof: a row adds one 1; a unit's votes are divided by their number, so they are non-negative
+    and add up to 1, and an L2 norm is at most the L1 norm. One vote per unit, whatever the number
+    of classes.
+
+    Args:
+        candidates: (classes, m, d).
+    """
+
+    words = "votes for the nearest candidate"
+    alike = True
+    average = True
+
+    def __init__(self, candidates: Vector) -> None:
+        self.cells = Cells(candidates)
+        self.slots, self.width, self.bound = self.cells.count, 1, 1.0
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """One 1 for the nearest candidate."""
+        return self.cells.assign(values, labels), np.ones((len(values), 1))
+
+
+class NormHistogram(Query):
+    """How many units have a norm of x - centre in each of the bins between ``edges``.
+
+    Proof: as `Votes`; a unit of several rows spreads one vote over its bins.
+
+    Args:
+        cells: The partition that gives each row its centre.
+        edges: (bins - 1,) increasing public numbers; the last bin is open.
+    """
+
+    words = "histogram of norms"
+    alike = True
+    average = True
+
+    def __init__(self, cells: Cells, edges: Vector) -> None:
+        self.cells, self.edges = cells, edges
+        self.slots, self.width, self.bound = len(edges) + 1, 1, 1.0
+
+    def rows(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """One 1 in the bin of the norm."""
+        rows = self.cells.residuals(values, self.cells.assign(values, labels))
+        norms = np.sqrt(sums.row_squares(rows))
+        sums.require_finite(norms)
+        return np.searchsorted(self.edges, norms), np.ones((len(values), 1))

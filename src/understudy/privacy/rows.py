@@ -1,0 +1,164 @@
+"""Private rows: from a source or from the owner's cache, whole units at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError, SourceError
+from understudy.core.ports import Source
+from understudy.core.types import Embeddings
+from understudy.privacy.sealed import Sealed
+from understudy.privacy.sums import Groups
+from understudy.privacy.unit import Unit
+
+BLOCK = 8192
+
+Block = tuple[NDArray[Any], NDArray[np.int64], Groups | None]
+"""Values (n, ...), labels (n,) and the unit of each row (None: every row its own)."""
+
+
+class SourceRows(Sealed):
+    """Embeddings read from a source as they are, every row its own unit."""
+
+    __slots__ = ("_classes", "_source")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._classes = max(1, len(source.classes))
+
+    def blocks(self) -> Iterator[Block]:
+        """Blocks of about `BLOCK` rows."""
+        for batch in self._source.batches(BLOCK):
+            yield batch.values, check_labels(batch.labels, self._classes), None
+
+
+class CachedRows(Sealed):
+    """Embeddings in a file that only the owner can read, in blocks of whole units.
+
+    Args:
+        path: (n, d) float32, raw.
+        dim: d.
+        labels: (n,) int64.
+        units: (n,) int64 unit of each row, or None.
+        max_rows: How many rows of a unit are used.
+    """
+
+    __slots__ = ("_dim", "_labels", "_order", "_path", "_units")
+
+    def __init__(
+        self,
+        path: Path,
+        dim: int,
+        labels: NDArray[np.int64],
+        units: NDArray[np.int64] | None,
+        max_rows: int,
+    ) -> None:
+        self._path, self._dim, self._labels = path, dim, labels
+        self._order = np.arange(len(labels))
+        self._units = units
+        if units is not None:
+            order = np.argsort(units, kind="stable")
+            grouped = units[order]
+            rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+            self._order = order[rank < max_rows]
+            self._units = grouped[rank < max_rows]
+
+    def blocks(self) -> Iterator[Block]:
+        """Blocks of about `BLOCK` rows that never part a unit."""
+        n = len(self._order)
+        with self._path.open("rb", buffering=0) as file:
+            start = 0
+            while start < n:
+                stop = min(start + BLOCK, n)
+                if self._units is not None:
+                    last = self._units[stop - 1]
+                    stop = int(np.searchsorted(self._units, last, side="right"))
+                index = self._order[start:stop]
+                groups = None if self._units is None else self._units[start:stop]
+                yield self._read(file.fileno(), index), self._labels[index], groups
+                start = stop
+
+    def _read(self, descriptor: int, index: NDArray[np.int64]) -> Embeddings:
+        size = 4 * self._dim
+        if self._units is None:
+            data = os.pread(descriptor, size * len(index), size * int(index[0]))
+        else:
+            data = b"".join(os.pread(descriptor, size, size * int(i)) for i in index)
+        return np.frombuffer(data, dtype=np.float32).reshape(len(index), self._dim)
+
+
+def cache_rows(
+    source: Source,
+    encode: Callable[[NDArray[Any]], Embeddings],
+    unit: Unit,
+    folder: Path,
+    *,
+    batch: int,
+    progress: Callable[[int], None] | None,
+) -> CachedRows:
+    """Encode a source once into a file of the owner's (mode 0600 in a folder of mode 0700).
+
+    Raises:
+        InputError: An embedding that is not finite, or of the wrong shape.
+        SourceError: A label without a class, or a row without a unit.
+    """
+    path = folder / f"{os.urandom(8).hex()}.f32"
+    labels: list[NDArray[np.int64]] = []
+    codes: dict[str, int] = {}
+    units: list[NDArray[np.int64]] = []
+    dim = 0
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        for part in source.batches(batch):
+            embeddings = np.ascontiguousarray(encode(part.values), dtype=np.float32)
+            if embeddings.ndim != 2 or len(embeddings) != len(part.labels):
+                raise InputError(
+                    f"the encoder gave shape {embeddings.shape} for {len(part.labels)} images; "
+                    "expected (n, d)"
+                )
+            if not np.isfinite(embeddings).all():
+                raise InputError(
+                    "the encoder gave NaN or infinite values; nothing was spent. Check its input "
+                    "range and data type"
+                )
+            dim = embeddings.shape[1]
+            file.write(embeddings.tobytes())
+            labels.append(check_labels(part.labels, max(1, len(source.classes))))
+            if unit.column is not None:
+                if part.units is None:
+                    raise SourceError(
+                        f"has no column {unit.column!r} to tell units by", source.name
+                    )
+                units.append(
+                    np.array([codes.setdefault(u, len(codes)) for u in part.units.tolist()])
+                )
+            if progress is not None:
+                progress(len(part.labels))
+    if not labels:
+        raise SourceError("holds no rows", source.name)
+    return CachedRows(
+        path,
+        dim,
+        np.concatenate(labels),
+        np.concatenate(units).astype(np.int64) if units else None,
+        unit.max_rows,
+    )
+
+
+def check_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """Labels, once they are known to lie in [0, classes).
+
+    Raises:
+        SourceError: A label outside.
+    """
+    if labels.size and (labels.min() < 0 or labels.max() >= classes):
+        raise SourceError(
+            f"a label lies outside 0 to {classes - 1}, although the dataset has {classes} classes"
+        )
+    return np.asarray(labels, dtype=np.int64)

@@ -1,0 +1,169 @@
+"""Exact integer sums of bounded contributions: the part of every query that privacy rests on.
+
+A unit's contribution is the sum of its rows' vectors (or their average), clipped to an L2 norm,
+truncated to a grid and added up in int64. Truncation toward zero cannot lengthen a vector, and
+integer addition knows no order, so the bound and the sum hold for any batch size, thread count,
+machine or engine, whatever the floats before them were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from understudy.core.errors import InputError
+from understudy.core.types import Vector
+
+Groups = NDArray[np.int64]
+"""Unit of each row of a block: (n,) int64, non-decreasing, whole units only."""
+
+_MARGIN = 1e-9  # clip this much below the bound, so that float rounding cannot reach it
+
+
+def _gather(index: NDArray[Any], size: int, dtype: type) -> csr_array[Any, tuple[int, int]]:
+    """The (size, n) 0/1 matrix that adds row i to output row index[i]."""
+    n = len(index)
+    order = np.argsort(index, kind="stable")
+    starts = np.searchsorted(index[order], np.arange(size + 1))
+    return csr_array((np.ones(n, dtype=dtype), order, starts), shape=(size, n))
+
+
+def require_finite(norms: Vector) -> None:
+    """Refuse rows that hold NaN or infinity, before anything is charged.
+
+    Raises:
+        InputError: A norm that is not finite.
+    """
+    if not np.isfinite(norms).all():
+        raise InputError(
+            "an embedding holds NaN or infinite values; check the encoder and its input. "
+            "Nothing was released"
+        )
+
+
+def row_squares(rows: Vector) -> Vector:
+    """Squared norm of each row, summed in an order that does not depend on the batch: (n,)."""
+    return np.ascontiguousarray(rows * rows).sum(axis=1)
+
+
+def _clip_factor(norms: Vector, bound: float) -> Vector:
+    require_finite(norms)
+    limit = bound * (1 - _MARGIN)
+    return np.minimum(1.0, limit / np.maximum(norms, limit))
+
+
+def _check_bound(squares: Vector, bound: float) -> None:
+    """Refuse the sum unless every unit's integers lie within the bound.
+
+    ``squares`` are squared norms computed in float64 with a relative error below 1e-12.
+    """
+    if squares.size and squares.max() > bound * bound * (1 - 1e-10):
+        raise RuntimeError("a contribution exceeds its bound: this is a bug in a query, report it")
+
+
+def bounded_sum(
+    slot: NDArray[Any],
+    rows: Vector,
+    groups: Groups | None,
+    *,
+    slots: int,
+    bound: float,
+    grid: float,
+    average: bool = False,
+    weights: Vector | None = None,
+) -> NDArray[np.int64]:
+    """Sum over units of the clipped and truncated contribution.
+
+    Args:
+        slot: (n,) which of the ``slots`` vectors a row adds to.
+        rows: (n, width) float64, what it adds.
+        groups: Unit of each row, or None where every row is a unit.
+        slots: Number of stacked vectors.
+        bound: L2 norm that one unit's contribution, stacked over the slots, cannot exceed.
+        grid: The grid step.
+        average: Divide a unit's sum by its number of rows (votes) before clipping.
+        weights: (width,) weights of the norm; the noise is smaller by the same weights. None: 1.
+
+    Returns:
+        (slots, width) int64, in grid steps.
+
+    Raises:
+        InputError: A value that is not finite.
+    """
+    if groups is not None and len(groups):
+        slot, rows, groups = _merge_units(slot, rows, groups, slots, average)
+    squares = row_squares(rows if weights is None else rows * weights)
+    norms = np.sqrt(squares if groups is None else np.bincount(groups, squares))
+    factor = _clip_factor(norms, bound)
+    if groups is not None:
+        factor = factor[groups]
+    steps = np.trunc(rows * (factor / grid)[:, None])
+    squares = row_squares(steps if weights is None else steps * weights)
+    _check_bound(squares if groups is None else np.bincount(groups, squares), bound / grid)
+    return np.asarray(_gather(slot, slots, np.int64) @ steps.astype(np.int64))
+
+
+def _merge_units(
+    slot: NDArray[Any], rows: Vector, groups: Groups, slots: int, average: bool
+) -> tuple[NDArray[Any], Vector, Groups]:
+    """Add up the rows that one unit puts into the same slot: one row per (unit, slot)."""
+    units, groups = np.unique(groups, return_inverse=True)
+    keys, place = np.unique(groups * slots + slot, return_inverse=True)
+    merged = np.asarray(_gather(place, len(keys), np.float64) @ rows)
+    owner = keys // slots
+    if average:
+        merged = merged / np.bincount(groups, minlength=len(units))[owner][:, None]
+    return keys % slots, merged, owner
+
+
+def bounded_outer_sum(
+    slot: NDArray[Any],
+    rows: Vector,
+    groups: Groups | None,
+    *,
+    slots: int,
+    radius: float,
+    step: float,
+) -> NDArray[np.int64]:
+    """Sum over units of the outer products of their clipped and truncated rows.
+
+    A unit's rows are scaled so that their squared norms add up to at most ``radius**2``, then
+    truncated to ``step``. The sum of u u^T over them has a Frobenius norm of at most its trace,
+    sum ||u||^2 <= (radius / step)^2, and so has the stack over the slots. The products are of
+    integers below 2^18 in blocks of at most 2^16 rows, so the float64 matrix product is exact.
+
+    Args:
+        slot: (n,) which of the ``slots`` matrices a row adds to.
+        rows: (n, d) float64, n at most 2^16.
+        groups: Unit of each row, or None where every row is a unit.
+        slots: Number of stacked matrices.
+        radius: Bound on the root of a unit's summed squared norms; at most 2^18 steps.
+        step: Grid step of a row; the matrices' own grid is its square.
+
+    Returns:
+        (slots, d (d + 1) / 2) int64, the upper triangles row by row.
+
+    Raises:
+        InputError: A value that is not finite.
+    """
+    if radius / step > 2**18 or len(rows) > 2**16:
+        raise ValueError("the integer products would not be exact: radius / step or n is too large")
+    squares = row_squares(rows)
+    if groups is None:
+        factor = _clip_factor(np.sqrt(squares), radius)
+    else:
+        groups = np.unique(groups, return_inverse=True)[1]
+        factor = _clip_factor(np.sqrt(np.bincount(groups, squares)), radius)[groups]
+    steps = np.trunc(rows * (factor / step)[:, None])
+    squares = row_squares(steps)
+    traces = squares if groups is None else np.bincount(groups, squares)
+    _check_bound(np.asarray(np.sqrt(traces)), radius / step)
+    upper = np.triu_indices(rows.shape[1])
+    total = np.zeros((slots, len(upper[0])), dtype=np.int64)
+    for index in np.unique(slot):
+        part = steps[slot == index]
+        total[index] = (part.T @ part)[upper].astype(np.int64)
+    return total

@@ -1,0 +1,155 @@
+"""The one object that holds private records, and the one way out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.ports import Engine, Source
+from understudy.core.types import Embeddings, Receipt, Vector
+from understudy.privacy.account import Account
+from understudy.privacy.queries import Query
+from understudy.privacy.rows import BLOCK, Block, CachedRows, SourceRows, cache_rows
+from understudy.privacy.sealed import Sealed
+
+Transform = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def _identity(values: NDArray[Any]) -> NDArray[Any]:
+    return values
+
+
+class Vault(Sealed):
+    """Private rows, the unit they are protected by, and the account that pays for answers.
+
+    A method is handed the vault, maps it to embeddings and asks it queries; it never sees a row.
+    Nothing in here prints, pickles, copies or counts.
+
+    Args:
+        source: Private images or embeddings.
+        account: Who pays, and the unit.
+        engine: Where sums run.
+        cache: A folder of mode 0700 for the owner's cache of embeddings; its maker removes it.
+        progress: Given words for a step, returns a function that is called with rows done.
+    """
+
+    __slots__ = (
+        "_account",
+        "_cache",
+        "_engine",
+        "_labelled",
+        "_progress",
+        "_rows",
+        "_source",
+        "_transform",
+    )
+
+    def __init__(
+        self,
+        source: Source,
+        account: Account,
+        engine: Engine,
+        cache: Path,
+        progress: Callable[[str], Callable[[int], None]] | None = None,
+    ) -> None:
+        self._source, self._account, self._engine = source, account, engine
+        self._cache, self._progress = cache, progress
+        self._rows: SourceRows | CachedRows | None = None
+        self._transform: Transform = _identity
+        self._labelled = True
+        if source.kind == "embeddings" and account.unit.column is None:
+            self._rows = SourceRows(source)
+
+    def _like(self, **changes: Any) -> Vault:
+        other = Vault.__new__(Vault)
+        for name in Vault.__slots__:
+            setattr(other, name, changes.get(name, getattr(self, name)))
+        return other
+
+    def map(self, encode: Callable[[NDArray[Any]], Embeddings], *, batch: int = 512) -> Vault:
+        """A vault of the source's embeddings, cached on the owner's disk. Spends nothing.
+
+        Args:
+            encode: A batch of images (or embeddings) to (n, d) float32 embeddings.
+            batch: Images a call of ``encode``.
+
+        Raises:
+            InputError: Embeddings that are not finite, or of the wrong shape.
+            SourceError: Bad rows.
+        """
+        rows = cache_rows(
+            self._source,
+            encode,
+            self._account.unit,
+            self._cache,
+            batch=batch,
+            progress=self._progress("reading and embedding private rows")
+            if self._progress
+            else None,
+        )
+        return self._like(_rows=rows, _transform=_identity)
+
+    def embedded(self) -> Vault:
+        """A vault of the embeddings that the source itself holds. Spends nothing."""
+        return self.map(_identity, batch=BLOCK) if self._rows is None else self
+
+    def view(self, transform: Transform) -> Vault:
+        """The same rows seen through a public row-by-row transform, applied as they are read.
+
+        Args:
+            transform: (n, d) to (n, d') array; row i of the result depends on row i alone.
+        """
+        before = self._transform
+        return self._like(_transform=lambda values: transform(before(values)))
+
+    def unconditional(self) -> Vault:
+        """The same rows with every label 0."""
+        return self._like(_labelled=False)
+
+    def release(self, query: Query, *, stage: str) -> Vector:
+        """Ask, pay, add noise, store, answer: the only exit (see docs/promise.md).
+
+        1. the exact integer sum of bounded contributions;
+        2. the ledger's check and charge, on disk before any noise is drawn;
+        3. discrete Gaussian noise from the operating system's generator;
+        4. the noisy answer is stored with the run, so that a resumed run pays nothing twice.
+
+        Any error in 1 to 4 ends the run.
+
+        Args:
+            query: What is asked.
+            stage: Its stage in the account's plan.
+
+        Returns:
+            (slots, width) float64, noisy and public.
+
+        Raises:
+            BudgetRefused: Over the dataset's budget.
+            InputError: Values that are not finite, a stage that is not planned.
+        """
+        return self._account.release(query, stage, lambda grid: self._exact(query, grid))
+
+    def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
+        def add_up(block: Block) -> NDArray[np.int64]:
+            values, labels, groups = block
+            if not self._labelled:
+                labels = np.zeros_like(labels)
+            return query.integer_sum(self._transform(values), labels, groups, grid)
+
+        if self._rows is None:
+            raise ConfigError(
+                "images hold no numbers to add up: map the vault with an encoder first"
+            )
+        total = np.zeros((query.slots, query.width), dtype=np.int64)
+        for part in self._engine.map(add_up, self._rows.blocks()):
+            total += part
+        return total
+
+    def receipt(self) -> Receipt:
+        """What was released so far, and the guarantee."""
+        return self._account.receipt()

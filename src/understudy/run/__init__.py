@@ -1,0 +1,1 @@
+"""Configuration to result: the only place where implementations meet methods."""

@@ -1,0 +1,129 @@
+"""The folder of a run: ``release/`` to share, ``owner/`` to keep, and what a resume needs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import RunError
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON so that it is there whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2, ensure_ascii=False, default=str)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+class RunFolder:
+    """``OUT`` of one run.
+
+    Attributes:
+        out: The folder itself.
+        run: The run's id in the ledger.
+    """
+
+    def __init__(self, out: Path, run: str) -> None:
+        self.out, self.run = out, run
+
+    @property
+    def release(self) -> Path:
+        """What may be shared."""
+        return self.out / "release"
+
+    @property
+    def owner(self) -> Path:
+        """What stays with the owner (mode 0700)."""
+        return self.out / "owner"
+
+    @property
+    def stages(self) -> Path:
+        """Paid releases, for a resume."""
+        return self.owner / "stages"
+
+    @property
+    def cache(self) -> Path:
+        """The owner's cache of embeddings, while the run lasts."""
+        return self.owner / "cache"
+
+    @property
+    def done(self) -> bool:
+        """Whether the release is complete."""
+        return (self.owner / "run.json").exists()
+
+
+@contextmanager
+def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Iterator[RunFolder]:
+    """Start a run's folder, or take up an interrupted one, and hold it alone.
+
+    Raises:
+        RunError: The folder exists (or does not, for a resume), belongs to a run with other
+            settings, cannot be written, or another process works in it.
+    """
+    start = out / "owner" / "start.json"
+    if out.exists() and not resume and any(out.iterdir()):
+        hint = "add --resume to go on with it" if start.exists() else "choose another --out"
+        raise RunError(f"{out}: exists and is not empty; {hint}")
+    if resume and out.exists() and not start.exists() and any(out.iterdir()):
+        raise RunError(f"{out}: holds no run to resume (owner/start.json is missing)")
+    try:
+        (out / "owner").mkdir(mode=0o700, parents=True, exist_ok=True)
+        (out / "owner").chmod(0o700)
+        lock = (out / "owner" / "lock").open("w")
+    except OSError as error:
+        raise RunError(f"{out}: cannot write here: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunError(f"{out}: another process works on this run; wait for it") from error
+        if start.exists():
+            known = _read(start)
+            _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
+        else:
+            known = {"run": uuid.uuid4().hex, "settings": identity}
+            write_json(start, known)
+        yield RunFolder(out, known["run"])
+
+
+def _read(start: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(start.read_text(encoding="utf-8"))
+        return {"run": str(known["run"]), "settings": dict(known["settings"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{start}: damaged, so this run cannot be resumed: {error}") from error
+
+
+def _require_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changed = [
+        f"{name}: {before.get(name)!r} then, {now.get(name)!r} now"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+    if changed:
+        raise RunError(f"{out}: cannot resume with other settings: " + "; ".join(changed))
+
+
+@contextmanager
+def private_cache(folder: Path) -> Iterator[Path]:
+    """An empty folder only the owner can read (mode 0700), removed at the end and after an error.
+
+    What a killed run left behind is removed first.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
