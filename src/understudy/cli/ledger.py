@@ -1,0 +1,68 @@
+"""``understudy ledger``: what was spent on which dataset."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from understudy.cli import show
+
+app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
+
+Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
+Url = Annotated[str | None, typer.Option("--ledger", help="Path or URL of the ledger.")]
+Unit = Annotated[str | None, typer.Option(help="Column that says whose row it is.")]
+Size = Annotated[int | None, typer.Option(help="As for synthesize.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable files.")]
+
+
+@app.command("list")
+def list_(ledger: Url = None) -> None:
+    """List the datasets with their budgets and what was spent."""
+    from understudy.run import books
+
+    show.datasets(books.overview(ledger))
+
+
+@app.command("show")
+def show_(source: Source, ledger: Url = None, skip_bad: SkipBad = False) -> None:
+    """Show one dataset: budget, spending, every charge."""
+    from understudy.run import books
+
+    show.account(books.account(source, ledger, skip_bad=skip_bad))
+
+
+@app.command("set-budget")
+def set_budget(
+    source: Source,
+    epsilon: Annotated[float, typer.Option(help="Total for everything ever released.")],
+    delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
+    ledger: Url = None,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Set the total that all runs on a dataset may spend."""
+    from understudy.run import books
+
+    show.budget_set(books.set_budget(source, epsilon, delta, ledger, skip_bad=skip_bad))
+
+
+@app.command()
+def verify(ledger: Url = None) -> None:
+    """Check that no row was changed, removed or moved."""
+    from understudy.run import books
+
+    findings = books.verify(ledger)
+    show.findings(findings)
+    if findings:
+        raise typer.Exit(2)
+
+
+@app.command()
+def export(ledger: Url = None) -> None:
+    """Print every row as a line of JSON. No key and no private value is among them."""
+    from understudy.run import books
+
+    for row in books.export(ledger):
+        typer.echo(json.dumps(row, ensure_ascii=False))

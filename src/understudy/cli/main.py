@@ -1,0 +1,178 @@
+"""``understudy``: private images in, a release out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from understudy.cli import ledger, show
+from understudy.core.errors import ConfigError, UnderstudyError
+
+app = typer.Typer(
+    name="understudy",
+    help="Turn a private image dataset into a synthetic one that can be shared.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals may hold private values
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(ledger.app, name="ledger")
+
+
+@app.command()
+def synthesize(
+    source: Annotated[str | None, typer.Argument(help="The private dataset.")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with any of these options.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the result.")] = None,
+    method: Annotated[str | None, typer.Option(help="See `understudy methods`.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of this run.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its delta; 1e-5 if not given.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="See `understudy backends`.")] = None,
+    decoder: Annotated[str | None, typer.Option(help="'none' for embeddings only.")] = None,
+    public: Annotated[str | None, typer.Option(help="Public dataset to learn from, free.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(help="Synthetic rows to make.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of sampling; the noise takes none.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    unit_rows: Annotated[int | None, typer.Option(help="Rows of a unit to use at most.")] = None,
+    adjacency: Annotated[str | None, typer.Option(help="add-remove or replace-one.")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Path or URL of the ledger.")] = None,
+    test: Annotated[str | None, typer.Option(help="Real test set, to measure accuracy.")] = None,
+    size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
+    format: Annotated[str | None, typer.Option(help="png or parquet.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Licence of the release.")] = None,
+    resume: Annotated[bool | None, typer.Option("--resume", help="Go on with OUT.")] = None,
+    dry_run: Annotated[bool | None, typer.Option("--dry-run", help="Only show the plan.")] = None,
+    skip_bad: Annotated[
+        bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")
+    ] = None,
+) -> None:
+    """Make a synthetic release of a private dataset."""
+    from understudy.run.config import make_config, read_config
+    from understudy.run.dry import dry_run as plan_only
+    from understudy.run.synthesize import run
+
+    given: dict[str, Any] = {
+        name: value
+        for name, value in locals().copy().items()
+        if name in _OPTIONS and value is not None
+    }
+    options = {} if config is None else read_config(config)
+    settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
+    chosen = make_config({**options, **given, "settings": settings})
+    if chosen.dry_run:
+        show.plan(plan_only(chosen))
+    else:
+        show.result(run(chosen))
+
+
+_OPTIONS = {
+    *("source", "out", "method", "epsilon", "delta", "encoder", "decoder", "public", "count"),
+    *("seed", "unit", "unit_rows", "adjacency", "ledger", "test", "size", "format", "licence"),
+    *("resume", "dry_run", "skip_bad"),
+}
+
+
+def parse_settings(pairs: list[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping.
+
+    Raises:
+        ConfigError: A text without ``=``.
+    """
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--set takes NAME=VALUE, found {pair!r}")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
+    real: Annotated[str, typer.Option(help="The private dataset.")],
+    test: Annotated[str, typer.Option(help="The real test set.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="cnn, resnet9 or two-layer; may be repeated.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings to average over.")] = 1,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Where not the release's own.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
+) -> None:
+    """Measure a release against real data. What it prints is for the owner alone."""
+    from understudy.run.evaluate import evaluate as measure
+
+    show.accuracies(
+        measure(
+            folder,
+            real=real,
+            test=test,
+            networks=network,  # type: ignore[arg-type]  # checked by name inside
+            seeds=seeds,
+            epochs=epochs,
+            encoder=encoder,
+            skip_bad=skip_bad,
+        )
+    )
+
+
+@app.command()
+def methods() -> None:
+    """List the methods and their settings."""
+    from understudy.run.methods import methods as known
+
+    show.methods(known())
+
+
+@app.command()
+def backends() -> None:
+    """List the model backends and what each needs."""
+    from understudy.backends.registry import backends as known
+
+    show.backends(known())
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: packages, threads, the ledger, the noise."""
+    from understudy.run.doctor import check_up
+
+    found = check_up()
+    show.checks(found)
+    if not all(check.good for check in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder of the result.")] = Path("demo-out"),
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+) -> None:
+    """Make a release of Fashion-MNIST, and say where the pictures are."""
+    from understudy.run.demo import demo as play
+
+    show.result(play(out, epsilon))
+
+
+def main() -> None:
+    """Run the command line; errors raised on purpose become a message and an exit code."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        app()
+    except UnderstudyError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"understudy: {error}", markup=False
+        )
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,160 @@
+"""Results as text on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from understudy.backends.registry import BackendInfo
+from understudy.methods.interface import Method
+from understudy.run.books import Entry
+from understudy.run.doctor import Check
+from understudy.run.dry import DryRun
+from understudy.run.measure import Accuracy
+from understudy.run.synthesize import Result
+
+_console = Console(soft_wrap=True, highlight=False, markup=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def plan(dry: DryRun) -> None:
+    """A dry run's plan."""
+    _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
+    _console.print(f"unit: one {dry.unit}; neighbours: {dry.adjacency}")
+    table = _table("stage", "share", "noise / sensitivity")
+    for stage in dry.stages:
+        table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
+    _console.print(table)
+    _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
+    name = dry.dataset or "this dataset, new to the ledger"
+    total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
+    _console.print(
+        f"ledger: {name}: {total}, spent {dry.spent:.4f}, after this run {dry.after:.4f} "
+        f"(at delta {dry.at_delta:g})"
+    )
+    if dry.refused:
+        _console.print(f"the run would be refused: {dry.refused}")
+    _console.print("dry run: nothing was spent")
+
+
+def result(made: Result) -> None:
+    """What a run made."""
+    receipt = made.receipt
+    _console.print(
+        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
+        f"adjacency: {receipt.adjacency}"
+    )
+    if made.warning:
+        _console.print(made.warning)
+    accuracies(made.accuracy)
+    _console.print(f"to share:  {made.release}")
+    if made.pictures is not None:
+        _console.print(f"pictures:  {made.pictures}")
+    _console.print(f"to keep:   {made.owner / 'report.html'}")
+
+
+def accuracies(found: Sequence[Accuracy]) -> None:
+    """Accuracies, marked as the owner's own."""
+    if not found:
+        return
+    table = _table("accuracy on real test data (owner only)", "trained on release", "on real data")
+    for one in found:
+        table.add_row(one.model, f"{one.synthetic:.1%}", f"{one.real:.1%}")
+    _console.print(table)
+
+
+def methods(known: Mapping[str, Method]) -> None:
+    """The methods with their settings."""
+    for method in known.values():
+        _console.print(f"{method.name}: {method.summary} ({method.source})")
+        table = _table("  --set", "default", "meaning")
+        for field in dataclasses.fields(method.params):  # type: ignore[arg-type]
+            default = "" if field.default is dataclasses.MISSING else str(field.default)
+            table.add_row(f"  {field.name}", default, method.options.get(field.name, ""))
+        _console.print(table)
+
+
+def backends(known: Sequence[BackendInfo]) -> None:
+    """The backends."""
+    table = _table("name", "makes", "needs", "what")
+    for info in known:
+        needs = "ready" if info.available else f"pip install 'understudy[{info.extra}]'"
+        table.add_row(info.name, info.kind, needs, info.what)
+    _console.print(table)
+
+
+def checks(found: Sequence[Check]) -> None:
+    """The findings of a check-up."""
+    table = _table("", "what", "found")
+    for check in found:
+        table.add_row("ok" if check.good else "!!", check.name, check.found)
+    _console.print(table)
+
+
+def _total(entry: Entry) -> str:
+    budget = entry.dataset.budget
+    return "none set" if budget is None else f"{budget.epsilon:g}"
+
+
+def datasets(entries: Sequence[Entry]) -> None:
+    """Every dataset of a ledger."""
+    table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit")
+    for entry in entries:
+        spent = entry.spent
+        table.add_row(
+            entry.dataset.id,
+            entry.dataset.name,
+            _total(entry),
+            f"{spent.epsilon:.4f}",
+            f"{spent.delta:g}",
+            str(len(spent.runs)),
+            entry.dataset.unit or "",
+        )
+    _console.print(table)
+
+
+def account(entry: Entry) -> None:
+    """One dataset with every row."""
+    datasets([entry])
+    table = _table("row", "time", "what", "run", "stage", "event")
+    for row in entry.rows:
+        event = row.data.get("event") or {
+            k: row.data[k] for k in ("epsilon", "delta") if k in row.data
+        }
+        words = " ".join(f"{k}={v:.4g}" for k, v in event.items() if isinstance(v, float))
+        table.add_row(
+            str(row.seq),
+            row.time,
+            row.kind,
+            str(row.data.get("run", ""))[:8],
+            str(row.data.get("stage", "")),
+            words,
+        )
+    _console.print(table)
+
+
+def budget_set(entry: Entry) -> None:
+    """A new total."""
+    _console.print(
+        f"{entry.dataset.name}: total epsilon {_total(entry)} at delta {entry.spent.delta:g}, "
+        f"spent {entry.spent.epsilon:.4f} ({entry.ledger})"
+    )
+    if entry.dataset.budget and entry.spent.epsilon > entry.dataset.budget.epsilon:
+        _console.print("more than that is spent already: every further run will be refused")
+
+
+def findings(found: Sequence[str]) -> None:
+    """What is wrong with a ledger."""
+    for finding in found:
+        _console.print(finding)
+    if not found:
+        _console.print("every row is as it was written")

@@ -1,0 +1,89 @@
+"""``understudy ledger``: read and set what datasets may spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import LedgerError, SourceError
+from understudy.data import open_source
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger import Dataset, Ledger, Row, Spending
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset and what was spent on it.
+
+    Attributes:
+        dataset: The dataset, with its budget.
+        spent: What was spent.
+        rows: Every row about it, where asked for.
+        ledger: Where the ledger is.
+    """
+
+    dataset: Dataset
+    spent: Spending
+    rows: tuple[Row, ...]
+    ledger: str
+
+
+def overview(ledger: str | None) -> list[Entry]:
+    """Every dataset of a ledger."""
+    with Ledger(ledger) as book:
+        return [Entry(d, book.spent(d.id), (), book.address) for d in book.datasets()]
+
+
+def account(source: str, ledger: str | None, *, skip_bad: bool = False) -> Entry:
+    """One dataset, found by its files, or by its name or id in the ledger.
+
+    Raises:
+        LedgerError: The ledger does not know it.
+        SourceError: Neither a dataset that can be read nor a name in the ledger.
+    """
+    with Ledger(ledger) as book:
+        dataset = _find(book, source, skip_bad)
+        return Entry(dataset, book.spent(dataset.id), tuple(book.rows(dataset.id)), book.address)
+
+
+def _find(book: Ledger, source: str, skip_bad: bool) -> Dataset:
+    if not Path(source).exists() and not source.startswith("hf:"):
+        try:
+            return book.find(source)
+        except LedgerError as error:
+            raise SourceError(f"no such file or folder, and {error}", source) from error
+    found = book.recognise(open_source(source, skip_bad=skip_bad, size=None))
+    if found is None:
+        raise LedgerError(
+            f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
+        )
+    return found
+
+
+def set_budget(
+    source: str, epsilon: float, delta: float, ledger: str | None, *, skip_bad: bool = False
+) -> Entry:
+    """Set the total of a dataset, registering it if need be."""
+    budget = Budget(epsilon, delta)
+    with Ledger(ledger) as book:
+        if Path(source).exists() or source.startswith("hf:"):
+            dataset = book.register(open_source(source, skip_bad=skip_bad))
+        else:
+            dataset = _find(book, source, skip_bad)
+        spent = book.set_budget(dataset.id, budget)
+        return Entry(book.find(dataset.id), spent, (), book.address)
+
+
+def verify(ledger: str | None) -> list[str]:
+    """What is wrong with a ledger; empty where every row is as it was written."""
+    with Ledger(ledger) as book:
+        return book.verify()
+
+
+def export(ledger: str | None) -> Iterator[dict[str, Any]]:
+    """Every row as JSON values."""
+    with Ledger(ledger) as book:
+        for row in book.rows():
+            yield {**asdict(row), "data": dict(row.data)}

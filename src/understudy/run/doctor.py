@@ -1,0 +1,75 @@
+"""``understudy doctor``: is this machine ready?"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from understudy.backends.registry import backends
+from understudy.core.errors import UnderstudyError
+from understudy.privacy import noise
+from understudy.privacy.ledger import Ledger
+from understudy.run.documents import understudy_version
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: What was looked at.
+        found: What was found.
+        good: Whether Understudy can work with it.
+    """
+
+    name: str
+    found: str
+    good: bool = True
+
+
+def check_up(ledger: str | None = None) -> list[Check]:
+    """Look at the packages, the processors, the ledger and the noise."""
+    checks = [
+        Check("understudy", understudy_version()),
+        Check("python", f"{platform.python_version()} on {platform.platform()}"),
+        Check("processors", str(os.cpu_count()), (os.cpu_count() or 0) > 0),
+    ]
+    for package in ("numpy", "opendp", "dp-accounting", "torch", "onnxruntime", "datasets", "psycopg"):
+        checks.append(_package(package))
+    checks += [
+        Check(f"backend {info.name}", "ready" if info.available else f"needs {info.extra}")
+        for info in backends()
+    ]
+    return [*checks, _noise(), _ledger(ledger)]
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name, version(name))
+    except PackageNotFoundError:
+        needed = name in ("numpy", "opendp", "dp-accounting")
+        return Check(name, "not installed", not needed)
+
+
+def _noise() -> Check:
+    drawn = noise.add_discrete_gaussian(np.zeros(1000, dtype=np.int64), float(noise.MIN_SCALE))
+    spread = float(np.std(drawn)) / noise.MIN_SCALE
+    # Five standard errors of 1000 draws: a sound sampler fails once in two million.
+    return Check("noise", f"spread {spread:.2f} of 1 expected", abs(spread - 1) < 5 / np.sqrt(2000))
+
+
+def _ledger(url: str | None) -> Check:
+    try:
+        with Ledger(url) as ledger:
+            findings = ledger.verify()
+            count = len(ledger.datasets()) if not findings else 0
+            found = findings[0] if findings else f"{ledger.address}: {count} datasets, intact"
+            return Check("ledger", found, not findings)
+    except UnderstudyError as error:
+        return Check("ledger", str(error), False)
+
+

@@ -1,0 +1,148 @@
+"""The papers of a run: the release's own, which are public, and the owner's report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from understudy.core.ports import Source
+from understudy.core.types import Images, Receipt, Release
+from understudy.privacy.ledger import Dataset, Ledger
+from understudy.report import (
+    Model,
+    OwnerRecord,
+    RunRecord,
+    Score,
+    Sheet,
+    Spending,
+    owner_report,
+    public_documents,
+)
+from understudy.run.folder import RunFolder, write_json
+from understudy.run.measure import Accuracy
+from understudy.run.prepare import Prepared
+
+_SHEET = 10  # images of a class on each side of the contact sheet
+_SHEET_ROWS = 20_000  # of each side are looked through for them
+
+
+def understudy_version() -> str:
+    """The installed version, or ``"unknown"`` when run from a bare source tree."""
+    try:
+        return version("understudy")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def run_record(
+    prepared: Prepared, release: Release, receipt: Receipt, facts: Mapping[str, Any]
+) -> RunRecord:
+    """The public facts of a run."""
+    config = prepared.config
+    models = [
+        Model(role, model.name, model.licence)
+        for role, model in (("encoder", prepared.encoder), ("decoder", prepared.decoder))
+        if model is not None
+    ]
+    return RunRecord(
+        method=release.method,
+        receipt=receipt,
+        classes=release.classes,
+        count=release.count,
+        format=config.format if release.image_shape else "embeddings",
+        version=understudy_version(),
+        date=datetime.now(UTC).date().isoformat(),
+        params=asdict(prepared.params),
+        image_shape=release.image_shape,
+        dim=release.dim,
+        models=tuple(models),
+        public_sources=() if prepared.public is None else (prepared.public.name,),
+        facts={**release.facts, **facts},
+        how=prepared.method.summary,
+    )
+
+
+def write_public(folder: RunFolder, record: RunRecord) -> None:
+    """The dataset card, the privacy statement and ``privacy.json``, into the release."""
+    for name, text in public_documents(record).items():
+        (folder.release / name).write_text(text, encoding="utf-8")
+
+
+def spending(ledger: Ledger, dataset: Dataset) -> Spending:
+    """The dataset's budget and what is left of it."""
+    current = ledger.find(dataset.id)
+    spent = ledger.spent(dataset.id)
+    total = None if current.budget is None else current.budget.epsilon
+    left = None if total is None else max(0.0, total - spent.epsilon)
+    return Spending(total, spent.delta, spent.epsilon, left)
+
+
+def write_owner(
+    folder: RunFolder,
+    prepared: Prepared,
+    record: RunRecord,
+    spent: Spending,
+    accuracies: Sequence[Accuracy],
+    synthetic: Source | None,
+    seconds: Mapping[str, float],
+) -> None:
+    """The owner's report and ``run.json``, which says that the run is complete."""
+    source = prepared.source
+    owner = OwnerRecord(
+        dataset=source.name,
+        rows=len(source),
+        skipped=source.skipped,
+        spending=spent,
+        scores=tuple(Score(a.model, a.synthetic, a.real) for a in accuracies),
+        sheets=sheets(source, synthetic) if synthetic is not None else (),
+        seconds=seconds,
+    )
+    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    write_json(
+        folder.owner / "run.json",
+        {
+            "run": folder.run,
+            "settings": prepared.config.identity(),
+            "receipt": asdict(record.receipt),
+            "spending": asdict(spent),
+            "accuracy": [a.as_dict() for a in accuracies],
+            "rows": len(source),
+            "skipped": source.skipped,
+            "seconds": dict(seconds),
+            "version": record.version,
+            "kind": "owner-only",
+        },
+    )
+
+
+def sheets(real: Source, synthetic: Source) -> tuple[Sheet, ...]:
+    """A few images of each class, real beside synthetic."""
+    left, right = first_images(real), first_images(synthetic)
+    place = {name: index for index, name in enumerate(synthetic.classes)}
+    empty: Images = np.zeros((0, *real.shape), dtype=np.uint8)
+    return tuple(
+        Sheet(name, left.get(index, empty), right.get(place.get(name, -1), empty))
+        for index, name in enumerate(real.classes)
+    )
+
+
+def first_images(source: Source) -> dict[int, Images]:
+    """The first few images of each class, by label."""
+    kept: dict[int, list[Images]] = {}
+    seen = 0
+    for batch in source.batches(512):
+        for label in np.unique(batch.labels).tolist():
+            mine = kept.setdefault(label, [])
+            missing = _SHEET - sum(map(len, mine))
+            if missing > 0:
+                mine.append(batch.values[batch.labels == label][:missing])
+        seen += len(batch.labels)
+        full = all(sum(map(len, mine)) >= _SHEET for mine in kept.values())
+        if (full and len(kept) >= len(source.classes)) or seen >= _SHEET_ROWS:
+            break
+    return {label: np.concatenate(parts) for label, parts in kept.items()}

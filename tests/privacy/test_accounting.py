@@ -1,0 +1,124 @@
+"""Accounting against outside references: privacy.md's table, dp_accounting's PLD, inverses."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.core.errors import ConfigError, LedgerError
+from understudy.privacy import noise
+from understudy.privacy.account import MAX_SIZE, Plan
+from understudy.privacy.accounting import (
+    Gaussian,
+    Laplace,
+    delta_of,
+    discretisation_slack,
+    epsilon_of,
+    epsilon_of_mu,
+    event_from_json,
+    event_to_json,
+    mu_of,
+    run_mu,
+)
+from understudy.privacy.budget import Budget
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "one", "five"), [(1, 3.731, 8.34), (2, 1.994, 4.46), (4, 1.081, 2.42), (8, 0.600, 1.34)]
+)
+def test_noise_multipliers_of_the_published_table(epsilon, one, five):
+    # Balle and Wang's analytic Gaussian at delta 1e-5; five equal shares composed exactly.
+    mu = mu_of(epsilon, 1e-5)
+    assert 1 / mu == pytest.approx(one, abs=6e-4)
+    assert math.sqrt(5) / mu == pytest.approx(five, abs=6e-3)
+
+
+def test_five_equal_stages_at_epsilon_one_cost_at_most_8_4_sensitivities():
+    plan = Plan.of(Budget(1.0), dict.fromkeys("abcde", 1.0))
+    assert 1 / plan.stage_mu("a") <= 8.4
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("stages", [1, 5, 20, 100])
+def test_plans_agree_with_pld_accounting(epsilon, stages):
+    plan = Plan.of(Budget(epsilon), {f"s{i}": 1.0 + i % 3 for i in range(stages)})
+    interval = float(np.clip(1e-3 * plan.mu, 1e-7, 1e-4))
+    accountant = PLDAccountant(value_discretization_interval=interval)
+    for stage in plan.shares:
+        accountant.compose(GaussianDpEvent(1 / plan.stage_mu(stage)))
+    assert accountant.get_epsilon(1e-5) == pytest.approx(epsilon, rel=0.01)
+
+
+@given(st.floats(1e-3, 100), st.floats(1e-12, 0.1))
+def test_epsilon_and_mu_are_inverse(epsilon, delta):
+    mu = mu_of(epsilon, delta)
+    assert delta_of(epsilon, mu) <= delta * (1 + 1e-6)
+    assert epsilon_of_mu(mu, delta) == pytest.approx(epsilon, rel=1e-5)
+
+
+def test_laplace_and_gaussian_compose_between_their_parts_and_their_sum():
+    both = epsilon_of([Gaussian(0.2), Laplace(0.3)], 1e-5)
+    alone = epsilon_of([Gaussian(0.2)], 1e-5)
+    assert max(alone, 0.3) < both < alone + 0.3
+
+
+def test_laplace_alone_is_pure():
+    assert epsilon_of([Laplace(0.5)], 1e-9) == pytest.approx(0.5, rel=1e-2)
+
+
+def test_no_events_cost_nothing():
+    assert epsilon_of([], 1e-5) == 0.0
+
+
+def test_the_slack_of_a_run_is_far_below_1e_4_and_is_paid_from_its_epsilon():
+    slack = discretisation_slack(MAX_SIZE, noise.MIN_SCALE)
+    assert 0 < slack < 1e-6
+    mu = run_mu(1.0, 1e-5, MAX_SIZE, noise.MIN_SCALE)
+    assert epsilon_of([Gaussian(mu, slack)], 1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert epsilon_of([Gaussian(mu, slack)], 1e-5) <= 1.0
+
+
+def test_a_tiny_epsilon_over_many_rounds_works_and_an_impossible_one_is_refused():
+    plan = Plan.of(Budget(0.01), dict.fromkeys(map(str, range(20)), 1.0))
+    events = [plan.event(stage) for stage in plan.shares]
+    assert epsilon_of(events, 1e-5) == pytest.approx(0.01, rel=1e-4)
+    with pytest.raises(ConfigError, match="too small"):
+        _ = Plan.of(Budget(1e-9), {"a": 1.0}).mu
+
+
+@pytest.mark.parametrize("event", [Gaussian(0.25, 1e-8), Laplace(0.5)])
+def test_events_survive_the_ledger(event):
+    assert event_from_json(event_to_json(event)) == event
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "subsampled", "mu": 1.0},
+        {"kind": "gaussian", "mu": -1.0, "slack": 0},
+        {"kind": "gaussian", "mu": float("nan"), "slack": 0},
+        {"kind": "gaussian"},
+        {},
+    ],
+)
+def test_an_unknown_or_malformed_event_is_refused_not_skipped(value):
+    with pytest.raises(LedgerError):
+        event_from_json(value)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1)])
+def test_a_budget_out_of_range_is_refused(epsilon, delta):
+    with pytest.raises(ConfigError):
+        Budget(epsilon, delta)
+
+
+def test_shares_are_in_proportion_and_bad_weights_are_refused():
+    assert Plan.of(Budget(1), {"a": 3, "b": 1, "c": 0}).shares == {"a": 0.75, "b": 0.25}
+    with pytest.raises(ConfigError, match="weight"):
+        Plan.of(Budget(1), {"a": -1, "b": 1})
+    with pytest.raises(ConfigError, match="at least one"):
+        Plan.of(Budget(1), {})
