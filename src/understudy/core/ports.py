@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from understudy.core.types import Batch, Embeddings, Images, Shape
 
 T = TypeVar("T")
@@ -20,12 +23,15 @@ class Encoder(Protocol):
         dim: d, the length of an embedding.
         norm_bound: A number that no embedding's L2 norm exceeds, known without looking at any
             private image; None where none is known.
+        ordered: Whether the numbers of an embedding come in order of importance, so that the first
+            ones can stand for all.
         licence: Licence and origin of the weights, for the dataset card; ``"none"`` without weights.
     """
 
     name: str
     dim: int
     norm_bound: float | None
+    ordered: bool
     licence: str
 
     def encode(self, images: Images) -> Embeddings:
@@ -54,6 +60,15 @@ class Decoder(Protocol):
 
     def decode(self, embeddings: Embeddings) -> Images:
         """Decode (n, d) float32 embeddings: (n, height, width, channels) uint8."""
+        ...
+
+
+@runtime_checkable
+class LinearDecoder(Decoder, Protocol):
+    """A decoder that is linear up to the last step, the cut to the range of a pixel."""
+
+    def pixels(self, embeddings: Embeddings) -> NDArray[np.float32]:
+        """Before that cut: (n, height, width, channels) float32, 0 black to 1 white, unbounded."""
         ...
 
 

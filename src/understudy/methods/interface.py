@@ -12,35 +12,6 @@ from understudy.privacy.vault import Vault
 
 
 @dataclass(frozen=True)
-class Materials:
-    """Everything a method works with besides its parameters. All of it is public but the vault.
-
-    Attributes:
-        vault: The private rows.
-        classes: Public class names; labels index into them.
-        shape: Shape of a private record: (height, width, channels) or (d,).
-        encoder: Images to embeddings; None where the source holds embeddings.
-        decoder: Embeddings back to images; None for a release of embeddings.
-        public: A public dataset, for what may be learnt for free; or None.
-        count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
-        seed: Seed of everything public. Never of the noise.
-        progress: Given words for a step, returns a function that is called with rows done.
-        load: Loads another encoder by its name, for the same images.
-    """
-
-    vault: Vault
-    classes: tuple[str, ...]
-    shape: Shape
-    encoder: Encoder | None
-    decoder: Decoder | None
-    public: Source | None
-    count: int | None
-    seed: int
-    progress: Callable[[str], Callable[[int], None]]
-    load: Callable[[str], Encoder]
-
-
-@dataclass(frozen=True)
 class Context:
     """What is known of a run before anything private is read.
 
@@ -55,6 +26,38 @@ class Context:
     encoder: Encoder | None
     decoder: Decoder | None
     public: bool
+
+
+@dataclass(frozen=True)
+class Materials:
+    """Everything a method works with besides its parameters. All of it is public but the vault.
+
+    Attributes:
+        vault: The private rows.
+        classes: Public class names; labels index into them.
+        shape: Shape of a private record: (height, width, channels) or (d,).
+        encoder: Images to embeddings; None where the source holds embeddings.
+        decoder: Embeddings back to images; None for a release of embeddings.
+        public: A public dataset, for what may be learnt for free; or None.
+        count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
+        seed: Seed of everything public. Never of the noise.
+        progress: Given words for a step, returns a function that is called with rows done.
+    """
+
+    vault: Vault
+    classes: tuple[str, ...]
+    shape: Shape
+    encoder: Encoder | None
+    decoder: Decoder | None
+    public: Source | None
+    count: int | None
+    seed: int
+    progress: Callable[[str, int | None], Callable[[int], None]]
+
+    @property
+    def context(self) -> Context:
+        """What of it is known before anything private is read."""
+        return Context(self.shape, self.encoder, self.decoder, self.public is not None)
 
 
 @dataclass(frozen=True)

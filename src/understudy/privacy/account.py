@@ -116,11 +116,21 @@ class Account:
             self._charge(dict.fromkeys(self.plan.shares, 1))
             self._reserved = True
 
-    def _charge(self, attempts: Mapping[str, int]) -> None:
-        charges = [
+    def check(self) -> None:
+        """Raise now what `reserve` would raise; charge nothing."""
+        charges = self._charges(dict.fromkeys(self.plan.shares, 1))
+        self._ledger.check(
+            self._dataset, charges, unit=self.unit.name, adjacency=self.unit.adjacency
+        )
+
+    def _charges(self, attempts: Mapping[str, int]) -> list[Charge]:
+        return [
             Charge(self.run, stage, self.plan.event(stage), {"share": self.plan.shares[stage]}, n)
             for stage, n in attempts.items()
         ]
+
+    def _charge(self, attempts: Mapping[str, int]) -> None:
+        charges = self._charges(attempts)
         self._ledger.charge(
             self._dataset, charges, unit=self.unit.name, adjacency=self.unit.adjacency
         )
@@ -142,16 +152,9 @@ class Account:
             RunError: The stage was released for another query.
             BudgetRefused: A release that was lost has to be paid again, and cannot be.
         """
-        sigma = query.sensitivity(self.unit.adjacency) / self.plan.stage_mu(stage)
-        receipt = StageReceipt(
-            stage,
-            query.words,
-            self.plan.shares[stage],
-            query.sensitivity(self.unit.adjacency),
-            sigma,
-            self.plan.stage_mu(stage),
-            query.size,
-        )
+        sigma, mu = self.sigma(query, stage), self.plan.stage_mu(stage)
+        share = self.plan.shares[stage]
+        receipt = StageReceipt(stage, query.words, share, mu * sigma, sigma, mu, query.size)
         self._admit(stage, query.size)
         grid = query.grid(sigma)
         path = self._folder / f"{stage}.npz"
@@ -165,6 +168,10 @@ class Account:
             self._store(path, noisy, query, receipt, attempt)
         self._stages[stage] = receipt
         return np.asarray(noisy * grid, dtype=np.float64)
+
+    def sigma(self, query: Query, stage: str) -> float:
+        """Standard deviation of the noise for a query as a stage, in the units of its sum."""
+        return query.sensitivity(self.unit.adjacency) / self.plan.stage_mu(stage)
 
     def _admit(self, stage: str, size: int) -> None:
         if stage in self._stages:

@@ -46,7 +46,7 @@ def require_finite(norms: Vector) -> None:
 
 def row_squares(rows: Vector) -> Vector:
     """Squared norm of each row, summed in an order that does not depend on the batch: (n,)."""
-    return np.ascontiguousarray(rows * rows).sum(axis=1)
+    return np.asarray(np.ascontiguousarray(rows * rows).sum(axis=1))
 
 
 def _clip_factor(norms: Vector, bound: float) -> Vector:
@@ -102,7 +102,8 @@ def bounded_sum(
         factor = factor[groups]
     steps = np.trunc(rows * (factor / grid)[:, None])
     squares = row_squares(steps if weights is None else steps * weights)
-    _check_bound(squares if groups is None else np.bincount(groups, squares), bound / grid)
+    totals = np.asarray(squares if groups is None else np.bincount(groups, squares), np.float64)
+    _check_bound(totals, bound / grid)
     return np.asarray(_gather(slot, slots, np.int64) @ steps.astype(np.int64))
 
 
@@ -159,8 +160,8 @@ def bounded_outer_sum(
         factor = _clip_factor(np.sqrt(np.bincount(groups, squares)), radius)[groups]
     steps = np.trunc(rows * (factor / step)[:, None])
     squares = row_squares(steps)
-    traces = squares if groups is None else np.bincount(groups, squares)
-    _check_bound(np.asarray(np.sqrt(traces)), radius / step)
+    traces = np.asarray(squares if groups is None else np.bincount(groups, squares), np.float64)
+    _check_bound(np.sqrt(traces), radius / step)
     upper = np.triu_indices(rows.shape[1])
     total = np.zeros((slots, len(upper[0])), dtype=np.int64)
     for index in np.unique(slot):

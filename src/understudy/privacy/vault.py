@@ -150,6 +150,10 @@ class Vault(Sealed):
             total += part
         return total
 
+    def noise_sd(self, query: Query, *, stage: str) -> float:
+        """Standard deviation of the noise that a release of ``query`` as ``stage`` gets. Public."""
+        return self._account.sigma(query, stage)
+
     def receipt(self) -> Receipt:
         """What was released so far, and the guarantee."""
         return self._account.receipt()

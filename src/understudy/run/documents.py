@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from understudy.report import (
     Score,
     Sheet,
     Spending,
+    contact_sheet,
     owner_report,
     public_documents,
 )
@@ -27,7 +29,7 @@ from understudy.run.folder import RunFolder, write_json
 from understudy.run.measure import Accuracy
 from understudy.run.prepare import Prepared
 
-_SHEET = 10  # images of a class on each side of the contact sheet
+_SHEET = 16  # images of a class on each side of the contact sheet
 _SHEET_ROWS = 20_000  # of each side are looked through for them
 
 
@@ -71,6 +73,16 @@ def write_public(folder: RunFolder, record: RunRecord) -> None:
     """The dataset card, the privacy statement and ``privacy.json``, into the release."""
     for name, text in public_documents(record).items():
         (folder.release / name).write_text(text, encoding="utf-8")
+
+
+def write_pictures(folder: RunFolder, synthetic: Source) -> Path:
+    """A contact sheet of the release, a row a class, beside it."""
+    rows = first_images(synthetic)
+    path = folder.out / "synthetic.png"
+    columns = min(_SHEET, min(len(images) for images in rows.values()))
+    images = np.concatenate([rows[label][:columns] for label in sorted(rows)])
+    path.write_bytes(contact_sheet(images, columns))
+    return path
 
 
 def spending(ledger: Ledger, dataset: Dataset) -> Spending:

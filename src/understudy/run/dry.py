@@ -73,7 +73,10 @@ def dry_run(config: RunConfig) -> DryRun:
     with Ledger(config.ledger) as ledger:
         dataset = ledger.recognise(prepared.source)
         preview = ledger.preview(
-            None if dataset is None else dataset.id, events, unit=unit.name, adjacency=unit.adjacency,
+            None if dataset is None else dataset.id,
+            events,
+            unit=unit.name,
+            adjacency=unit.adjacency,
             delta=config.delta,
         )
     return DryRun(

@@ -73,16 +73,15 @@ def evaluate(
     shape = tuple(facts["data"]["image_shape"] or ()) or None
     release = open_release(place, shape)
     size = None if shape is None else (shape[0], shape[1])
-    sources = [
-        open_source(name, split=split, size=size, skip_bad=skip_bad)
-        for name, split in ((real, "train"), (test, "test"))
-    ]
-    require_classes(release.classes, sources[1])
-    model = _encoder(facts, encoder, sources[0]) if release.kind == "embeddings" else None
+    train = open_source(real, split="train", size=size, skip_bad=skip_bad)
+    held_out = open_source(test, split="test", size=size, skip_bad=skip_bad)
+    require_classes(release.classes, held_out)
+    model = _encoder(place, facts, encoder, train) if release.kind == "embeddings" else None
     with progress_bars() as bars:
         found = measure(
             release,
-            *sources,
+            train,
+            held_out,
             model,
             bars,
             networks=networks,
@@ -103,10 +102,17 @@ def _facts(place: Path) -> dict[str, Any]:
     return content
 
 
-def _encoder(facts: dict[str, Any], name: str | None, real: Source) -> Encoder | None:
+def _encoder(
+    place: Path, facts: dict[str, Any], name: str | None, real: Source
+) -> Encoder | None:
+    """The release's encoder: as the owner's run named it, else as the release does."""
     if real.kind == "embeddings":
         return None
     known = [m["name"] for m in facts["models"] if m["role"] == "encoder"]
-    if name is None and not known:
+    owner = place.parent / "owner" / "run.json"
+    if owner.is_file():
+        known = [json.loads(owner.read_text(encoding="utf-8"))["settings"].get("encoder")] + known
+    found = name or next((one for one in known if one), None)
+    if found is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")
-    return load_encoder(name or known[0], shape=real.shape)
+    return load_encoder(found, shape=real.shape)

@@ -76,7 +76,7 @@ def prepare(config: RunConfig) -> Prepared:
 
 def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:
     """A test or public dataset, brought to the private one's size."""
-    size = source.shape[:2] if source.kind == "images" else None
+    size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
     other = open_source(name, split=split, size=size, skip_bad=config.skip_bad)
     if other.kind != source.kind:
         raise SourceError(f"holds {other.kind}, the private dataset {source.kind}", name)

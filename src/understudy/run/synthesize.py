@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.backends.registry import load_encoder
+from understudy.core.errors import RunError
 from understudy.core.types import Receipt, Release
 from understudy.data import write_release
 from understudy.engine.local import LocalEngine
@@ -19,7 +19,7 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
 from understudy.run.config import RunConfig, make_config
-from understudy.run.documents import run_record, spending, write_owner, write_public
+from understudy.run.documents import run_record, spending, write_owner, write_pictures, write_public
 from understudy.run.evaluate import open_release
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
@@ -37,7 +37,9 @@ class Result:
         receipt: The guarantee, and what each stage of it cost.
         facts: Public facts of the release.
         accuracy: Accuracy on the real test set; owner-only. Empty without ``test``.
-        seconds: Wall-clock seconds of each part of the run.
+        seconds: Wall-clock seconds of each part of the run; owner-only.
+        pictures: A contact sheet of synthetic images; None for embeddings alone.
+        warning: Something the owner should know; None if all is well.
     """
 
     release: Path
@@ -46,22 +48,8 @@ class Result:
     facts: Mapping[str, Any]
     accuracy: tuple[Accuracy, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-class Stopwatch:
-    """Seconds of the parts of a run, by name."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        """Time a part."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] = round(time.perf_counter() - start, 3)
+    pictures: Path | None = None
+    warning: str | None = None
 
 
 def synthesize(source: str | Path, *, out: str | Path, **options: Any) -> Result:
@@ -91,75 +79,99 @@ def run(config: RunConfig) -> Result:
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
             Ledger(config.ledger) as ledger,
         ):
-            return _run(prepared, folder, ledger, bars)
+            if folder.done:
+                raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
+            return _Run(prepared, folder, ledger, bars).carry_out()
 
 
-def _run(prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars) -> Result:
-    config, watch = prepared.config, Stopwatch()
-    with watch("recognise the dataset"):
-        dataset = ledger.register(prepared.source)
-    account = Account(
-        ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
-    )
-    with private_cache(folder.cache) as cache:
-        account.check()
-        vault = Vault(
-            prepared.source,
-            account,
-            LocalEngine(),
-            cache,
-            lambda words: bars(words, len(prepared.source)),
+class _Run:
+    """One run, from the ledger to the report."""
+
+    def __init__(
+        self, prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars
+    ) -> None:
+        self.prepared, self.folder, self.ledger, self.bars = prepared, folder, ledger, bars
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[part] = round(time.perf_counter() - start, 2)
+
+    def carry_out(self) -> Result:
+        prepared, config, folder = self.prepared, self.prepared.config, self.folder
+        with self._timed("recognise the dataset"):
+            dataset = self.ledger.register(prepared.source)
+        account = Account(
+            self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
-        with watch("fit"):
-            release = prepared.method.run(_materials(prepared, vault, bars), prepared.params)
-        with watch("sample and write"):
+        account.check()
+        with private_cache(folder.cache) as cache:
+            vault = Vault(
+                prepared.source,
+                account,
+                LocalEngine(),
+                cache,
+                lambda words: self.bars(words, len(prepared.source)),
+            )
+            with self._timed("embed and fit"):
+                release = prepared.method.run(self._materials(vault), prepared.params)
+        with self._timed("sample and write"):
+            shutil.rmtree(folder.release, ignore_errors=True)  # of a run that was killed
             facts = write_release(
                 release,
                 folder.release,
                 format=config.format,
-                progress=bars("writing the release", release.count),
+                progress=self.bars("sampling and writing the release", release.count),
             )
-    receipt = account.receipt()
-    return _finish(prepared, folder, ledger, dataset, release, receipt, facts, watch, bars)
+        return self._report(dataset, release, account.receipt(), facts)
 
+    def _materials(self, vault: Vault) -> Materials:
+        prepared = self.prepared
+        return Materials(
+            vault=vault,
+            classes=prepared.source.classes,
+            shape=prepared.source.shape,
+            encoder=prepared.encoder,
+            decoder=prepared.decoder,
+            public=prepared.public,
+            count=prepared.config.count,
+            seed=prepared.config.seed,
+            progress=self.bars,
+        )
 
-def _materials(prepared: Prepared, vault: Vault, bars: Bars) -> Materials:
-    return Materials(
-        vault=vault,
-        classes=prepared.source.classes,
-        shape=prepared.source.shape,
-        encoder=prepared.encoder,
-        decoder=prepared.decoder,
-        public=prepared.public,
-        count=prepared.config.count,
-        seed=prepared.config.seed,
-        progress=bars,
-        load=partial(load_encoder, shape=prepared.source.shape),
-    )
-
-
-def _finish(
-    prepared: Prepared,
-    folder: RunFolder,
-    ledger: Ledger,
-    dataset: Dataset,
-    release: Release,
-    receipt: Receipt,
-    facts: Mapping[str, Any],
-    watch: Stopwatch,
-    bars: Bars,
-) -> Result:
-    """The documents, and accuracy if there is a test set."""
-    record = run_record(prepared, release, receipt, facts)
-    write_public(folder, record)
-    accuracies: tuple[Accuracy, ...] = ()
-    synthetic = open_release(folder.release, release.image_shape)
-    if prepared.test is not None:
-        with watch("measure accuracy"):
-            accuracies = measure(
-                synthetic, prepared.source, prepared.test, prepared.encoder, bars
+    def _report(
+        self, dataset: Dataset, release: Release, receipt: Receipt, facts: Mapping[str, Any]
+    ) -> Result:
+        """The documents, and accuracy if there is a test set."""
+        prepared, folder = self.prepared, self.folder
+        record = run_record(prepared, release, receipt, facts)
+        write_public(folder, record)
+        synthetic = open_release(folder.release, release.image_shape)
+        accuracies: tuple[Accuracy, ...] = ()
+        if prepared.test is not None:
+            with self._timed("measure accuracy"):
+                accuracies = measure(
+                    synthetic, prepared.source, prepared.test, prepared.encoder, self.bars
+                )
+        images = None if release.image_shape is None else synthetic
+        pictures = None if images is None else write_pictures(folder, images)
+        spent = spending(self.ledger, dataset)
+        write_owner(folder, prepared, record, spent, accuracies, images, self.seconds)
+        warning = None
+        if spent.epsilon is None:
+            warning = (
+                f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so "
+                "far. Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
             )
-    images = synthetic if release.image_shape and prepared.source.kind == "images" else None
-    spent = spending(ledger, dataset)
-    write_owner(folder, prepared, record, spent, accuracies, images, watch.seconds)
-    return Result(folder.release, folder.owner, receipt, record.facts, accuracies, watch.seconds)
+        return Result(
+            folder.release,
+            folder.owner,
+            receipt,
+            record.facts,
+            accuracies,
+            self.seconds,
+            pictures,
+            warning,
+        )

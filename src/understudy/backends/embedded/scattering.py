@@ -1,0 +1,243 @@
+"""``embedded:scattering``: a wavelet scattering encoder, in PyTorch, without weights.
+
+Bruna and Mallat, "Invariant Scattering Convolution Networks", IEEE TPAMI 2013:
+
+    S0 = x * phi,   S1 = |x * psi_1| * phi,   S2 = ||x * psi_1| * psi_2| * phi  (coarser psi_2)
+
+each sampled every 2^J pixels. Averages make it stable to shifts, wavelets to deformations. The
+filters are normalised (`wavelets.bank`) so that |S x - S y| <= |x - y| holds exactly, which
+also bounds the norm of every embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.backends.embedded.spectrum import cosine_basis, low_first, path_basis
+from understudy.backends.embedded.wavelets import Bank, bank
+from understudy.backends.pixels import OPPONENT, check_images, chunks, with_channels
+from understudy.backends.plugin import full_name
+from understudy.core.errors import BackendError
+from understudy.core.types import Embeddings, Images, Shape
+
+_CHUNK = 32 * 28 * 28  # pixels encoded at once: the maps of a layer then stay in the cache
+_ROUNDING = 1 + 2.0**-16  # float32 sums in the convolutions
+_PADDINGS = ("zero", "symmetric")
+_COLOURS = ("rgb", "opponent", "grey")
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteringOptions:
+    """Options of ``embedded:scattering``.
+
+    Attributes:
+        J: Octaves, 1 to 4: averages reach over 2^J pixels, and there is one position every 2^J.
+        L: Angles, 2 to 16.
+        order: 1 for S0 and S1, 2 for S2 as well.
+        log: Gain a of the compression sign(s) log(1 + a |s|) / a of every output, which keeps all
+            bounds; 0 for none. 10 suits linear models.
+        padding: ``zero`` or ``symmetric`` (mirrored by 2^J pixels) around the image.
+        colour: ``rgb`` channel by channel, ``opponent`` (luminance and two opponents), or ``grey``.
+        coefficients: How many numbers to keep of the outputs' orthonormal spectrum over positions
+            and angles, lowest frequencies first; None keeps the outputs themselves.
+    """
+
+    J: int = 2
+    L: int = 8
+    order: int = 2
+    log: float = 0.0
+    padding: str = "zero"
+    colour: str = "rgb"
+    coefficients: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.J <= 4:
+            raise ValueError(f"J must be 1 to 4, found {self.J}")
+        if not 2 <= self.L <= 16:
+            raise ValueError(f"L must be 2 to 16, found {self.L}")
+        if self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, found {self.order}")
+        if not 0 <= self.log < np.inf:
+            raise ValueError(f"log must be 0 or a positive number, found {self.log}")
+        if self.padding not in _PADDINGS:
+            raise ValueError(f"padding must be one of {', '.join(_PADDINGS)}")
+        if self.colour not in _COLOURS:
+            raise ValueError(f"colour must be one of {', '.join(_COLOURS)}")
+        if self.coefficients is not None and self.coefficients < 1:
+            raise ValueError(f"coefficients must be at least 1, found {self.coefficients}")
+
+
+class _Layer:
+    """The operators of one bank on maps of one resolution.
+
+    Args:
+        filters: The bank.
+        height: Height of the maps it is given.
+        width: Their width.
+    """
+
+    def __init__(self, filters: Bank, height: int, width: int) -> None:
+        self._rows = _averages(filters, height).T.contiguous()
+        self._columns = _averages(filters, width)
+        # conv2d correlates instead of convolving; psi(-x) = conj(psi(x)), so the modulus agrees.
+        self._kernels = [
+            torch.from_numpy(np.concatenate([k.real, k.imag]).astype(np.float32))[:, None]
+            for k in filters.wavelets
+        ]
+
+    def average(self, maps: Tensor) -> Tensor:
+        """(..., height, width) to (..., height / 2^J, width / 2^J): 2^J (maps * phi), sampled."""
+        return self._rows @ (maps @ self._columns)
+
+    def modulus(self, maps: Tensor, octave: int) -> Tensor:
+        """(n, height, width) to (n, L, height / 2^j, width / 2^j): 2^j |maps * psi_j|, sampled."""
+        kernels = self._kernels[octave]
+        both = F.conv2d(maps[:, None], kernels, stride=2**octave, padding=kernels.shape[-1] // 2)
+        real, imaginary = both.chunk(2, dim=1)
+        return torch.addcmul(real * real, imaginary, imaginary).sqrt_()
+
+
+class _Spectrum:
+    """The first ``kept`` numbers of the outputs' spectrum; see `spectrum`."""
+
+    def __init__(
+        self, kept: int, channels: int, positions: tuple[int, int], options: ScatteringOptions
+    ) -> None:
+        basis, frequency = path_basis(options.J, options.L, options.order)
+        self._paths, self._rows, self._columns = (
+            torch.from_numpy(matrix.astype(np.float32))
+            for matrix in (basis, cosine_basis(positions[0]), cosine_basis(positions[1]).T)
+        )
+        order = low_first(channels, frequency, *positions)
+        self._order = torch.from_numpy(order[:kept])
+        self._channels = channels
+
+    def __call__(self, paths: Tensor) -> Tensor:
+        """(n * channels, paths, rows, columns) to (n, kept)."""
+        turned = (self._paths @ paths.flatten(2)).reshape(paths.shape)
+        spectrum = self._rows @ turned @ self._columns
+        return spectrum.reshape(len(paths) // self._channels, -1)[:, self._order]
+
+
+class ScatteringEncoder:
+    """Images to scattering coefficients, ordered by channel, path, row and column.
+
+    Args:
+        shape: (height, width, channels) of the images.
+        options: See `ScatteringOptions`.
+
+    Raises:
+        BackendError: Images smaller than 2^J pixels a side.
+
+    Attributes:
+        norm_bound: Norm of the padded all-white image, which no image's norm exceeds.
+    """
+
+    def __init__(self, shape: Shape, options: ScatteringOptions) -> None:
+        height, width, channels = shape
+        step = 2**options.J
+        self.name = full_name("embedded:scattering", options)
+        if min(height, width) < step:
+            raise BackendError(
+                f"{self.name} needs images of at least 2^J = {step} pixels a side, found "
+                f"{height} x {width}; choose a smaller J"
+            )
+        self.shape = shape
+        self.licence = "none"
+        self._options = options
+        self._margin = step if options.padding == "symmetric" else 0
+        self._channels = 1 if options.colour == "grey" else channels
+        padded = (height + 2 * self._margin, width + 2 * self._margin)
+        self._layers = [
+            _Layer(
+                bank(options.J - j, options.L, -(-max(padded) // 2**j)),
+                -(-padded[0] // 2**j),
+                -(-padded[1] // 2**j),
+            )
+            for j in range(options.J)
+        ]
+        self._kept = (-(-height // step), -(-width // step))
+        total = self._channels * path_count(options) * self._kept[0] * self._kept[1]
+        self.dim = min(options.coefficients or total, total)
+        self._spectrum = (
+            _Spectrum(self.dim, self._channels, self._kept, options)
+            if options.coefficients
+            else None
+        )
+        self.norm_bound: float | None = float(
+            np.sqrt(padded[0] * padded[1] * self._channels) * _ROUNDING
+        )
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type.
+        """
+        check_images(images, self.shape, self.name)
+        out = np.empty((len(images), self.dim), dtype=np.float32)
+        size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))
+        with torch.inference_mode():
+            for rows in chunks(len(images), size):
+                maps = torch.from_numpy(self._maps(images[rows]))
+                paths = self._compressed(self._scatter(maps))
+                if self._spectrum is not None:
+                    paths = self._spectrum(paths)
+                out[rows] = paths.reshape(len(out[rows]), -1).numpy()
+        return out
+
+    def _maps(self, images: Images) -> NDArray[np.float32]:
+        """(n, h, w, c) uint8 to (n * channels, padded h, padded w) float32 in [0, 1]."""
+        pixels = with_channels(images, 1) if self._options.colour == "grey" else images
+        if self._margin:
+            edge = (self._margin, self._margin)
+            pixels = np.pad(pixels, ((0, 0), edge, edge, (0, 0)), mode="symmetric")
+        maps = pixels.astype(np.float32) / np.float32(255)
+        if self._options.colour == "opponent" and self._channels == 3:
+            maps = maps @ OPPONENT.T.astype(np.float32)
+        maps = np.moveaxis(maps, 3, 1)
+        return np.ascontiguousarray(maps).reshape(-1, *maps.shape[2:])
+
+    def _scatter(self, maps: Tensor) -> Tensor:
+        """(n, height, width) to (n, paths, positions, positions)."""
+        first = self._layers[0]
+        outputs = [first.average(maps)[:, None]]
+        for octave, layer in enumerate(self._layers):
+            fine = first.modulus(maps, octave)
+            outputs.append(layer.average(fine))
+            if self._options.order == 1:
+                continue
+            flat = fine.flatten(0, 1)
+            for coarser in range(octave + 1, self._options.J):
+                second = layer.modulus(flat, coarser - octave)
+                second = second.reshape(len(maps), -1, *second.shape[2:])
+                outputs.append(self._layers[coarser].average(second))
+        paths = torch.cat(outputs, dim=1)
+        skip = self._margin // 2**self._options.J
+        return paths[:, :, skip : skip + self._kept[0], skip : skip + self._kept[1]]
+
+    def _compressed(self, paths: Tensor) -> Tensor:
+        gain = self._options.log
+        return paths if gain == 0 else paths.sign() * torch.log1p(gain * paths.abs()) / gain
+
+
+def path_count(options: ScatteringOptions) -> int:
+    """Paths of one channel: 1 + J L, and L^2 J (J - 1) / 2 more of the second order."""
+    octaves, angles = options.J, options.L
+    second = angles**2 * octaves * (octaves - 1) // 2 if options.order == 2 else 0
+    return 1 + octaves * angles + second
+
+
+def _averages(filters: Bank, size: int) -> Tensor:
+    """(size, ceil(size / 2^J)): the low-pass filter and its sampling, along one axis."""
+    step, radius = 2**filters.octaves, len(filters.lowpass) // 2
+    offset = np.arange(size)[:, None] - step * np.arange(-(-size // step))[None, :]
+    inside = np.abs(offset) <= radius
+    weights = np.where(inside, filters.lowpass[np.clip(offset + radius, 0, 2 * radius)], 0.0)
+    return torch.from_numpy(weights.astype(np.float32))

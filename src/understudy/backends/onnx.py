@@ -1,0 +1,250 @@
+"""``onnx:FILE``: an encoder or a decoder from an ONNX file, run by ONNX Runtime on the processor.
+
+An encoder takes (n, channels, height, width) float32 RGB and gives anything with n rows; a decoder
+takes what an encoder gave and makes (n, channels, height, width). A pair is two files:
+``--encoder onnx:enc.onnx --decoder onnx:dec.onnx``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
+from understudy.backends.pixels import (
+    Floats,
+    check_embeddings,
+    check_images,
+    chunks,
+    resized,
+    to_uint8,
+    with_channels,
+)
+from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
+from understudy.core.errors import BackendError
+from understudy.core.ports import Decoder, Encoder
+from understudy.core.types import Embeddings, Images, Shape
+
+_SMALL = 64  # pixels; below this a model may have nothing left to pool
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOptions(RunOptions):
+    """Options of an encoder.
+
+    Attributes:
+        size: Pixels a side that images are resized to, ``"128"``, or ``"128x96"`` for height x
+            width; by default what the model demands, else the dataset's own size.
+        batch: Images run at once.
+        threads: Threads within one operation.
+        input: Which input of the model takes the images, where there are several.
+        output: Which output is the embedding, where there are several.
+        scale: What black and white become: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
+        norm_bound: Bound of the embeddings' L2 norm; longer embeddings are scaled down to it.
+    """
+
+    size: str | None = None
+    norm_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        RunOptions.__post_init__(self)
+        if self.size is not None and len(_sizes(self.size, "size")) > 2:
+            raise ValueError(f"size must be like 128 or 128x96, found {self.size!r}")
+        if self.norm_bound is not None and not 0 < self.norm_bound < math.inf:
+            raise ValueError(f"norm_bound must be a positive number, found {self.norm_bound}")
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOptions(RunOptions):
+    """Options of a decoder.
+
+    Attributes:
+        latent: Shape of one embedding as the model takes it, such as ``"32x8x8"``; by default what
+            the encoder makes, else what the model demands.
+        batch: Embeddings run at once.
+        threads: Threads within one operation.
+        input: Which input of the model takes the embeddings, where there are several.
+        output: Which output is the image, where there are several.
+        scale: What black and white are in the output: ``"0..1"``, ``"-1..1"``, ``"0..255"``.
+    """
+
+    latent: str | None = None
+
+    def __post_init__(self) -> None:
+        RunOptions.__post_init__(self)
+        if self.latent is not None:
+            _sizes(self.latent, "latent")
+
+
+class OnnxEncoder:
+    """Images to embeddings by an ONNX model.
+
+    Attributes:
+        latent: Shape of one embedding before it is flattened, such as (32, 8, 8).
+    """
+
+    def __init__(self, file: str, shape: Shape, options: EncoderOptions) -> None:
+        self._model = model = OnnxModel(file, options)
+        self.name = full_name(f"onnx:{file}", options)
+        self.shape = shape
+        self.licence = model.licence
+        self.norm_bound = options.norm_bound
+        self._low, self._high = scale_ends(options.scale)
+        if len(model.sizes) != 3 or model.sizes[0] not in (None, 1, 3):
+            raise BackendError(
+                f"{model.path}: its input {model.input} must be (n, 1 or 3, height, width), "
+                f"found (n, {', '.join(str(size or '?') for size in model.sizes)})"
+            )
+        self._channels = model.sizes[0] or shape[2]
+        self._size = self._input_size(options.size)
+        probe = (self._channels, *self._size)
+        if min(self._size) < _SMALL:
+            model.survives(probe)
+        black = np.full((min(2, model.batch), *probe), self._low, dtype=np.float32)
+        self.latent: Shape = model.run(black).shape[1:]
+        self.dim = math.prod(self.latent)
+
+    def _input_size(self, wanted: str | None) -> tuple[int, int]:
+        """(height, width) that images are resized to."""
+        height, width = self._model.sizes[1:]
+        if wanted is None:
+            return height or self.shape[0], width or self.shape[1]
+        sizes = _sizes(wanted, "size")
+        chosen = (sizes[0], sizes[-1])
+        if (height or chosen[0], width or chosen[1]) != chosen:
+            raise BackendError(
+                f"{self._model.path}: it takes images of {height or '?'} x {width or '?'} pixels "
+                f"only, found size={wanted}; leave the option out"
+            )
+        return chosen
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type, or an output that is not finite.
+        """
+        check_images(images, self.shape, self.name)
+        out = np.empty((len(images), self.dim), dtype=np.float32)
+        for rows in chunks(len(images), self._model.batch):
+            pixels = resized(with_channels(images[rows], self._channels), *self._size)
+            unit = pixels.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)
+            values = unit * np.float32(self._high - self._low) + np.float32(self._low)
+            out[rows] = self._model.run(values).reshape(len(values), -1)
+        return out if self.norm_bound is None else _clipped(out, self.norm_bound)
+
+
+class OnnxDecoder:
+    """Embeddings to images by an ONNX model, resized to the dataset's size and channels."""
+
+    def __init__(
+        self, file: str, shape: Shape, encoder: Encoder | None, options: DecoderOptions
+    ) -> None:
+        self._model = model = OnnxModel(file, options)
+        self.name = full_name(f"onnx:{file}", options)
+        self.shape = shape
+        self.licence = model.licence
+        self._low, self._high = scale_ends(options.scale)
+        self._latent = self._latent_shape(encoder, options.latent)
+        self.dim = math.prod(self._latent)
+        blank = np.zeros((min(2, model.batch), *self._latent), dtype=np.float32)
+        made = model.run(blank).shape[1:]
+        if len(made) != 3 or made[0] not in (1, 3):
+            raise BackendError(
+                f"{model.path}: its output {model.output} must be (n, 1 or 3, height, width), "
+                f"found (n, {', '.join(map(str, made))})"
+            )
+
+    def _latent_shape(self, encoder: Encoder | None, told: str | None) -> Shape:
+        """Shape of one embedding as the model takes it."""
+        model = self._model
+        demanded = model.sizes
+        latent: Shape
+        if told is not None:
+            latent = _sizes(told, "latent")
+        elif isinstance(encoder, OnnxEncoder) and len(encoder.latent) == len(demanded):
+            latent = encoder.latent
+        elif len(demanded) == 1 and encoder is not None:
+            latent = (encoder.dim,)
+        elif demanded and None not in demanded:
+            latent = tuple(size for size in demanded if size is not None)
+        else:
+            raise BackendError(
+                f"{model.path}: cannot tell the shape of its input {model.input}; give the encoder "
+                "that belongs to it, or say ?latent=32x8x8"
+            )
+        fits = len(latent) == len(demanded) and all(
+            want in (None, size) for want, size in zip(demanded, latent, strict=True)
+        )
+        if not fits:
+            raise BackendError(
+                f"{model.path}: its input {model.input} is "
+                f"{'x'.join(str(size or '?') for size in demanded)}, which does not fit embeddings "
+                f"of {'x'.join(map(str, latent))}"
+            )
+        return latent
+
+    def decode(self, embeddings: Embeddings) -> Images:
+        """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
+
+        Raises:
+            BackendError: Embeddings of another length or not finite, or an output not finite.
+        """
+        check_embeddings(embeddings, self.dim, self.name)
+        out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
+        for rows in chunks(len(embeddings), self._model.batch):
+            values = embeddings[rows].astype(np.float32, copy=False).reshape(-1, *self._latent)
+            made = (self._model.run(values) - self._low) / (self._high - self._low)
+            pixels = with_channels(to_uint8(made.transpose(0, 2, 3, 1)), self.shape[2])
+            out[rows] = resized(pixels, self.shape[0], self.shape[1])
+        return out
+
+
+class OnnxBackend:
+    """The family ``onnx``."""
+
+    def models(self) -> list[BackendInfo]:
+        """Any file."""
+        return [
+            BackendInfo(
+                name="onnx:FILE",
+                kind="encoder and decoder",
+                what="an ONNX file, run by ONNX Runtime; options size, batch, threads, scale, ...",
+                extra="onnx",
+                available=installed("onnxruntime"),
+                licence="that of the file",
+            )
+        ]
+
+    def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
+        """The encoder in the file ``rest``; see `EncoderOptions`."""
+        read = read_options(options, EncoderOptions, name=f"onnx:{rest}")
+        return OnnxEncoder(rest, shape, read)
+
+    def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
+        """The decoder in the file ``rest``; see `DecoderOptions`."""
+        read = read_options(options, DecoderOptions, name=f"onnx:{rest}")
+        return OnnxDecoder(rest, shape, encoder, read)
+
+
+def _sizes(text: str, key: str) -> tuple[int, ...]:
+    """``"32x8x8"`` as (32, 8, 8)."""
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"{key} must be like 128 or 32x8x8, found {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+def _clipped(rows: NDArray[np.float32], bound: float) -> Floats:
+    """Rows no longer than ``bound``, rounding of float32 included."""
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    factor = np.minimum(1.0, bound * (1 - 2.0**-20) / np.maximum(norms, np.finfo(float).tiny))
+    clipped: Floats = (rows * factor).astype(np.float32)
+    return clipped
+
+
+backend = OnnxBackend()

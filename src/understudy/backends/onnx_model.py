@@ -1,0 +1,156 @@
+"""An ONNX file loaded by ONNX Runtime, with one chosen input and output."""
+
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.backends.pixels import Floats
+from understudy.core.errors import BackendError, MissingExtra
+
+_PROBE = """
+import sys, numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+shape = [int(size) for size in sys.argv[4:]]
+session.run([sys.argv[3]], {sys.argv[2]: numpy.zeros(shape, numpy.float32)})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What encoders and decoders share; `onnx.EncoderOptions` says what each option means."""
+
+    batch: int = 64
+    threads: int = 2
+    input: str | None = None
+    output: str | None = None
+    scale: str = "0..1"
+
+    def __post_init__(self) -> None:
+        for key in ("batch", "threads"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key} must be at least 1, found {getattr(self, key)}")
+        scale_ends(self.scale)
+
+
+class OnnxModel:
+    """A loaded file with one chosen input and output."""
+
+    def __init__(self, file: str, options: RunOptions) -> None:
+        self.path = Path(file).expanduser()
+        if not self.path.is_file():
+            raise BackendError(f"{self.path}: there is no such file; write onnx:FILE")
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise MissingExtra(f"onnx:{file}", "onnx") from error
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = options.threads
+        settings.inter_op_num_threads = 1
+        settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        settings.use_deterministic_compute = True
+        settings.log_severity_level = 4  # what goes wrong is raised
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(self.path), settings, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # ONNX Runtime's errors share no base class of their own
+            raise BackendError(f"{self.path}: not a readable ONNX model ({error})") from error
+        taken = self._choose("input", self._session.get_inputs(), options.input)
+        if taken.type != "tensor(float)":
+            raise BackendError(
+                f"{self.path}: its input {taken.name} is {taken.type}; only float32 is supported"
+            )
+        self.input, self.output = (
+            taken.name,
+            self._choose("output", self._session.get_outputs(), options.output).name,
+        )
+        # A dimension that the model leaves open is None here; the first is the batch.
+        sizes = [size if isinstance(size, int) else None for size in taken.shape]
+        self.sizes: tuple[int | None, ...] = tuple(sizes[1:])
+        self.batch = sizes[0] if sizes and sizes[0] else options.batch
+        self._fixed = bool(sizes) and sizes[0] is not None
+
+    def _choose(self, what: str, found: list[Any], name: str | None) -> Any:
+        names = [item.name for item in found]
+        if name is None and len(found) == 1:
+            return found[0]
+        if name in names and (what == "output" or len(found) == 1):
+            return found[names.index(name)]
+        advice = f"choose one with ?{what}=NAME" if what == "output" else "it must have one only"
+        if name is not None and name not in names:
+            advice = f"there is no {name!r}"
+        raise BackendError(f"{self.path}: its {what}s are {', '.join(names)}; {advice}")
+
+    @property
+    def licence(self) -> str:
+        """What the file says of its licence, else where to look."""
+        told: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        for key, value in told.items():
+            if key.lower() in ("license", "licence") and value:
+                return value
+        return f"see {self.path.name}"
+
+    def run(self, values: Floats) -> Floats:
+        """Run at most ``batch`` rows.
+
+        Raises:
+            BackendError: The model refused them, lost rows, or gave values that are not finite.
+        """
+        rows = len(values)
+        if self._fixed and rows < self.batch:
+            filler = np.zeros((self.batch - rows, *values.shape[1:]), dtype=np.float32)
+            values = np.concatenate([values, filler])
+        try:
+            (out,) = self._session.run([self.output], {self.input: values})
+        except Exception as error:  # as above
+            raise BackendError(
+                f"{self.path}: cannot run on {'x'.join(map(str, values.shape[1:]))} ({error})"
+            ) from error
+        out = np.asarray(out)
+        if out.ndim < 2 or len(out) != len(values) or out.size == 0:
+            raise BackendError(
+                f"{self.path}: {len(values)} rows gave an output {self.output} of shape "
+                f"{out.shape}; it must hold one row for each"
+            )
+        if not np.isfinite(out[:rows]).all():
+            raise BackendError(f"{self.path}: its output {self.output} is not finite (NaN or inf)")
+        return out[:rows].astype(np.float32, copy=False)
+
+    def survives(self, shape: tuple[int, ...]) -> None:
+        """Try a blank input in a process of its own: ONNX Runtime dies of some that are too small.
+
+        Raises:
+            BackendError: It died.
+        """
+        arguments = [str(self.path), self.input, self.output, str(self.batch), *map(str, shape)]
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE, *arguments], capture_output=True, check=False
+        )
+        if done.returncode < 0:
+            raise BackendError(
+                f"{self.path}: ONNX Runtime crashes ({signal.Signals(-done.returncode).name}) on "
+                f"images of {shape[1]} x {shape[2]} pixels, which is too small for this model. "
+                "Resize them, for example with ?size=128"
+            )
+
+
+def scale_ends(scale: str) -> tuple[float, float]:
+    """``"-1..1"`` as (-1.0, 1.0)."""
+    low, dots, high = scale.partition("..")
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        dots = ""
+    if not dots or not all(map(math.isfinite, ends)) or ends[0] == ends[1]:
+        raise ValueError(f"scale must be like 0..1 or -1..1, found {scale!r}")
+    return ends

@@ -1,0 +1,85 @@
+"""Arrays at the edge of a model: checks, chunks, colour, size, and floats back to pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from understudy.core.errors import BackendError
+from understudy.core.types import Embeddings, Images, Shape
+
+Floats = NDArray[np.float32]
+
+OPPONENT = np.array(
+    [
+        [1 / np.sqrt(3), 1 / np.sqrt(3), 1 / np.sqrt(3)],
+        [1 / np.sqrt(2), 0.0, -1 / np.sqrt(2)],
+        [1 / np.sqrt(6), -2 / np.sqrt(6), 1 / np.sqrt(6)],
+    ]
+)
+"""Rows: luminance, red against blue, green against magenta. Orthonormal, so it keeps distances."""
+
+_GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow's mode "L"
+
+
+def check_images(images: Images, shape: Shape, name: str) -> None:
+    """Refuse anything but (n, height, width, channels) uint8 of the shape the model was made for.
+
+    Raises:
+        BackendError: Another shape or type.
+    """
+    if images.dtype != np.uint8 or images.shape[1:] != shape:
+        raise BackendError(
+            f"{name} was loaded for uint8 images of shape {shape}, "
+            f"found {images.dtype} of shape {images.shape[1:]}"
+        )
+
+
+def check_embeddings(embeddings: Embeddings, dim: int, name: str) -> None:
+    """Refuse anything but (n, dim) finite numbers.
+
+    Raises:
+        BackendError: Another shape, or values that are not finite.
+    """
+    if embeddings.ndim != 2 or embeddings.shape[1] != dim:
+        raise BackendError(f"{name} takes embeddings of shape (n, {dim}), found {embeddings.shape}")
+    if not np.isfinite(embeddings).all():
+        raise BackendError(f"{name} was given embeddings that are not finite")
+
+
+def chunks(total: int, size: int) -> Iterator[slice]:
+    """Slices of at most ``size`` that cover ``range(total)``, so that memory stays bounded."""
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+def with_channels(images: Images, channels: int) -> Images:
+    """(n, h, w, c) uint8 with 1 or 3 channels: grey is repeated, RGB becomes its luma (BT.601)."""
+    if images.shape[3] == channels:
+        return images
+    if channels == 3:
+        return np.repeat(images, 3, axis=3)
+    luma: Images = np.rint(images.astype(np.float32) @ _GREY).astype(np.uint8)[..., None]
+    return luma
+
+
+def resized(images: Images, height: int, width: int) -> Images:
+    """(n, height, width, c) uint8: each image resized by Pillow, bilinear and antialiased."""
+    if images.shape[1:3] == (height, width):
+        return images
+    out = np.empty((len(images), height, width, images.shape[3]), dtype=np.uint8)
+    for source, target in zip(images, out, strict=True):
+        grey = source.shape[2] == 1
+        picture = Image.fromarray(source[..., 0] if grey else source)
+        small = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
+        target[...] = small[..., None] if grey else small
+    return out
+
+
+def to_uint8(values: NDArray[np.floating]) -> Images:
+    """Values where 0 is black and 1 is white, clipped and rounded to uint8."""
+    pixels: Images = np.rint(np.clip(values, 0.0, 1.0) * 255.0).astype(np.uint8)
+    return pixels

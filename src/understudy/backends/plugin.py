@@ -1,0 +1,157 @@
+"""What a backend is written with: its protocol, its listing, and the reading of its options.
+
+A backend from outside registers an object that satisfies `Backend` under the entry point group
+``understudy.backends``; the entry point's name is the family, the part of a model name before the
+colon. The built-in backends come through the same door.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from urllib.parse import urlencode
+
+from understudy.core.errors import BackendError
+from understudy.core.ports import Decoder, Encoder
+from understudy.core.types import Shape
+
+Kind = Literal["encoder", "decoder", "encoder and decoder"]
+
+T = TypeVar("T")
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """One line of ``understudy backends``.
+
+    Attributes:
+        name: The name to ask for, such as ``"embedded:dct"`` or ``"onnx:FILE"``.
+        kind: Which ports it offers.
+        what: What it is, in one line.
+        extra: The extra of this package that brings what it needs; None where nothing is needed.
+        available: Whether it can be used now.
+        licence: Licence of the weights; ``"none"`` without weights.
+    """
+
+    name: str
+    kind: Kind
+    what: str
+    extra: str | None
+    available: bool
+    licence: str
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A family of models. What an entry point of ``understudy.backends`` loads.
+
+    Options come as strings when they stand in the name (``family:rest?key=value``) and as any type
+    from Python; `read_options` turns both into a dataclass.
+    """
+
+    def models(self) -> Sequence[BackendInfo]:
+        """What the family offers, for the listing. Loads no model."""
+        ...
+
+    def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
+        """The encoder named ``rest`` for images of (height, width, channels) ``shape``.
+
+        Raises:
+            BackendError: There is no such encoder, or it cannot take such images or options.
+        """
+        ...
+
+    def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
+        """The decoder named ``rest`` that makes images of (height, width, channels) ``shape``.
+
+        Args:
+            rest: The part of the name after the colon.
+            shape: (height, width, channels) of the images to make.
+            encoder: The encoder whose embeddings it will be given, where there is one.
+            options: As for the encoder.
+
+        Raises:
+            BackendError: There is no such decoder, or it cannot make such images.
+        """
+        ...
+
+
+def installed(*modules: str) -> bool:
+    """Whether every one of these top-level modules could be imported, without importing it."""
+    try:
+        return all(find_spec(module) is not None for module in modules)
+    except ValueError:  # a module that was put into sys.modules without a spec
+        return False
+
+
+def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
+    """Read options into a dataclass whose fields are of type int, float, bool or str, or None.
+
+    Args:
+        options: Values by name; a string is converted to the type of its field.
+        into: A dataclass with a default for every field; it may raise ValueError when made.
+        name: The model the options are for, in error messages.
+
+    Returns:
+        The dataclass.
+
+    Raises:
+        BackendError: An option is unknown or its value is wrong; the message lists the options.
+    """
+    fields = {field.name: field for field in dataclasses.fields(into)}  # type: ignore[arg-type]
+    for key in options:
+        if key not in fields:
+            raise BackendError(f"{name} has no option {key!r}. {_listing(fields)}")
+    hints = typing.get_type_hints(into)
+    try:
+        return into(**{key: _convert(value, hints[key], key) for key, value in options.items()})
+    except ValueError as error:
+        raise BackendError(f"{name}: {error}. {_listing(fields)}") from error
+
+
+def full_name(model: str, options: Any) -> str:
+    """The name that asks for a model again: with the options that differ from their defaults.
+
+    Args:
+        model: ``family:rest``.
+        options: The dataclass its options were read into.
+    """
+    told = {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if getattr(options, field.name) != field.default
+    }
+    return f"{model}?{urlencode(told, safe='/:')}" if told else model
+
+
+def _listing(fields: Mapping[str, dataclasses.Field[Any]]) -> str:
+    if not fields:
+        return "It has no options."
+    told = (f"{key} (default: {field.default})" for key, field in fields.items())
+    return f"Its options are {', '.join(told)}."
+
+
+def _convert(value: Any, hint: Any, key: str) -> Any:
+    """``value`` as the type ``hint``, or a ValueError that names the option."""
+    if isinstance(hint, types.UnionType):
+        if value is None:
+            return None
+        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
+    if hint is bool:
+        if str(value).lower() in _WORDS:
+            return _WORDS[str(value).lower()]
+        raise ValueError(f"option {key} must be true or false, found {value!r}")
+    if hint is str:
+        return str(value)
+    try:
+        number = hint(str(value))
+    except ValueError:
+        kind = "a whole number" if hint is int else "a number"
+        raise ValueError(f"option {key} must be {kind}, found {value!r}") from None
+    return number

@@ -1,0 +1,180 @@
+"""From a name to a model: ``family:rest?key=value&...``.
+
+    embedded:dct                       the family "embedded", its model "dct"
+    embedded:dct?coefficients=200      with an option
+    onnx:models/encoder.onnx?size=128  the family "onnx", a file
+
+A family is an entry point of the group ``understudy.backends``, for the built-in ones too, so a
+plug-in needs an installed package and no change here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+from urllib.parse import parse_qsl
+
+from understudy.backends.plugin import Backend, BackendInfo
+from understudy.core.errors import BackendError
+from understudy.core.ports import Decoder, Encoder
+from understudy.core.types import Shape
+
+__all__ = ["BUILT_IN", "GROUP", "BackendInfo", "backends", "load_decoder", "load_encoder"]
+
+GROUP = "understudy.backends"
+
+BUILT_IN = {
+    "embedded": "understudy.backends.embedded:backend",
+    "onnx": "understudy.backends.onnx:backend",
+}
+"""The entry points of this package, for a source tree on the path that was never installed."""
+
+
+def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
+    """Load an encoder.
+
+    Args:
+        name: ``family:rest``, with options after a question mark if wanted.
+        shape: (height, width, channels) of the dataset's images; 1 or 3 channels.
+        options: More options; the same as those inside the name.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        BackendError: The family, the model or an option does not exist, or cannot be used.
+        MissingExtra: The model needs a package that is not installed.
+    """
+    backend, rest, merged = _find(name, options)
+    _check_shape(shape, name)
+    encoder = backend.encoder(rest, shape, **merged)
+    if not isinstance(encoder, Encoder):
+        raise BackendError(f"{name} is no encoder: it gave a {type(encoder).__name__}")
+    return encoder
+
+
+def load_decoder(
+    name: str, *, shape: Shape, encoder: Encoder | None = None, **options: Any
+) -> Decoder:
+    """Load a decoder.
+
+    Args:
+        name: ``family:rest``, with options after a question mark if wanted.
+        shape: (height, width, channels) of the images to make; 1 or 3 channels.
+        encoder: The encoder whose embeddings will be decoded; it settles their layout and length.
+        options: More options; the same as those inside the name.
+
+    Returns:
+        The decoder.
+
+    Raises:
+        BackendError: The family, the model or an option does not exist, cannot be used, or does
+            not fit the encoder.
+        MissingExtra: The model needs a package that is not installed.
+    """
+    backend, rest, merged = _find(name, options)
+    _check_shape(shape, name)
+    decoder = backend.decoder(rest, shape, encoder, **merged)
+    if not isinstance(decoder, Decoder):
+        raise BackendError(f"{name} is no decoder: it gave a {type(decoder).__name__}")
+    if encoder is not None and decoder.dim != encoder.dim:
+        raise BackendError(
+            f"{name} takes embeddings of {decoder.dim} numbers, but {encoder.name} makes "
+            f"{encoder.dim}. Choose an encoder and a decoder that belong together"
+        )
+    return decoder
+
+
+def backends() -> list[BackendInfo]:
+    """Every model of every family, sorted by name. A family that fails to load is listed too."""
+    found: list[BackendInfo] = []
+    for family in sorted(_families()):
+        try:
+            found += _load(family).models()
+        except BackendError as error:
+            found.append(
+                BackendInfo(
+                    name=f"{family}:",
+                    kind="encoder and decoder",
+                    what=str(error),
+                    extra=None,
+                    available=False,
+                    licence="unknown",
+                )
+            )
+    return sorted(found, key=lambda info: info.name)
+
+
+def _find(name: str, options: Mapping[str, Any]) -> tuple[Backend, str, dict[str, Any]]:
+    family, colon, rest = name.partition(":")
+    if not colon:
+        raise BackendError(
+            f"{name!r} is not the name of a model: it has no colon. "
+            f"Write family:model; the families are {', '.join(sorted(_families()))}"
+        )
+    rest, merged = _split_options(rest, name)
+    for key, value in options.items():
+        if key in merged:
+            raise BackendError(f"{name}: option {key} is given twice, in the name and beside it")
+        merged[key] = value
+    return _load(family), rest, merged
+
+
+def _split_options(rest: str, name: str) -> tuple[str, dict[str, Any]]:
+    model, mark, query = rest.rpartition("?")
+    if not mark:
+        return rest, {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError as error:
+        raise BackendError(
+            f"{name}: cannot read the options {query!r}; write ?key=value&key=value"
+        ) from error
+    merged: dict[str, Any] = dict(pairs)
+    if len(merged) < len(pairs):
+        raise BackendError(f"{name}: an option is given twice")
+    return model, merged
+
+
+def _families() -> dict[str, set[str]]:
+    """Family to the objects registered for it; more than one is a conflict."""
+    found = {family: {value} for family, value in BUILT_IN.items()}
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, set()).add(entry.value)
+    return found
+
+
+def _load(family: str) -> Backend:
+    found = _families()
+    if family not in found:
+        raise BackendError(
+            f"there is no backend {family!r}. There are {', '.join(sorted(found))}; "
+            "`understudy backends` lists their models"
+        )
+    values = sorted(found[family])
+    if len(values) > 1:
+        # Private images go to whatever is loaded here, so a package must not take over a family.
+        raise BackendError(
+            f"the backend {family!r} is registered more than once: {', '.join(values)}. "
+            "Uninstall all but one of these packages"
+        )
+    try:
+        backend = EntryPoint(name=family, value=values[0], group=GROUP).load()
+    except Exception as error:  # whatever a plug-in raises while it is imported
+        raise BackendError(
+            f"the backend {family!r} ({values[0]}) cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(backend, Backend):
+        raise BackendError(
+            f"the backend {family!r} ({values[0]}) lacks the methods models, encoder and decoder"
+        )
+    return backend
+
+
+def _check_shape(shape: Shape, name: str) -> None:
+    if len(shape) != 3 or min(shape) < 1 or shape[2] not in (1, 3):
+        raise BackendError(
+            f"{name} works on images of shape (height, width, 1 or 3), found {shape}"
+        )

@@ -1,0 +1,98 @@
+"""NumPy's own files: ``.npy`` and ``.npz``, never with pickle."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from understudy.core.errors import SourceError
+from understudy.data.arrays import ArraySource, from_arrays
+from understudy.data.records import Options
+from understudy.data.stored import StoredArray
+
+_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
+
+
+def open_npy(path: Path, options: Options) -> ArraySource:
+    """One array without labels.
+
+    Raises:
+        SourceError: It cannot be read, or a unit was asked for.
+    """
+    if options.unit is not None:
+        raise SourceError(f"an npy file has no unit column {options.unit!r}: use npz", path)
+    try:
+        with path.open("rb") as stream:
+            dtype, shape = _header(stream, str(path))
+            start = stream.tell()
+    except _DAMAGE as error:
+        raise SourceError(f"is no npy file: {error}", path) from error
+
+    @contextmanager
+    def rows() -> Iterator[IO[bytes]]:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            yield stream
+
+    return ArraySource(StoredArray(str(path), dtype, shape, rows), None, options)
+
+
+def open_npz(path: Path, options: Options) -> ArraySource:
+    """Named arrays: ``images``, ``x`` or ``embeddings``; ``labels`` or ``y``; perhaps units.
+
+    Members are read as streams, stored or compressed, and their checksums are verified on the way.
+
+    Raises:
+        SourceError: It cannot be read, a member is pickled, or the arrays are not those.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+            arrays = {name.removesuffix(".npy"): _member(path, archive, name) for name in names}
+    except _DAMAGE as error:
+        raise SourceError(f"is no npz file, or is damaged: {error}", path) from error
+    return from_arrays(arrays, str(path), options)
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
+    where = f"{path}[{name.removesuffix('.npy')}]"
+    with archive.open(name) as stream:
+        dtype, shape = _header(stream, where)
+
+    @contextmanager
+    def rows() -> Iterator[IO[bytes]]:
+        with zipfile.ZipFile(path) as again, again.open(name) as stream:
+            _header(stream, where)
+            yield stream
+
+    return StoredArray(where, dtype, shape, rows)
+
+
+def _header(stream: IO[bytes], where: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape; leaves the stream at the first row."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise SourceError(f"is npy version {version}, which is not known", where)
+    # Version 3 differs from 2 only in how it spells the names of record fields, refused below.
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise SourceError("holds Python objects (pickle), which are never loaded", where)
+    if dtype.names is not None:
+        raise SourceError("holds records; save plain arrays", where)
+    if len(shape) == 0:
+        raise SourceError("holds a single value, not rows", where)
+    if fortran and len(shape) > 1:
+        raise SourceError(
+            "is stored column by column (Fortran order), which cannot be read in a stream: "
+            "save numpy.ascontiguousarray of it",
+            where,
+        )
+    return dtype, shape

@@ -1,0 +1,145 @@
+"""Parquet files with encoded images, as the hub's datasets and releases have them.
+
+Memory follows the file's row groups: those of the hub and of a release have some megabytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.core.errors import SourceError
+from understudy.data.manifest import text
+from understudy.data.records import Options, Record, RecordSource
+
+RELEASE_KEY = b"understudy"
+"""Schema metadata that marks a release: there, a class may have no rows."""
+
+_ROWS = 16  # decoded from Parquet at a time: encoded images are up to megabytes each
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    image: str
+    label: str | None
+    unit: str | None
+    names: tuple[str, ...] | None  # class names that whole-number labels index into
+    release: bool
+
+
+def open_parquet(paths: list[Path], options: Options) -> RecordSource:
+    """The images of one or more Parquet files, in that order.
+
+    The image column holds encoded bytes, or a struct with the field ``bytes``.
+
+    Raises:
+        SourceError: A file cannot be read, or lacks a column; lists the columns it has.
+    """
+    columns = _columns(paths[0], options.unit)
+    wanted = [name for name in (columns.image, columns.label, columns.unit) if name is not None]
+
+    def records() -> Iterator[Record]:
+        for path in paths:
+            for row, cells in enumerate(_rows(path, wanted)):
+                yield _record(f"{path}, row {row}", cells, columns)
+
+    return RecordSource(records, options, classes=columns.names, allow_empty=columns.release)
+
+
+def has_images(path: Path) -> bool:
+    """Whether a Parquet file holds encoded images.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    return _image_column(_schema(path)) is not None
+
+
+def class_label(value: Any, names: tuple[str, ...] | None) -> tuple[str | None, str | None]:
+    """(class name, fault) of a label cell, given the names that numbers index into."""
+    label = text(value)
+    if label is None or label == "":
+        return None, "has no label"
+    if names is None:
+        return label, None
+    if isinstance(value, int) and 0 <= value < len(names):
+        return names[value], None
+    return None, f"has label {label}, no index into {len(names)} class names"
+
+
+def _columns(path: Path, unit: str | None) -> _Columns:
+    schema = _schema(path)
+    listed = ", ".join(schema.names)
+    image = _image_column(schema)
+    if image is None:
+        raise SourceError(f"has no column of encoded images; its columns are: {listed}", path)
+    if unit is not None and unit not in schema.names:
+        raise SourceError(f"there is no unit column {unit!r}; the columns are: {listed}", path)
+    features = _features(schema)
+    label = next((name for name in ("label", "labels") if name in schema.names), None)
+    if label is None:
+        declared = (name for name, kind in features.items() if kind.get("_type") == "ClassLabel")
+        label = next(declared, None)
+    names = features.get(label, {}).get("names") if label is not None else None
+    release = RELEASE_KEY in (schema.metadata or {})
+    return _Columns(image, label, unit, tuple(names) if names else None, release)
+
+
+def _image_column(schema: pa.Schema) -> str | None:
+    features = _features(schema)
+    declared = [name for name, kind in features.items() if kind.get("_type") == "Image"]
+    for name in ("image", "img", *declared):
+        if name in schema.names and _is_bytes(schema.field(name).type):
+            return name
+    return None
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        place = kind.get_field_index("bytes")
+        return place >= 0 and _is_bytes(kind.field(place).type)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
+    """What ``datasets`` noted of the columns; empty if nothing, or nothing that makes sense."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {name: kind for name, kind in features.items() if isinstance(kind, dict)}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"cannot be read as Parquet: {error}", path) from error
+
+
+def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
+    try:
+        # A small buffer reads a column chunk page by page. What is held is at most a row group.
+        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=_ROWS, columns=columns, use_threads=False):
+                yield from batch.to_pylist()
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise SourceError(f"cannot be read as Parquet: {error}", path) from error
+
+
+def _record(where: str, cells: dict[str, Any], columns: _Columns) -> Record:
+    image = cells[columns.image]
+    data = image.get("bytes") if isinstance(image, dict) else image
+    label, fault = (
+        (None, None) if columns.label is None else class_label(cells[columns.label], columns.names)
+    )
+    unit = None if columns.unit is None else text(cells[columns.unit])
+    if data is None:
+        fault = "has no image bytes (a path alone is not followed)"
+    return Record(where, data or b"", label, unit, fault)

@@ -1,0 +1,314 @@
+"""Write a release: synthetic images and embeddings, in a stream, all or nothing.
+
+    train/<class>/000001.png            load_dataset("imagefolder", data_dir=FOLDER)
+    data/train-00000-of-00003.parquet   or load_dataset("parquet", data_dir=FOLDER)
+    classes.json                        class names in label order, and the folder of each
+    embeddings.safetensors              where the method made any
+
+An image's number is its row in the release, so it is also the row of its embedding.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from math import prod
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from PIL import Image
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.core.types import Release, SyntheticBatch
+from understudy.data.folder import CLASSES_FILE
+from understudy.data.names import safe_names
+from understudy.data.parquet import RELEASE_KEY
+from understudy.data.tensors import CLASSES_KEY
+
+Progress = Callable[[int], None]
+"""Called with the number of rows just written."""
+
+_ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
+_ROWS_BYTES = 1 << 24  # of pixels, at most, in a Parquet row group, so that readers can stream
+_SHARD_BYTES = 1 << 28  # of pixels, before compression
+_COMPRESSION = 1  # zlib's fastest; level 3 makes Fashion-MNIST 1 % smaller
+
+
+class _Writer(Protocol):
+    def write(self, first: int, batch: SyntheticBatch) -> None:
+        """Write rows ``first`` and on."""
+
+
+def write_release(
+    release: Release,
+    folder: Path,
+    *,
+    format: Literal["png", "parquet"] = "png",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write a release to a new folder; nobody ever sees half of one.
+
+    It is written to a hidden folder beside it, which takes the name at the end. Files carry no
+    metadata, and rows are in the release's own order.
+
+    Args:
+        release: What a method made.
+        folder: Must not exist, or be empty.
+        format: How images are written; embeddings are always safetensors.
+        progress: Called with the number of rows just written.
+
+    Returns:
+        Facts: ``format`` (None without images), ``rows``, ``rows_per_class``, ``class_folders``
+        (class name to folder; empty unless PNG), ``files`` and ``bytes``.
+
+    Raises:
+        ConfigError: An unknown format.
+        RunError: The folder is taken or cannot be written; or the release is not what it says of
+            itself.
+    """
+    if format not in ("png", "parquet"):
+        raise ConfigError(f"a release is written as 'png' or 'parquet', not {format!r}")
+    if release.image_shape is None and release.dim is None:
+        raise RunError("the release has neither images nor embeddings")
+    folder = Path(folder)
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunError(f"{folder} is taken: choose another, or remove it")
+        with _all_or_nothing(folder) as partial:
+            facts = _write(release, partial, format, progress or (lambda rows: None))
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error}") from error
+    return facts
+
+
+@contextmanager
+def _all_or_nothing(folder: Path) -> Iterator[Path]:
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _write(
+    release: Release, folder: Path, format: Literal["png", "parquet"], progress: Progress
+) -> dict[str, Any]:
+    # One class is no class: such a release is a flat folder, which every reader takes for one.
+    labelled = len(release.classes) > 1
+    folders = safe_names(release.classes) if labelled and format == "png" else []
+    counts = np.zeros(max(len(release.classes), 1), dtype=np.int64)
+    with ExitStack() as stack:
+        writers: list[_Writer] = []
+        if release.image_shape is not None and format == "png":
+            writers.append(_PngWriter(release, folder / "train", folders))
+        elif release.image_shape is not None:
+            writers.append(stack.enter_context(_ParquetWriter(release, folder / "data")))
+        if release.dim is not None:
+            writers.append(stack.enter_context(_EmbeddingWriter(release, folder)))
+        for first, batch in _rows(release):
+            for writer in writers:
+                writer.write(first, batch)
+            counts += np.bincount(batch.labels, minlength=len(counts))
+            progress(len(batch.labels))
+    if folders and release.image_shape is not None:
+        _write_classes(release.classes, folders, folder / CLASSES_FILE)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        "format": None if release.image_shape is None else format,
+        "rows": release.count,
+        "rows_per_class": dict(zip(release.classes or ("all",), counts.tolist(), strict=True)),
+        "class_folders": dict(zip(release.classes, folders, strict=True)) if folders else {},
+        "files": len(files),
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+
+
+def _rows(release: Release) -> Iterator[tuple[int, SyntheticBatch]]:
+    """The release's rows in small pieces, checked against what the release says of itself."""
+    step = max(1, min(_ROWS, _ROWS_BYTES // max(prod(release.image_shape or ()), 1)))
+    first = 0
+    for batch in release.batches():
+        _check(release, batch)
+        if first + len(batch.labels) > release.count:
+            raise RunError(f"the release yields more rows than the {release.count} it promises")
+        for start in range(0, len(batch.labels), step):
+            piece = slice(start, start + step)
+            yield (
+                first + start,
+                SyntheticBatch(
+                    batch.labels[piece],
+                    None if batch.embeddings is None else batch.embeddings[piece],
+                    None if batch.images is None else batch.images[piece],
+                ),
+            )
+        first += len(batch.labels)
+    if first != release.count:
+        raise RunError(f"the release yields {first} rows; it promises {release.count}")
+
+
+def _check(release: Release, batch: SyntheticBatch) -> None:
+    rows = len(batch.labels)
+    classes = max(len(release.classes), 1)
+    if rows and not (batch.labels.min() >= 0 and batch.labels.max() < classes):
+        raise RunError(f"a label of the release is no index into its {classes} classes")
+    dim = None if release.dim is None else (release.dim,)
+    parts: tuple[tuple[str, NDArray[Any] | None, tuple[int, ...] | None, type], ...] = (
+        ("images", batch.images, release.image_shape, np.uint8),
+        ("embeddings", batch.embeddings, dim, np.float32),
+    )
+    for name, values, shape, dtype in parts:
+        if shape is None:
+            continue
+        if values is None or values.shape != (rows, *shape) or values.dtype != dtype:
+            found = "none" if values is None else f"{values.dtype} {values.shape}"
+            raise RunError(
+                f"{name} of the release: expected {dtype.__name__} {(rows, *shape)}, got {found}"
+            )
+
+
+def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> None:
+    rows = [{"name": n, "folder": f} for n, f in zip(classes, folders, strict=True)]
+    path.write_text(json.dumps({"classes": rows}, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def _png(pixels: NDArray[np.uint8], file: IO[bytes]) -> None:
+    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    picture.save(file, "PNG", compress_level=_COMPRESSION)
+
+
+class _PngWriter:
+    def __init__(self, release: Release, folder: Path, class_folders: list[str]) -> None:
+        self._places = [folder / name for name in class_folders] or [folder]
+        self._width = max(6, len(str(release.count)))
+        folder.mkdir(parents=True)
+        self._made = {folder}
+
+    def write(self, first: int, batch: SyntheticBatch) -> None:
+        """One file a row, numbered by its row in the release."""
+        if batch.images is None:
+            return
+        for row, (label, pixels) in enumerate(zip(batch.labels, batch.images, strict=True), first):
+            place = self._places[label]
+            if place not in self._made:
+                place.mkdir()
+                self._made.add(place)
+            with open(place / f"{row:0{self._width}d}.png", "wb") as file:
+                _png(pixels, file)
+
+
+class _ParquetWriter:
+    def __init__(self, release: Release, folder: Path) -> None:
+        self._folder = folder
+        self._shard_rows = max(1, _SHARD_BYTES // max(prod(release.image_shape or ()), 1))
+        self._shards = max(1, -(-release.count // self._shard_rows))
+        self._labelled = len(release.classes) > 1
+        self._schema = _schema(release.classes if self._labelled else ())
+        self._shard = -1
+        self._file: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _ParquetWriter:
+        self._folder.mkdir(parents=True)
+        self._next()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, first: int, batch: SyntheticBatch) -> None:
+        """One row group a piece, split where a new shard begins."""
+        if batch.images is None:
+            return
+        done = 0
+        while done < len(batch.labels):
+            shard, place = divmod(first + done, self._shard_rows)
+            if shard != self._shard:
+                self._next()
+            piece = slice(done, done + self._shard_rows - place)
+            self._write(batch.labels[piece], batch.images[piece])
+            done += len(batch.labels[piece])
+
+    def _write(self, labels: NDArray[np.int64], images: NDArray[np.uint8]) -> None:
+        encoded = []
+        for pixels in images:
+            file = BytesIO()
+            _png(pixels, file)
+            encoded.append({"bytes": file.getvalue(), "path": None})
+        columns: dict[str, Any] = {"image": encoded}
+        if self._labelled:
+            columns["label"] = labels
+        if self._file is not None:
+            self._file.write_table(pa.Table.from_pydict(columns, schema=self._schema))
+
+    def _next(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._shard += 1
+        name = f"train-{self._shard:05d}-of-{self._shards:05d}.parquet"
+        # PNG bytes do not compress again, and no two are alike.
+        self._file = pq.ParquetWriter(
+            self._folder / name, self._schema, compression="none", use_dictionary=False
+        )
+
+
+def _schema(classes: tuple[str, ...]) -> pa.Schema:
+    """The columns, with what ``datasets`` needs to see images and class names in them."""
+    features: dict[str, Any] = {"image": {"_type": "Image"}}
+    fields = [("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())]))]
+    if classes:
+        features["label"] = {"names": list(classes), "_type": "ClassLabel"}
+        fields.append(("label", pa.int64()))
+    note = json.dumps({"info": {"features": features}})
+    return pa.schema(fields, metadata={"huggingface": note, RELEASE_KEY: b"release"})
+
+
+class _EmbeddingWriter:
+    """``embeddings.safetensors``, its two tensors written side by side as the rows come."""
+
+    def __init__(self, release: Release, folder: Path) -> None:
+        n, dim = release.count, release.dim or 0
+        # Labels first, so that both begin at a multiple of 8 bytes.
+        header = {
+            "__metadata__": {CLASSES_KEY: json.dumps(list(release.classes), ensure_ascii=False)},
+            "labels": {"dtype": "I64", "shape": [n], "data_offsets": [0, 8 * n]},
+            "embeddings": {
+                "dtype": "F32",
+                "shape": [n, dim],
+                "data_offsets": [8 * n, 8 * n + 4 * n * dim],
+            },
+        }
+        text = json.dumps(header).encode("utf-8")
+        text += b" " * (-len(text) % 8)
+        self._head = struct.pack("<Q", len(text)) + text
+        self._n, self._dim = n, dim
+        self._path = folder / "embeddings.safetensors"
+
+    def __enter__(self) -> _EmbeddingWriter:
+        self._labels, self._embeddings = self._path.open("wb"), self._path.open("r+b")
+        self._labels.write(self._head)
+        self._labels.flush()
+        self._embeddings.seek(len(self._head) + 8 * self._n)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._labels.close()
+        self._embeddings.close()
+
+    def write(self, first: int, batch: SyntheticBatch) -> None:
+        """Append to each tensor."""
+        if batch.embeddings is None:
+            return
+        self._labels.write(batch.labels.astype("<i8").tobytes())
+        self._embeddings.write(np.ascontiguousarray(batch.embeddings, dtype="<f4").tobytes())

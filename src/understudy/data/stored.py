@@ -1,0 +1,136 @@
+"""An array stored in a file as one block of bytes, read from front to back."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import SourceError
+
+BLOCK_BYTES = 1 << 20
+"""Read at a time when nobody asks for a number of rows."""
+
+_DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file, rows first.
+
+    Attributes:
+        where: What an error calls it.
+        dtype: Its type as stored, byte order included.
+        shape: Its shape, n first.
+        start: Opens a stream at the first row's first byte.
+    """
+
+    where: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: Callable[[], AbstractContextManager[IO[bytes]]]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def block_rows(self) -> int:
+        """Rows in a block of ``BLOCK_BYTES``; at least 1."""
+        return max(1, BLOCK_BYTES // max(self.row_bytes, 1))
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Every row in order, ``rows`` at a time, in the stored type.
+
+        Raises:
+            SourceError: The file ends early, or is damaged.
+        """
+        try:
+            with self.start() as stream:
+                for first in range(0, len(self), rows):
+                    count = min(rows, len(self) - first)
+                    block = np.empty((count, *self.shape[1:]), dtype=self.dtype)
+                    self._fill(stream, block, first)
+                    if first + count == len(self):
+                        stream.read(1)  # gzip and zip check their sums where the stream ends
+                    yield block
+        except _DAMAGE as error:
+            raise SourceError(f"cannot be read: {error}", self.where) from error
+
+    def _fill(self, stream: IO[bytes], block: NDArray[Any], first: int) -> None:
+        room = block.reshape(-1).view(np.uint8)
+        filled = 0
+        while filled < len(room):
+            piece = stream.read(min(len(room) - filled, BLOCK_BYTES))
+            if not piece:
+                row = first + filled // max(self.row_bytes, 1)
+                raise SourceError(
+                    f"is cut short: it promises {len(self)} rows and ends in row {row}", self.where
+                )
+            room[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+            filled += len(piece)
+
+
+Arrays = Mapping[str, StoredArray]
+"""The arrays of one file by name."""
+
+
+def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers as float32; what is too large becomes infinite, to be found by ``not_finite``."""
+    with np.errstate(over="ignore"):
+        return block.astype(np.float32, copy=False)
+
+
+def not_finite(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The rows that hold an infinity or a NaN."""
+    return np.flatnonzero(~np.isfinite(values).all(axis=1))
+
+
+def as_column(block: NDArray[Any]) -> NDArray[Any]:
+    """(n,) or (n, 1) labels or units: (n,) int64 or str."""
+    flat = block.reshape(len(block))
+    if flat.dtype.kind == "S":
+        return np.char.decode(flat, "utf-8")
+    return flat if flat.dtype.kind == "U" else flat.astype(np.int64)
+
+
+def check_column(column: StoredArray, rows: int) -> None:
+    """Labels and units are whole numbers or text, one a row.
+
+    Raises:
+        SourceError: They are not.
+    """
+    if column.shape not in ((rows,), (rows, 1)):
+        raise SourceError(f"has shape {column.shape} beside {rows} rows", column.where)
+    if column.dtype.kind not in "iuSUb" or column.dtype.itemsize == 0:
+        raise SourceError(f"holds {column.dtype}, not whole numbers or text", column.where)
+
+
+def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, int]:
+    """How often each label is seen, sorted by label; rows in ``dropped`` do not count."""
+    counts: dict[Any, int] = {}
+    first = 0
+    for block in column.blocks(column.block_rows):
+        kept = as_column(block)[keep_mask(dropped, first, len(block))]
+        first += len(block)
+        values, times = np.unique(kept, return_counts=True)
+        for value, count in zip(values.tolist(), times.tolist(), strict=True):
+            counts[value] = counts.get(value, 0) + count
+    return dict(sorted(counts.items()))
+
+
+def keep_mask(dropped: NDArray[np.int64], first: int, count: int) -> NDArray[np.bool_]:
+    """Which of the rows ``first`` to ``first + count`` are not in ``dropped``."""
+    keep = np.ones(count, dtype=np.bool_)
+    keep[dropped[(dropped >= first) & (dropped < first + count)] - first] = False
+    return keep

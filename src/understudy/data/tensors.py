@@ -1,0 +1,101 @@
+"""safetensors files: the embeddings of a release, or anybody's, read in a stream."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from understudy.core.errors import SourceError
+from understudy.data.arrays import ArraySource, from_arrays
+from understudy.data.records import Options
+from understudy.data.stored import StoredArray
+
+CLASSES_KEY = "classes"
+"""Where a release keeps its class names in the metadata: a JSON list."""
+
+_DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+}
+_LONGEST_HEADER = 100_000_000  # the format's own limit
+
+
+def open_safetensors(path: Path, options: Options) -> ArraySource:
+    """Tensors by the names of ``from_arrays``; class names from a release's metadata.
+
+    Raises:
+        SourceError: It cannot be read, or the tensors are not those.
+    """
+    header, start = _header(path)
+    metadata = header.pop("__metadata__", {})
+    arrays = {}
+    for name, entry in header.items():
+        arrays[name] = _array(path, name, entry, start)
+    classes = _classes(path, metadata)
+    return from_arrays(arrays, str(path), options, classes=classes, allow_empty=classes is not None)
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    try:
+        with path.open("rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+            if length > _LONGEST_HEADER:
+                raise SourceError(f"is no safetensors file: its header has {length:,} bytes", path)
+            header = json.loads(stream.read(length))
+    except (OSError, struct.error, ValueError) as error:
+        raise SourceError(f"is no safetensors file, or is cut short: {error}", path) from error
+    if not isinstance(header, dict):
+        raise SourceError("is no safetensors file: its header is no object", path)
+    return header, 8 + length
+
+
+def _array(path: Path, name: str, entry: Any, start: int) -> StoredArray:
+    where = f"{path}[{name}]"
+    try:
+        shape = tuple(int(n) for n in entry["shape"])
+        first, last = (int(n) for n in entry["data_offsets"])
+        stored = entry["dtype"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise SourceError(f"has a damaged header ({type(error).__name__})", where) from error
+    if stored not in _DTYPES:
+        raise SourceError(f"holds {stored}; known are {', '.join(_DTYPES)}", where)
+    dtype = np.dtype(_DTYPES[stored])
+    if not shape or min(shape) < 0 or last - first != prod(shape) * dtype.itemsize:
+        raise SourceError(f"of shape {shape} cannot have {last - first:,} bytes", where)
+    if first < 0 or start + last > path.stat().st_size:
+        raise SourceError("is cut short: the file ends inside it", where)
+
+    @contextmanager
+    def rows() -> Iterator[IO[bytes]]:
+        with path.open("rb") as stream:
+            stream.seek(start + first)
+            yield stream
+
+    return StoredArray(where, dtype, shape, rows)
+
+
+def _classes(path: Path, metadata: Any) -> tuple[str, ...] | None:
+    if not isinstance(metadata, dict) or CLASSES_KEY not in metadata:
+        return None
+    try:
+        names = json.loads(metadata[CLASSES_KEY])
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"metadata {CLASSES_KEY!r} is not JSON: {error}", path) from error
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SourceError(f"metadata {CLASSES_KEY!r} is no list of names", path)
+    if len(set(names)) < len(names):
+        raise SourceError(f"metadata {CLASSES_KEY!r} has a name twice", path)
+    return tuple(names)

@@ -1,0 +1,229 @@
+"""DP Gaussian mixtures over embeddings: Private Training & Data Generation by Clustering Embeddings.
+
+Zhou, Zhou, Mirrokni, Epasto, Cohen-Addad: Algorithm 1. Where this differs from the paper, and why:
+docs/methods/clustering.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Release, Vector
+from understudy.methods import estimators
+from understudy.methods.entering import Entered, Entry, enter
+from understudy.methods.interface import Context, Materials, Method
+from understudy.methods.producing import Filter, produce
+from understudy.privacy.queries import Cells
+from understudy.privacy.vault import Vault
+from understudy.steps import shrinkage
+from understudy.steps.mixture import Mixture
+from understudy.steps.space import Frame, plain_frame, principal_frame
+
+Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
+
+
+@dataclass(frozen=True)
+class ClusteringParams:
+    """Parameters of the clustering method; ``None``: chosen by the kind of release (`settled`).
+
+    Raises:
+        ConfigError: A value out of range.
+    """
+
+    clusters: int | None = None
+    covariance: Covariance | None = None
+    rank: int = 32
+    components: int | None = None
+    normalise: bool | None = None
+    power: float = 1.0
+    lloyd_steps: int = 2
+    conditional: bool = True
+    filter: Filter = "none"
+    threshold: float = 6.0
+    oversample: int = 6
+
+    def __post_init__(self) -> None:
+        least = {"clusters": 1, "rank": 1, "components": 2, "lloyd_steps": 0, "oversample": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ConfigError(f"{name} must be {low} or more, found {value}")
+        if not 0 < self.power <= 1:
+            raise ConfigError(f"power must lie in (0, 1], found {self.power}")
+
+
+OPTIONS = {
+    "clusters": "clusters per class (k); default 4 for images, 1 for embeddings",
+    "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
+    "rank": "directions kept of each matrix with covariance=low_rank",
+    "components": "dimensions that statistics are taken in",
+    "normalise": "project on the unit sphere about a DP centre; default for embeddings",
+    "power": "signed power of the embeddings first; 0.5 helps non-negative features",
+    "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
+    "conditional": "learn each class by itself; false: one mixture without classes",
+    "filter": "keep only what enough private rows vote for: embeddings, images or both",
+    "threshold": "noisy votes needed to be kept",
+    "oversample": "candidates drawn for each row wanted, with a filter",
+}
+
+
+def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
+    """The parameters with every ``None`` decided, from public facts only."""
+    images = context.decoder is not None
+    return replace(
+        params,
+        clusters=params.clusters or (4 if images else 1),
+        covariance=params.covariance or ("class" if images else "tied"),
+        normalise=(not images) if params.normalise is None else params.normalise,
+    )
+
+
+def _wants_matrix(params: ClusteringParams) -> bool:
+    return params.covariance not in ("spherical", "diagonal") or (params.clusters or 1) > 1
+
+
+def _separate(params: ClusteringParams) -> bool:
+    return params.covariance != "tied" or (params.clusters or 1) > 1
+
+
+def _kmeans_stages(params: ClusteringParams) -> list[str]:
+    return ["votes 1", "votes 2", *(f"lloyd {i + 1}" for i in range(params.lloyd_steps))]
+
+
+def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
+    """The weight of each stage in the budget."""
+    params = settled(params, context)
+    Entry.of(context, params.power, params.components, matrix=_wants_matrix(params))
+    clusters, separate = (params.clusters or 1) > 1, _separate(params)
+    stages = {"scale": 1.0}
+    stages |= {"centre": 2.0, "radii": 1.0} if params.normalise else {"spread": 2.0}
+    stages["means"] = 20.0 if separate else 28.0
+    if _wants_matrix(params):
+        stages["covariance"] = 30.0 if separate else 70.0
+    if clusters:
+        stages |= dict.fromkeys(_kmeans_stages(params), 3.0)
+        stages["cluster means"] = 8.0
+    if separate:
+        stages["cluster covariances"] = 28.0
+    for part in ("embeddings", "images"):
+        if params.filter in (part, "both"):
+            stages[f"filter {part}"] = 15.0
+    return stages
+
+
+def clustering(materials: Materials, params: ClusteringParams) -> Release:
+    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
+    params = settled(params, materials.context)
+    # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
+    place = enter(
+        materials,
+        Entry.of(
+            materials.context, params.power, params.components, matrix=_wants_matrix(params)
+        ),
+        conditional=params.conditional,
+        normalise=bool(params.normalise),
+    )
+    means = estimators.group_means(place.vault, Cells(place.origin), place.radius, "means")
+    centres = shrinkage.shrink_to_common(means.means, means.variances)
+    frame = _frame(place, params, centres, means.counts)
+    # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
+    local = place.vault.view(frame.forward)
+    points, counts = _clusters(local, params, frame, frame.forward(centres), means, materials.seed)
+    # 7: Sigma_j <- DP-Covariance(D_j).
+    cells = Cells(points.reshape(len(centres), -1, points.shape[1]))
+    if _separate(params):
+        roots, root_of = estimators.cell_covariances(
+            local, cells, counts, frame.radius, str(params.covariance), params.rank,
+            "cluster covariances",
+        )
+    else:
+        roots, root_of = np.diag(frame.spread)[None], np.zeros(cells.count, dtype=np.int64)
+    # 8: p_j <- n_j / sum n_j.
+    labels = np.repeat(np.arange(len(centres)), params.clusters or 1)
+    mixture = Mixture(
+        labels,
+        counts / counts.sum(),
+        frame.backward(points, centres[labels]),
+        frame.roots(roots),
+        root_of,
+    )
+    # 9 to 17: sample, filter, decode, filter.
+    return produce(
+        materials,
+        place,
+        mixture,
+        method=METHOD.name,
+        total=float(counts.sum()),
+        keep=params.filter,
+        threshold=params.threshold,
+        oversample=params.oversample,
+    )
+
+
+def _frame(
+    place: Entered, params: ClusteringParams, centres: Vector, counts: Vector
+) -> Frame:
+    """The coordinates of the clusters, from the tied covariance within classes."""
+    dim, clusters = centres.shape[1], params.clusters or 1
+    reach = place.reach(centres)
+    covariance, keep, lead = None, dim, min(dim, max(4, 2 * clusters))
+    if _wants_matrix(params):
+        total, sd = estimators.second_moments(
+            place.vault, Cells(centres[:, None]), reach, None, "covariance"
+        )
+        noise_sd = sd / counts.sum()
+        raw = total[0] / counts.sum()
+        covariance = shrinkage.denoise_covariance(raw, noise_sd)
+        if place.images:
+            edge = 2 * np.sqrt(dim / 2) * noise_sd
+            keep = int(np.clip((np.linalg.eigvalsh(raw) > edge).sum(), min(16, dim), 100))
+    if params.covariance in ("spherical", "diagonal"):
+        return plain_frame(dim, reach, covariance, lead)
+    if covariance is None:
+        raise ConfigError("this covariance needs a matrix")
+    return principal_frame(
+        covariance, keep, min(lead, keep), mahalanobis=not place.images, rest=not place.images
+    )
+
+
+def _clusters(
+    local: Vault,
+    params: ClusteringParams,
+    frame: Frame,
+    start: Vector,
+    means: estimators.Groups,
+    seed: int,
+) -> tuple[Vector, Vector]:
+    """Centres of all clusters, (m, q), and their noisy counts, (m,)."""
+    clusters = params.clusters or 1
+    if clusters == 1:
+        return start, means.counts
+    centres = estimators.dp_kmeans(
+        local,
+        start,
+        frame.lead,
+        frame.lead_spread,
+        clusters,
+        frame.radius,
+        _kmeans_stages(params),
+        np.random.default_rng(seed),
+    )
+    found = estimators.group_means(local, Cells(centres), frame.radius, "cluster means")
+    flat = Cells(centres).flat
+    return flat + shrinkage.shrink_to_zero(found.means - flat, found.variances), found.counts
+
+
+METHOD = Method(
+    name="clustering",
+    summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
+    source="Zhou et al., Private Training & Data Generation by Clustering Embeddings",
+    params=ClusteringParams,
+    weights=weights,
+    run=clustering,
+    options=OPTIONS,
+)

@@ -1,0 +1,194 @@
+"""From a vault of images to a vault in the space where statistics are taken, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Embeddings, Vector
+from understudy.methods import estimators
+from understudy.methods.interface import Context, Materials
+from understudy.privacy.queries import Cells
+from understudy.privacy.vault import Vault
+from understudy.steps import histogram
+from understudy.steps.space import Leading, Space, Sphere, whitening
+
+PUBLIC_ROWS = 8192
+"""At most so many public rows are looked at."""
+
+_EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale nobody knows: steps of 12 %
+_MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
+_DEFAULT_COMPONENTS = 400
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is decided about the space from public facts.
+
+    Attributes:
+        total: D, the length of an embedding.
+        dim: d, the dimensions that statistics are taken in.
+        power: Signed power of the embeddings first.
+        whiten: Whether public images whiten the space.
+        bound: A bound on norms in the space that is known without looking; None: ask.
+        images: Whether images are released.
+    """
+
+    total: int
+    dim: int
+    power: float
+    whiten: bool
+    bound: float | None
+    images: bool
+
+    @classmethod
+    def of(cls, context: Context, power: float, components: int | None, *, matrix: bool) -> Entry:
+        """Decide.
+
+        Args:
+            context: The run's public facts.
+            power: Of the parameters.
+            components: Of the parameters; None: chosen.
+            matrix: Whether a full covariance will be measured.
+
+        Raises:
+            ConfigError: More dimensions than a full covariance can be measured in.
+        """
+        encoder = context.encoder
+        total = int(context.shape[0]) if encoder is None else encoder.dim
+        ordered = encoder is not None and encoder.ordered
+        if components is None and matrix and (ordered or context.public):
+            components = _DEFAULT_COMPONENTS if context.decoder is not None else 384
+        if components is not None and components < total and not (ordered or context.public):
+            raise ConfigError(
+                f"components={components} needs --public images to choose the directions by: the "
+                f"{total} dimensions of this encoder come in no order"
+            )
+        dim = total if components is None else min(components, total)
+        if matrix and dim > _MATRIX_DIM:
+            raise ConfigError(
+                f"a full covariance of {dim} dimensions is more than {_MATRIX_DIM}: give --public "
+                "images and --set components=256, or take --set covariance=diagonal"
+            )
+        bound = None
+        if encoder is not None and not context.public and power == 1:
+            bound = encoder.norm_bound
+        return cls(total, dim, power, context.public, bound, context.decoder is not None)
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A vault in the space where statistics are taken.
+
+    Attributes:
+        vault: The private rows there.
+        entry: What was decided.
+        classes: Number of classes.
+        radius: Where norms are clipped.
+        space: The way between embeddings and the space.
+        sphere: The projection on the unit sphere, or None.
+        radii: Weights of the distances to the sphere's centre, for the way back.
+    """
+
+    vault: Vault
+    entry: Entry
+    classes: int
+    radius: float
+    space: Space | Leading
+    sphere: Sphere | None
+    radii: Vector | None
+    edges: Vector
+
+    @property
+    def images(self) -> bool:
+        """Whether images are released."""
+        return self.entry.images
+
+    @property
+    def origin(self) -> Vector:
+        """(classes, 1, d) zeros: the cells of whole classes."""
+        return np.zeros((self.classes, 1, self.entry.dim))
+
+    def reach(self, centres: Vector) -> float:
+        """Where the difference of a row to its class's centre is clipped."""
+        if self.sphere is not None:
+            return 1.0
+        edges = np.geomspace(1e-3, 1.0, 100) * self.radius
+        found = estimators.norm_histogram(self.vault, Cells(centres[:, None]), edges, "spread")
+        return histogram.quantile(found, edges, 0.8)
+
+    def forward(self, embeddings: Embeddings) -> NDArray[Any]:
+        """Public embeddings (n, D) into the space, (n, d)."""
+        values = self.space.forward(embeddings)
+        return values if self.sphere is None else self.sphere.forward(values)
+
+    def backward(self, points: Vector, rng: np.random.Generator) -> Embeddings:
+        """Points of the space (n, d) back to embeddings (n, D)."""
+        if self.sphere is not None and self.radii is not None:
+            distances = histogram.draw(self.radii, self.edges, len(points), rng)
+            points = self.sphere.backward(points, distances)
+        return np.asarray(self.space.backward(points, rng), dtype=np.float32)
+
+
+def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: bool) -> Entered:
+    """Embed the private rows, change space, and project on a sphere if asked.
+
+    Releases: the scale of the norms where nobody knows it; with ``normalise`` a centre and the
+    distances to it.
+    """
+    encoder, vault = materials.encoder, materials.vault
+    space = _space(materials, entry)
+    vault = vault.embedded() if encoder is None else vault.map(encoder.encode)
+    vault = vault.view(space.forward)
+    classes = max(1, len(materials.classes)) if conditional else 1
+    if not conditional:
+        vault = vault.unconditional()
+    radius = _scale(vault, entry, classes) if entry.bound is None else entry.bound
+    entered = Entered(vault, entry, classes, radius, space, None, None, _EDGES)
+    return _on_sphere(entered) if normalise else entered
+
+
+def _space(materials: Materials, entry: Entry) -> Space | Leading:
+    if not entry.whiten or materials.public is None:
+        return Leading(entry.total, entry.dim, entry.power)
+    rows: list[NDArray[Any]] = []
+    bar = materials.progress("embedding public rows", PUBLIC_ROWS)
+    for batch in materials.public.batches(256):
+        rows.append(
+            batch.values if materials.encoder is None else materials.encoder.encode(batch.values)
+        )
+        bar(len(batch.labels))
+        if sum(map(len, rows)) >= PUBLIC_ROWS:
+            break
+    return whitening(np.concatenate(rows), entry.power, entry.dim)
+
+
+def _scale(vault: Vault, entry: Entry, classes: int) -> float:
+    """A norm that nine in ten rows stay below, for a space whose scale nobody knows."""
+    cells = Cells(np.zeros((classes, 1, entry.dim)))
+    found = estimators.norm_histogram(vault, cells, _EDGES, "scale")
+    return histogram.quantile(found, _EDGES, 0.9)
+
+
+def _on_sphere(entered: Entered) -> Entered:
+    """The same on the unit sphere about a DP centre of all rows."""
+    everyone = entered.vault.unconditional()
+    origin = Cells(np.zeros((1, 1, entered.entry.dim)))
+    centre = estimators.group_means(everyone, origin, entered.radius, "centre").means[0]
+    edges = np.geomspace(0.05, 5.0, 60) * entered.radius
+    radii = estimators.norm_histogram(everyone, Cells(centre[None, None]), edges, "radii")
+    sphere = Sphere(centre)
+    return Entered(
+        entered.vault.view(sphere.forward),
+        entered.entry,
+        entered.classes,
+        1.0,
+        entered.space,
+        sphere,
+        radii,
+        edges,
+    )

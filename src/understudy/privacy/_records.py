@@ -1,0 +1,115 @@
+"""What goes into the ledger and what comes out of it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from understudy.core.errors import LedgerError
+from understudy.privacy.accounting import Event
+from understudy.privacy.budget import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset the ledger knows.
+
+    Attributes:
+        id: 16 hexadecimal digits.
+        name: The name it was registered under.
+        unit: What one person contributes, fixed by the first charge; None before it.
+        adjacency: ``"add-remove"`` or ``"replace-one"``, fixed likewise.
+        budget: The total its owner allows; None where none is set, and then nothing is refused.
+    """
+
+    id: str
+    name: str
+    unit: str | None
+    adjacency: str | None
+    budget: Budget | None
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one release is to be charged.
+
+    Attributes:
+        run: Id of the run.
+        stage: Name of the stage in its plan, such as ``"moments"``.
+        event: What it costs.
+        details: What it was, for people (query, share, sensitivity, sigma, size): JSON values.
+        attempt: 1, and 1 more for each time the stage is paid again because its noise was drawn
+            and then lost.
+    """
+
+    run: str
+    stage: str
+    event: Event
+    details: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.run or not self.stage or self.attempt < 1:
+            raise LedgerError(
+                "a charge needs a run, a stage and an attempt from 1, found "
+                f"{self.run!r}, {self.stage!r}, {self.attempt!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What was spent on a dataset so far.
+
+    Attributes:
+        epsilon: Of all charges together, at ``delta``; 0.0 for none.
+        delta: Delta of the same.
+        events: Number of charges.
+        runs: The runs that were charged, in order.
+    """
+
+    epsilon: float
+    delta: float
+    events: int
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a charge would do.
+
+    Attributes:
+        budget: The epsilon the owner allows in total; None where no budget is set.
+        spent: Epsilon spent so far, at ``delta``.
+        after: Epsilon in total if it were charged.
+        delta: The budget's, else the one asked for.
+        refused: Why it would be refused; None where it would not be.
+    """
+
+    budget: float | None
+    spent: float
+    after: float
+    delta: float
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the ledger, for people and for export. Holds no key and no fingerprint.
+
+    Attributes:
+        seq: Its place in the chain, from 1.
+        time: When it was written: UTC, ISO 8601.
+        kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
+            ``"charge"`` or ``"release"``.
+        dataset: Id of the dataset.
+        data: What it says: JSON values.
+        hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.
+    """
+
+    seq: int
+    time: str
+    kind: str
+    dataset: str
+    data: Mapping[str, Any]
+    hash: str

@@ -1,0 +1,64 @@
+"""The dataset card: README.md of a release folder, in the form of the Hugging Face hub.
+
+The front matter tells ``datasets.load_dataset(FOLDER)`` which files are rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from understudy.report import meaning
+from understudy.report.record import RunRecord
+from understudy.report.rendering import environment
+
+SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+    (100_000_000, "10M<n<100M"),
+)
+PATTERNS = {"png": "**/*.png", "parquet": "**/*.parquet"}
+
+
+def front_matter(record: RunRecord) -> dict[str, Any]:
+    """The card's YAML header as plain values."""
+    images = record.image_shape is not None
+    labelled = len(record.classes) > 1
+    task = "image-classification" if labelled else "unconditional-image-generation"
+    matter: dict[str, Any] = {
+        "pretty_name": record.title,
+        # The hub's word for "not said": whoever publishes the release chooses a licence.
+        "license": "unknown",
+        "task_categories": [task if images else "feature-extraction"],
+        "tags": ["synthetic", "differential-privacy", "understudy", record.method],
+        "size_categories": [next((name for top, name in SIZES if record.count < top), "n>100M")],
+    }
+    if record.format in PATTERNS:
+        files = [{"split": "train", "path": PATTERNS[record.format]}]
+        matter["configs"] = [{"config_name": "default", "data_files": files}]
+    return matter
+
+
+def dataset_card(record: RunRecord) -> str:
+    """The dataset card as Markdown with a YAML header.
+
+    Args:
+        record: The public facts of the run.
+    """
+    receipt = record.receipt
+    header = yaml.safe_dump(front_matter(record), sort_keys=False, allow_unicode=True)
+    body = (
+        environment()
+        .get_template("card.md")
+        .render(
+            record=record,
+            receipt=receipt,
+            unit=meaning.unit_in_words(receipt),
+            bound=meaning.guess_bound(receipt),
+        )
+    )
+    return f"---\n{header}---\n\n{body}"

@@ -1,0 +1,95 @@
+"""What a guarantee means: bounds that a reader can use, and numbers in words."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Context, Decimal
+
+from understudy.core.types import Receipt
+
+GROUPS = (1, 2, 5, 10)
+"""Sizes of groups of units that the documents state a bound for."""
+
+
+def run_mu(receipt: Receipt) -> float:
+    """Mu of the stages composed: the root of the sum of mu_k squared (Dong, Roth and Su 2022)."""
+    return math.sqrt(math.fsum(stage.mu**2 for stage in receipt.stages))
+
+
+def guess_bound(receipt: Receipt, units: int = 1) -> float:
+    """How often an attacker can be right, at most, about whether a group took part.
+
+    The attacker knows everything but that, starts from a coin flip and sees the release. The
+    smaller of two bounds: (e^eps + delta) / (e^eps + 1) holds for any (epsilon, delta)
+    (Kairouz, Oh and Viswanath 2015), and Phi(mu / 2) for Gaussian releases (Dong, Roth and Su
+    2022), plus sinh(slack) for the noise being discrete. A group of k units has k epsilon,
+    k slack, k mu and delta (e^(k eps) - 1) / (e^eps - 1).
+
+    Args:
+        receipt: The guarantee.
+        units: k, 1 or more.
+
+    Returns:
+        A probability, 0.5 to 1.
+    """
+    epsilon = receipt.epsilon * units
+    if epsilon > 700:
+        general = 1.0
+    else:
+        single = math.expm1(receipt.epsilon)
+        delta = receipt.delta * (math.expm1(epsilon) / single if single else units)
+        general = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
+    slack = min(receipt.slack * units, 1.0)
+    gaussian = 0.5 * (1 + math.erf(run_mu(receipt) * units / 2 / math.sqrt(2))) + math.sinh(slack)
+    return min(general, gaussian if receipt.stages else 1.0, 1.0)
+
+
+def stated(value: float, digits: int = 4) -> str:
+    """A bound with few digits, rounded up so that the words never promise more than the number."""
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
+    return _plain(rounded)
+
+
+def percent(value: float) -> str:
+    """A bound on a probability as a percentage, rounded up to one decimal."""
+    return f"{math.ceil(round(value * 1000, 9)) / 10:.1f} %"
+
+
+def number(value: float) -> str:
+    """A number with six digits, for tables; the exact one is in ``privacy.json``."""
+    return _plain(Context(prec=6).create_decimal(repr(float(value))))
+
+
+def _plain(value: Decimal) -> str:
+    if value and not -5 < value.adjusted() < 7:
+        mantissa, _, exponent = f"{value.normalize():e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def unit_in_words(receipt: Receipt) -> str:
+    """The unit of protection: ``"one image"``, ``"all rows sharing 'patient'"``."""
+    unit = receipt.unit
+    if unit.startswith(("one ", "all ")):
+        return unit
+    return f"all {unit}" if unit.startswith("rows") else f"one {unit}"
+
+
+def neighbours_in_words(receipt: Receipt) -> str:
+    """What two datasets that the guarantee makes hard to tell apart may differ in."""
+    unit = unit_in_words(receipt)
+    if receipt.adjacency == "replace-one":
+        return (
+            f"{unit} replaced by any other. The number of units is then public; what they show "
+            "and which class they belong to is not."
+        )
+    return (
+        f"{unit} added or removed. The number of images and the size of every class are then "
+        "private too."
+    )
+
+
+def odds(receipt: Receipt) -> str:
+    """e^epsilon in words: how much more likely any outcome may become, delta apart."""
+    return stated(math.exp(receipt.epsilon)) if receipt.epsilon < 20 else "a huge number of"

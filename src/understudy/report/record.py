@@ -1,0 +1,162 @@
+"""What a report is made from: public facts and owner's facts, in two types that do not mix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Images, Receipt, Shape
+
+Format = Literal["png", "parquet", "embeddings"]
+
+
+def public_name(name: str) -> str:
+    """A model's or dataset's name without the folders it lies in on the owner's machine.
+
+    ``onnx:/home/ann/enc.onnx?size=128`` becomes ``onnx:enc.onnx?size=128``. Names that are not
+    paths (``embedded:dct``, ``hf:openai/clip-vit-base-patch32``) stay as they are.
+    """
+    scheme, colon, rest = name.partition(":")
+    if not colon or "/" in scheme:
+        scheme, colon, rest = "", "", name
+    if scheme not in ("", "onnx", "folder", "file"):
+        return name
+    path, question, options = rest.partition("?")
+    return f"{scheme}{colon}{path.rstrip('/').rpartition('/')[2]}{question}{options}"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that took part in a run.
+
+    Attributes:
+        role: What it did: ``"encoder"`` or ``"decoder"``.
+        name: The name it was asked for by; folders of the owner's machine are cut off.
+        licence: Licence and origin of its weights; ``"none"`` without weights.
+        sha256: Digest of its file in hexadecimal, where it has one.
+    """
+
+    role: str
+    name: str
+    licence: str
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", public_name(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The public facts of a run: everything in it may be printed in the release.
+
+    Attributes:
+        method: Name of the method.
+        receipt: The guarantee, and what each stage cost.
+        classes: Class names, public by assumption; empty when unlabelled.
+        count: Number of synthetic rows.
+        format: How the release is stored.
+        version: Version of Understudy.
+        date: Day of the release, ISO 8601.
+        params: Options of the method: JSON values.
+        image_shape: (height, width, channels), where there are images.
+        dim: d, where there are embeddings.
+        models: The encoder and the decoder, where used.
+        public_sources: Names of public datasets used; folders are cut off.
+        facts: Public facts of the method (`Release.facts`): JSON values.
+        how: How the method works, in a sentence or two.
+        title: Heading of the dataset card. Public: never the private folder's name.
+    """
+
+    method: str
+    receipt: Receipt
+    classes: tuple[str, ...]
+    count: int
+    format: Format
+    version: str
+    date: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    image_shape: Shape | None = None
+    dim: int | None = None
+    models: tuple[Model, ...] = ()
+    public_sources: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    how: str = ""
+    title: str = "A synthetic dataset"
+
+    def __post_init__(self) -> None:
+        sources = tuple(public_name(source) for source in self.public_sources)
+        object.__setattr__(self, "public_sources", sources)
+        if self.format != "embeddings" and self.image_shape is None:
+            raise ConfigError(f"a release in format {self.format!r} needs the shape of its images")
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The dataset's budget after the run, from the ledger.
+
+    Attributes:
+        epsilon: What the owner allows in total, at ``delta``; None where no total was set.
+        delta: The delta at which the others are stated.
+        spent: Epsilon of everything released so far, by this run and all before it.
+        remaining: Epsilon that is left; None where no total was set.
+    """
+
+    epsilon: float | None
+    delta: float
+    spent: float
+    remaining: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Accuracy on the real test split of one model, trained on the release and on the real data.
+
+    Attributes:
+        model: What was trained, such as ``"small CNN on images"``.
+        synthetic: Accuracy when trained on the release, 0 to 1.
+        real: Accuracy when trained on the real data, 0 to 1; None where not measured.
+    """
+
+    model: str
+    synthetic: float
+    real: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A few images of one class, real beside synthetic.
+
+    Attributes:
+        name: The class.
+        real: (k, height, width, channels) uint8 private images; k may be 0.
+        synthetic: (m, height, width, channels) uint8; m may be 0.
+    """
+
+    name: str
+    real: Images
+    synthetic: Images
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRecord:
+    """What only the owner may see. No public document takes it.
+
+    Attributes:
+        dataset: The private dataset's name.
+        rows: Number of private rows.
+        skipped: Bad files that were passed over.
+        spending: The dataset's budget, from the ledger.
+        scores: Accuracies against real data.
+        sheets: Real beside synthetic images, a sheet a class.
+        seconds: Seconds per part of the run, in order.
+    """
+
+    dataset: str
+    rows: int
+    skipped: int = 0
+    spending: Spending | None = None
+    scores: tuple[Score, ...] = ()
+    sheets: tuple[Sheet, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""The templates, and how a stranger's text is put into Markdown and HTML without doing harm."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from understudy.report import meaning
+
+# What has a meaning anywhere in a line; an underscore inside a word has none.
+_MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def markdown(value: object) -> str:
+    """Text that Markdown, anywhere but at the start of a line, shows as it is."""
+    text = "".join(c if c.isprintable() else " " for c in str(value))
+    text = html.escape(" ".join(text.split()), quote=False)
+    return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
+def value(item: Any) -> str:
+    """A parameter or a fact as short text: numbers and words bare, lists and maps in a line."""
+    item = item.item() if isinstance(item, np.generic) else item
+    if isinstance(item, bool) or item is None:
+        return {True: "yes", False: "no", None: "none"}[item]
+    if isinstance(item, int):
+        return f"{item:,}"
+    if isinstance(item, float):
+        return meaning.number(item)
+    if isinstance(item, Mapping):
+        return "; ".join(f"{name}: {value(part)}" for name, part in item.items())
+    if isinstance(item, list | tuple):
+        return ", ".join(value(part) for part in item)
+    return str(item)
+
+
+@cache
+def environment() -> Environment:
+    """Jinja2 with this package's templates; ``*.html`` escapes everything, the rest uses ``md``."""
+    made = Environment(
+        loader=PackageLoader("understudy.report"),
+        autoescape=lambda name: name is not None and name.endswith(".html"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "md": markdown,
+        "stated": meaning.stated,
+        "number": meaning.number,
+        "percent": meaning.percent,
+        "value": value,
+        "named": lambda name: str(name).replace("_", " "),
+    }
+    return made

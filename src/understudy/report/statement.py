@@ -1,0 +1,147 @@
+"""The guarantee of a release: for programs (``privacy.json``) and for people (``PRIVACY.md``).
+
+Both answer what NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees) asks
+of a claim: unit, neighbours, parameters, mechanism, composition, trust model, assumptions, and
+what is not covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from understudy.report import meaning
+from understudy.report.record import RunRecord
+from understudy.report.rendering import environment
+
+SCHEMA = "understudy-privacy/1"
+"""Name and version of the form of ``privacy.json``; docs/release.md describes its fields."""
+
+COVERED = (
+    "Every file of this folder: synthetic rows, their labels, how many there are of each class, "
+    "and all numbers in the documents.",
+    "Whatever anyone does with this folder, at any later time: training, sampling, publishing. It "
+    "cannot weaken the guarantee.",
+    "Any attacker, whatever else they know and however much time they have.",
+)
+
+NOT_COVERED = (
+    "Other releases from the same images. Their guarantees add up; the total is in the owner's "
+    "ledger, which is not part of this folder.",
+    "What is true of the images as a whole, or of a class of them. Learning that is the purpose.",
+    "Groups of units: the bound weakens with the size of the group, as stated. Near-copies of an "
+    "image, or several images of one person that the unit does not tie together, are a group.",
+    "Accuracies, comparisons and pictures of real data that the owner may have seen. They are not "
+    "in this folder; publishing them is outside of the guarantee.",
+    "The choice of options, where somebody made it by looking at results on the private images.",
+    "Time, memory, error messages and logs of the run, for who could observe the owner's machine.",
+    "The images that pretrained models were trained on, where models are listed.",
+)
+
+ASSUMPTIONS = (
+    "The owner's machine, which held the images and added the noise, is trusted (central model).",
+    "Public, whatever the images are: class names, image size and colours, options of the run, the "
+    "models and their weights, public datasets, and that the dataset was used at all.",
+    "Options, clipping bounds and delta were chosen without looking at the private images, or by a "
+    "step that is listed among the stages.",
+    "The operating system's generator of random numbers is good and nobody else saw its output.",
+    "The unit is the right one: nobody's contribution is spread over several units.",
+)
+
+MECHANISM = {
+    "name": "discrete Gaussian noise on exact integer sums",
+    "contributions": "each unit's contribution is rounded to integers, and its L2 norm is bounded "
+    "on the integers; sums are exact",
+    "noise": "discrete Gaussian, sampled exactly by OpenDP from the operating system's generator; "
+    "never seeded",
+    "composition": "Gaussian differential privacy, exact: mu^2 = sum of the stages' mu^2",
+    "accounting": "delta(epsilon) = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)"
+    "; slack, for the noise being discrete, is part of epsilon",
+}
+
+
+def jsonable(value: Any) -> Any:
+    """The value as plain JSON types: tuples and arrays as lists, infinities as text."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return jsonable(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else str(value)
+    return value if isinstance(value, str | int | bool) or value is None else str(value)
+
+
+def privacy_json(record: RunRecord) -> dict[str, Any]:
+    """The guarantee as JSON values, complete enough to be checked by a program.
+
+    Args:
+        record: The public facts of the run.
+
+    Returns:
+        The content of ``privacy.json``, in the form that `SCHEMA` names. A stage's ``mu`` is its
+        ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the sum of their
+        squares; ``guarantee.epsilon - guarantee.slack`` is no less than the epsilon of that mu at
+        ``guarantee.delta``.
+    """
+    receipt = record.receipt
+    return {
+        "schema": SCHEMA,
+        "date": record.date,
+        "software": {"name": "understudy", "version": record.version},
+        "guarantee": {
+            "definition": "(epsilon, delta)-differential privacy",
+            "epsilon": receipt.epsilon,
+            "delta": receipt.delta,
+            "slack": receipt.slack,
+            "mu": meaning.run_mu(receipt),
+            "unit": receipt.unit,
+            "adjacency": receipt.adjacency,
+            "neighbours": meaning.neighbours_in_words(receipt),
+            "trust_model": "central",
+            "attacker_right_at_most": {
+                str(units): meaning.guess_bound(receipt, units) for units in meaning.GROUPS
+            },
+        },
+        "mechanism": dict(MECHANISM),
+        "stages": [asdict(stage) for stage in receipt.stages],
+        "data": {
+            "method": record.method,
+            "params": jsonable(record.params),
+            "classes": list(record.classes),
+            "count": record.count,
+            "format": record.format,
+            "image_shape": jsonable(record.image_shape),
+            "dim": record.dim,
+            "facts": jsonable(record.facts),
+        },
+        "models": [asdict(model) for model in record.models],
+        "public_data": list(record.public_sources),
+        "covered": list(COVERED),
+        "not_covered": list(NOT_COVERED),
+        "assumptions": list(ASSUMPTIONS),
+    }
+
+
+def statement_text(record: RunRecord) -> str:
+    """The privacy statement, ``PRIVACY.md``: the same in plain language, as Markdown."""
+    receipt = record.receipt
+    return (
+        environment()
+        .get_template("statement.md")
+        .render(
+            record=record,
+            receipt=receipt,
+            unit=meaning.unit_in_words(receipt),
+            neighbours=meaning.neighbours_in_words(receipt),
+            groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],
+            odds=meaning.odds(receipt),
+            covered=COVERED,
+            not_covered=NOT_COVERED,
+            assumptions=ASSUMPTIONS,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Public arithmetic on released values. Nothing in here ever sees a vault."""

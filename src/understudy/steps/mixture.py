@@ -1,0 +1,70 @@
+"""A Gaussian mixture with classes, and any number of samples from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from understudy.core.types import Labels, Vector
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Gaussian components, each of one class.
+
+    Attributes:
+        labels: (m,) int64 class of each component.
+        weights: (m,) non-negative, summing to 1.
+        means: (m, d).
+        roots: Square roots A of the covariances A A^T: (f, d, r).
+        root_of: (m,) which root a component has.
+    """
+
+    labels: Labels
+    weights: Vector
+    means: Vector
+    roots: Vector
+    root_of: Labels
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.means.shape[1])
+
+    def allot(self, count: int) -> Labels:
+        """How many of ``count`` samples each component gives: (m,), largest remainders first."""
+        ideal = self.weights * count
+        given = np.floor(ideal).astype(np.int64)
+        order = np.argsort(given - ideal, kind="stable")
+        given[order[: count - int(given.sum())]] += 1
+        return given
+
+    def sample(
+        self, count: int, seed: int, block: int = 8192
+    ) -> Iterator[tuple[Vector, Labels]]:
+        """``count`` samples in blocks: embeddings (n, d) and the component of each, shuffled.
+
+        The same seed gives the same samples, whatever was drawn before.
+        """
+        rng = np.random.default_rng(seed)
+        components = rng.permutation(np.repeat(np.arange(len(self.weights)), self.allot(count)))
+        for start in range(0, count, block):
+            chosen = components[start : start + block]
+            yield self._draw(chosen, rng), chosen
+
+    def _draw(self, chosen: Labels, rng: np.random.Generator) -> Vector:
+        noise = rng.standard_normal((len(chosen), self.roots.shape[2]))
+        values = self.means[chosen]
+        for root in np.unique(self.root_of[chosen]):
+            mine = self.root_of[chosen] == root
+            values[mine] += noise[mine] @ self.roots[root].T
+        return values
+
+
+def square_root(covariance: Vector, rank: int | None = None) -> Vector:
+    """A with A A^T = covariance, by eigenvalues; with the largest ``rank`` of them only: (d, r)."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(root if rank is None else root[:, -rank:])
