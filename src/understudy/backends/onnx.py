@@ -87,6 +87,8 @@ class OnnxEncoder:
         latent: Shape of one embedding before it is flattened, such as (32, 8, 8).
     """
 
+    ordered = False
+
     def __init__(self, file: str, shape: Shape, options: EncoderOptions) -> None:
         self._model = model = OnnxModel(file, options)
         self.name = full_name(f"onnx:{file}", options)

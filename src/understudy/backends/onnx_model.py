@@ -58,6 +58,8 @@ class OnnxModel:
         settings.inter_op_num_threads = 1
         settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         settings.use_deterministic_compute = True
+        # A thread that waits for work sleeps: on a busy machine spinning costs more than waking.
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         settings.log_severity_level = 4  # what goes wrong is raised
         try:
             self._session = onnxruntime.InferenceSession(

@@ -50,7 +50,7 @@ def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     _check_shape(shape, name)
     encoder = backend.encoder(rest, shape, **merged)
     if not isinstance(encoder, Encoder):
-        raise BackendError(f"{name} is no encoder: it gave a {type(encoder).__name__}")
+        raise BackendError(f"{name} is no encoder: {_lacks(encoder, Encoder, 'encode')}")
     return encoder
 
 
@@ -77,7 +77,7 @@ def load_decoder(
     _check_shape(shape, name)
     decoder = backend.decoder(rest, shape, encoder, **merged)
     if not isinstance(decoder, Decoder):
-        raise BackendError(f"{name} is no decoder: it gave a {type(decoder).__name__}")
+        raise BackendError(f"{name} is no decoder: {_lacks(decoder, Decoder, 'decode')}")
     if encoder is not None and decoder.dim != encoder.dim:
         raise BackendError(
             f"{name} takes embeddings of {decoder.dim} numbers, but {encoder.name} makes "
@@ -171,6 +171,11 @@ def _load(family: str) -> Backend:
             f"the backend {family!r} ({values[0]}) lacks the methods models, encoder and decoder"
         )
     return backend
+
+
+def _lacks(made: object, port: type, method: str) -> str:
+    missing = [key for key in (*port.__annotations__, method) if not hasattr(made, key)]
+    return f"it gave a {type(made).__name__} without {', '.join(missing)}"
 
 
 def _check_shape(shape: Shape, name: str) -> None:

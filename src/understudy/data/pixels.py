@@ -6,7 +6,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -72,7 +72,7 @@ def header(data: bytes | Path) -> Header:
         BadImage: Empty, of no known format, or larger than ``MAX_PIXELS``.
     """
     try:
-        with _quiet(), _opened(data) as image:
+        with _opened(data) as image:
             width, height = image.size
             if _turned(image):
                 width, height = height, width
@@ -98,7 +98,7 @@ def decode(
         BadImage: Not an image, damaged, cut short or too large.
     """
     try:
-        with _quiet(), _opened(data) as image:
+        with _opened(data) as image:
             turned = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
             flat = _eight_bits(turned)
             if channels is not None:
@@ -131,29 +131,30 @@ def resize_pixels(pixels: Images, size: tuple[int, int]) -> Images:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Pillow's warnings: what they warn of is checked here, or fails to decode."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def _opened(data: bytes | Path) -> Iterator[Image.Image]:
+    """Pillow's lazy image; refuses what is empty or would need too much memory.
 
-
-def _opened(data: bytes | Path) -> Image.Image:
-    """Pillow's lazy image; refuses what is empty or would need too much memory."""
+    Pillow's warnings are kept quiet: what they warn of is checked here, or fails to decode.
+    """
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
     if length == 0:
         raise BadImage("is empty (zero bytes)")
     if length > MAX_BYTES:
         raise BadImage(f"has {length:,} bytes; the limit is {MAX_BYTES:,}")
-    image = Image.open(BytesIO(data) if isinstance(data, bytes) else data, formats=_FORMATS)
-    width, height = image.size
-    if width * height > MAX_PIXELS:
-        image.close()
-        raise BadImage(f"is {width} x {height}: over {MAX_PIXELS:,} pixels (decompression bomb?)")
-    if width == 0 or height == 0:
-        image.close()
-        raise BadImage(f"is {width} x {height}: no pixels")
-    return image
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Both are closed at once: an image is part of a reference cycle, and would otherwise keep
+        # its bytes and pixels until the garbage collector comes by.
+        stream = BytesIO(data) if isinstance(data, bytes) else data.open("rb")
+        with stream, closing(Image.open(stream, formats=_FORMATS)) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise BadImage(
+                    f"is {width} x {height}: over {MAX_PIXELS:,} pixels (decompression bomb?)"
+                )
+            if width == 0 or height == 0:
+                raise BadImage(f"is {width} x {height}: no pixels")
+            yield image
 
 
 def _orientation(image: Image.Image) -> int:

@@ -55,7 +55,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             if length > _LONGEST_HEADER:
                 raise SourceError(f"is no safetensors file: its header has {length:,} bytes", path)
             header = json.loads(stream.read(length))
-    except (OSError, struct.error, ValueError) as error:
+    except (OSError, struct.error, ValueError, RecursionError) as error:
         raise SourceError(f"is no safetensors file, or is cut short: {error}", path) from error
     if not isinstance(header, dict):
         raise SourceError("is no safetensors file: its header is no object", path)

@@ -86,7 +86,8 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
     try:
         with tarfile.open(path, "r|*") as archive:
             while (member := archive.next()) is not None:
-                archive.members = []  # tarfile would keep every header it has seen
+                # tarfile would keep every header it has seen.
+                archive.members = []  # type: ignore[attr-defined]
                 if member.isdir() or PurePosixPath(member.name).name.startswith("."):
                     continue
                 suffix = PurePosixPath(member.name).suffix.lower()
@@ -111,7 +112,7 @@ def _sample(where: str, parts: dict[str, bytes], fault: str | None, unit: str | 
         if not isinstance(fields, dict):
             raise ValueError("no object")
         label = _label(parts, fields)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         fault, fields, label = fault or f"has a damaged label or JSON ({error})", {}, None
     who = None if unit is None else text(fields.get(unit))
     return Record(where, parts[images[0]] if len(images) == 1 else b"", label, who, fault)

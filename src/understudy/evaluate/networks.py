@@ -44,7 +44,8 @@ def two_layer(dim: int, classes: int) -> nn.Module:
 def small_cnn(shape: Shape, classes: int) -> nn.Module:
     """Two convolutions and two dense layers: 32 - pool - 64 - pool - 128.
 
-    The last feature map is pooled to at most 7 x 7, which is what a 28 x 28 image gives, so that
+    Without batch normalisation, whose statistics of synthetic images do not fit real ones (8 points
+    on Fashion-MNIST at epsilon 1). The last feature map is pooled to at most 7 x 7, which is what a 28 x 28 image gives, so that
     the dense layer stays as small for larger images.
 
     Args:
@@ -61,19 +62,16 @@ def small_cnn(shape: Shape, classes: int) -> nn.Module:
     tall, wide = min(7, height // 4), min(7, width // 4)
     larger = (height // 4, width // 4) != (tall, wide)
     return nn.Sequential(
-        nn.Conv2d(channels, 32, 3, padding=1, bias=False),
-        nn.MaxPool2d(2),  # first: normalising and the ReLU then cost a quarter
-        nn.BatchNorm2d(32),
+        nn.Conv2d(channels, 32, 3, padding=1),
+        nn.MaxPool2d(2),  # before the ReLU, which it commutes with: a quarter of the work
         nn.ReLU(),
-        nn.Conv2d(32, 64, 3, padding=1, bias=False),
+        nn.Conv2d(32, 64, 3, padding=1),
         nn.MaxPool2d(2),
-        nn.BatchNorm2d(64),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d((tall, wide)) if larger else nn.Identity(),
         nn.Flatten(),
         nn.Linear(64 * tall * wide, 128),
         nn.ReLU(),
-        nn.Dropout(0.25),
         nn.Linear(128, classes),
     )
 

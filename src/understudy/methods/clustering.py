@@ -17,7 +17,7 @@ from understudy.core.types import Release, Vector
 from understudy.methods import estimators
 from understudy.methods.entering import Entered, Entry, enter
 from understudy.methods.interface import Context, Materials, Method
-from understudy.methods.producing import Filter, produce
+from understudy.methods.producing import Filter, check_filter, produce
 from understudy.privacy.queries import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
@@ -74,11 +74,11 @@ OPTIONS = {
 
 def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
-    images = context.decoder is not None
+    images, rich = context.decoder is not None, context.mu >= 1
     return replace(
         params,
-        clusters=params.clusters or (4 if images else 1),
-        covariance=params.covariance or ("class" if images else "tied"),
+        clusters=params.clusters or ((10 if rich else 8) if images else 1),
+        covariance=params.covariance or ("full" if images and rich else "class"),
         normalise=(not images) if params.normalise is None else params.normalise,
     )
 
@@ -91,29 +91,29 @@ def _separate(params: ClusteringParams) -> bool:
     return params.covariance != "tied" or (params.clusters or 1) > 1
 
 
-def _kmeans_stages(params: ClusteringParams) -> list[str]:
-    return ["votes 1", "votes 2", *(f"lloyd {i + 1}" for i in range(params.lloyd_steps))]
+def _lloyd_stages(params: ClusteringParams) -> list[str]:
+    return [f"lloyd {i + 1}" for i in range(params.lloyd_steps)]
 
 
 def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
-    """The weight of each stage in the budget."""
+    """The weight of each stage in the budget (how they were chosen: docs/methods/clustering.md)."""
     params = settled(params, context)
-    Entry.of(context, params.power, params.components, matrix=_wants_matrix(params))
-    clusters, separate = (params.clusters or 1) > 1, _separate(params)
-    stages = {"scale": 1.0}
+    entry = Entry.of(context, params.power, params.components, matrix=_wants_matrix(params))
+    check_filter(params.filter, images=context.decoder is not None)
+    stages = {"scale": 1.0} if entry.bound is None else {}
     stages |= {"centre": 2.0, "radii": 1.0} if params.normalise else {"spread": 2.0}
-    stages["means"] = 20.0 if separate else 28.0
-    if _wants_matrix(params):
-        stages["covariance"] = 30.0 if separate else 70.0
-    if clusters:
-        stages |= dict.fromkeys(_kmeans_stages(params), 3.0)
-        stages["cluster means"] = 8.0
-    if separate:
-        stages["cluster covariances"] = 28.0
-    for part in ("embeddings", "images"):
-        if params.filter in (part, "both"):
-            stages[f"filter {part}"] = 15.0
-    return stages
+    if (params.clusters or 1) > 1:
+        stages |= {"means": 8.0, "covariance": 16.0, "votes 1": 4.0, "votes 2": 4.0}
+        stages |= dict.fromkeys(_lloyd_stages(params), 8.0) | {"cluster means": 10.0}
+        stages["cluster covariances"] = 40.0
+    else:
+        stages["means"] = 20.0 if _separate(params) else 28.0
+        if _wants_matrix(params):
+            stages["covariance"] = 50.0 if _separate(params) else 70.0
+        if _separate(params):
+            stages["cluster covariances"] = 28.0
+    filters = [f"filter {p}" for p in ("embeddings", "images") if params.filter in (p, "both")]
+    return stages | dict.fromkeys(filters, 15.0)
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
@@ -181,7 +181,7 @@ def _frame(
         covariance = shrinkage.denoise_covariance(raw, noise_sd)
         if place.images:
             edge = 2 * np.sqrt(dim / 2) * noise_sd
-            keep = int(np.clip((np.linalg.eigvalsh(raw) > edge).sum(), min(16, dim), 100))
+            keep = int(np.clip((np.linalg.eigvalsh(raw) > edge).sum(), min(16, dim), 100 if params.covariance == "full" else 60))
     if params.covariance in ("spherical", "diagonal"):
         return plain_frame(dim, reach, covariance, lead)
     if covariance is None:
@@ -210,7 +210,7 @@ def _clusters(
         frame.lead_spread,
         clusters,
         frame.radius,
-        _kmeans_stages(params),
+        ["votes 1", "votes 2", *_lloyd_stages(params)],
         np.random.default_rng(seed),
     )
     found = estimators.group_means(local, Cells(centres), frame.radius, "cluster means")

@@ -20,12 +20,14 @@ class Context:
         encoder: The encoder, or None.
         decoder: The decoder, or None.
         public: Whether a public dataset is given.
+        mu: Gaussian-DP parameter of the run's budget.
     """
 
     shape: Shape
     encoder: Encoder | None
     decoder: Decoder | None
     public: bool
+    mu: float
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Materials:
         public: A public dataset, for what may be learnt for free; or None.
         count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
         seed: Seed of everything public. Never of the noise.
+        mu: Gaussian-DP parameter of the run's budget.
         progress: Given words for a step, returns a function that is called with rows done.
     """
 
@@ -52,12 +55,15 @@ class Materials:
     public: Source | None
     count: int | None
     seed: int
+    mu: float
     progress: Callable[[str, int | None], Callable[[int], None]]
 
     @property
     def context(self) -> Context:
         """What of it is known before anything private is read."""
-        return Context(self.shape, self.encoder, self.decoder, self.public is not None)
+        return Context(
+            self.shape, self.encoder, self.decoder, self.public is not None, self.mu
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,10 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +30,16 @@ MAX_SIZE = 10**8
 """How many numbers a run may release in all; its slack is computed for as many."""
 
 
-@dataclass(frozen=True, slots=True)
+def run_mu_of(budget: Budget) -> float:
+    """The mu that a run with this budget may spend, slack already taken off.
+
+    Raises:
+        ConfigError: An epsilon too small to release anything.
+    """
+    return run_mu(budget.epsilon, budget.delta, MAX_SIZE, noise.MIN_SCALE)
+
+
+@dataclass(frozen=True)
 class Plan:
     """A run's budget divided among its stages.
 
@@ -47,10 +59,10 @@ class Plan:
         """A plan with shares in proportion to ``weights``."""
         return cls(budget, normalised_shares(weights))
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """The run's mu, slack already taken off."""
-        return run_mu(self.budget.epsilon, self.budget.delta, MAX_SIZE, noise.MIN_SCALE)
+        return run_mu_of(self.budget)
 
     @property
     def slack(self) -> float:
@@ -100,8 +112,8 @@ class Account:
         self._size = 0
         self._reserved = False
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in folder.glob("*.part"):
-            left.unlink()
+        for part in folder.glob("*.part"):
+            _settle(part)
 
     def reserve(self) -> None:
         """Charge the whole plan in one transaction, before any noise is drawn.
@@ -199,15 +211,19 @@ class Account:
         receipt: StageReceipt,
         attempt: int,
     ) -> None:
-        """Write the release so that it is there whole or not at all, and tell the ledger."""
+        """Write the release so that it is there whole or not at all, and tell the ledger.
+
+        Killed anywhere in here, a resumed run finds either a whole file, which `_settle` takes up,
+        or none that was ever whole: one charge never pays for two answers.
+        """
         note = {"query": query.fingerprint(), "attempt": attempt, "receipt": asdict(receipt)}
         part = path.with_suffix(".part")
         with part.open("wb") as file:
             np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
         self._ledger.record_release(self._dataset, self.run, receipt.stage, attempt, _digest(noisy))
+        part.replace(path)
 
     def _stored(self, path: Path, query: Query) -> NDArray[np.int64]:
         try:
@@ -250,6 +266,21 @@ def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[
             part.ravel(), scale / float(weight)
         ).reshape(part.shape)
     return noisy
+
+
+def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    with np.load(path, allow_pickle=False) as archive:
+        return archive["noisy"], dict(json.loads(str(archive["note"])))
+
+
+def _settle(part: Path) -> None:
+    """Take up what a killed run had written whole; remove what it had not."""
+    try:
+        _read(part)
+    except (OSError, ValueError, KeyError, BadZipFile, EOFError):
+        part.unlink()
+    else:
+        part.replace(part.with_suffix(".npz"))
 
 
 def _digest(noisy: NDArray[np.int64]) -> str:

@@ -69,7 +69,7 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
     """
     try:
         if value["kind"] == "gaussian":
-            return Gaussian(_positive(value["mu"]), float(value["slack"]))
+            return Gaussian(_positive(value["mu"]), _positive(value["slack"], or_zero=True))
         if value["kind"] == "laplace":
             return Laplace(_positive(value["epsilon"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -80,9 +80,9 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
     )
 
 
-def _positive(value: Any) -> float:
+def _positive(value: Any, *, or_zero: bool = False) -> float:
     number = float(value)
-    if not (math.isfinite(number) and number > 0):
+    if not (math.isfinite(number) and (number > 0 or (or_zero and number == 0))):
         raise ValueError(number)
     return number
 

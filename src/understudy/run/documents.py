@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.ports import Source
-from understudy.core.types import Images, Receipt, Release
+from understudy.core.types import Images, Labels, Receipt, Release
 from understudy.privacy.ledger import Dataset, Ledger
 from understudy.report import (
     Model,
@@ -30,7 +30,6 @@ from understudy.run.measure import Accuracy
 from understudy.run.prepare import Prepared
 
 _SHEET = 16  # images of a class on each side of the contact sheet
-_SHEET_ROWS = 20_000  # of each side are looked through for them
 
 
 def understudy_version() -> str:
@@ -75,12 +74,11 @@ def write_public(folder: RunFolder, record: RunRecord) -> None:
         (folder.release / name).write_text(text, encoding="utf-8")
 
 
-def write_pictures(folder: RunFolder, synthetic: Source) -> Path:
+def write_pictures(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
     """A contact sheet of the release, a row a class, beside it."""
-    rows = first_images(synthetic)
     path = folder.out / "synthetic.png"
-    columns = min(_SHEET, min(len(images) for images in rows.values()))
-    images = np.concatenate([rows[label][:columns] for label in sorted(rows)])
+    columns = min(_SHEET, min(len(images) for images in synthetic.values()))
+    images = np.concatenate([synthetic[label][:columns] for label in sorted(synthetic)])
     path.write_bytes(contact_sheet(images, columns))
     return path
 
@@ -100,7 +98,7 @@ def write_owner(
     record: RunRecord,
     spent: Spending,
     accuracies: Sequence[Accuracy],
-    synthetic: Source | None,
+    synthetic: Mapping[int, Images] | None,
     seconds: Mapping[str, float],
 ) -> None:
     """The owner's report and ``run.json``, which says that the run is complete."""
@@ -132,29 +130,34 @@ def write_owner(
     )
 
 
-def sheets(real: Source, synthetic: Source) -> tuple[Sheet, ...]:
+def sheets(real: Source, synthetic: Mapping[int, Images]) -> tuple[Sheet, ...]:
     """A few images of each class, real beside synthetic."""
-    left, right = first_images(real), first_images(synthetic)
-    place = {name: index for index, name in enumerate(synthetic.classes)}
+    pairs = ((batch.labels, batch.values) for batch in real.batches(512))
+    left = first_of_each(pairs, len(real.classes))
     empty: Images = np.zeros((0, *real.shape), dtype=np.uint8)
     return tuple(
-        Sheet(name, left.get(index, empty), right.get(place.get(name, -1), empty))
+        Sheet(name, left.get(index, empty), synthetic.get(index, empty))
         for index, name in enumerate(real.classes)
     )
 
 
-def first_images(source: Source) -> dict[int, Images]:
-    """The first few images of each class, by label."""
+def synthetic_sample(release: Release) -> dict[int, Images]:
+    """The first few synthetic images of each class, by label."""
+    pairs = ((batch.labels, batch.images) for batch in release.batches())
+    return first_of_each(
+        ((labels, images) for labels, images in pairs if images is not None), len(release.classes)
+    )
+
+
+def first_of_each(pairs: Iterable[tuple[Labels, Images]], classes: int) -> dict[int, Images]:
+    """The first few images of each class; stops reading once every class has them."""
     kept: dict[int, list[Images]] = {}
-    seen = 0
-    for batch in source.batches(512):
-        for label in np.unique(batch.labels).tolist():
+    for labels, images in pairs:
+        for label in np.unique(labels).tolist():
             mine = kept.setdefault(label, [])
             missing = _SHEET - sum(map(len, mine))
             if missing > 0:
-                mine.append(batch.values[batch.labels == label][:missing])
-        seen += len(batch.labels)
-        full = all(sum(map(len, mine)) >= _SHEET for mine in kept.values())
-        if (full and len(kept) >= len(source.classes)) or seen >= _SHEET_ROWS:
+                mine.append(images[labels == label][:missing])
+        if len(kept) >= classes and all(sum(map(len, k)) >= _SHEET for k in kept.values()):
             break
     return {label: np.concatenate(parts) for label, parts in kept.items()}

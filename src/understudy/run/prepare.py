@@ -12,7 +12,7 @@ from understudy.core.ports import Decoder, Encoder, Source
 from understudy.core.types import Shape
 from understudy.data import open_source
 from understudy.methods.interface import Context, Method
-from understudy.privacy.account import Plan
+from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
 
@@ -68,9 +68,9 @@ def prepare(config: RunConfig) -> Prepared:
     public = None if config.public is None else beside(config.public, "train")
     if test is not None:
         require_classes(source.classes, test)
-    context = Context(shape, encoder, decoder, public is not None)
+    mu = run_mu_of(config.budget)
+    context = Context(shape, encoder, decoder, public is not None, mu)
     plan = Plan.of(config.budget, chosen.weights(params, context))
-    _ = plan.mu
     return Prepared(config, chosen, params, plan, source, test, public, encoder, decoder)
 
 

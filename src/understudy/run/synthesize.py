@@ -19,7 +19,14 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
 from understudy.run.config import RunConfig, make_config
-from understudy.run.documents import run_record, spending, write_owner, write_pictures, write_public
+from understudy.run.documents import (
+    run_record,
+    spending,
+    synthetic_sample,
+    write_owner,
+    write_pictures,
+    write_public,
+)
 from understudy.run.evaluate import open_release
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
@@ -138,6 +145,7 @@ class _Run:
             public=prepared.public,
             count=prepared.config.count,
             seed=prepared.config.seed,
+            mu=prepared.plan.mu,
             progress=self.bars,
         )
 
@@ -155,7 +163,7 @@ class _Run:
                 accuracies = measure(
                     synthetic, prepared.source, prepared.test, prepared.encoder, self.bars
                 )
-        images = None if release.image_shape is None else synthetic
+        images = None if release.image_shape is None else synthetic_sample(release)
         pictures = None if images is None else write_pictures(folder, images)
         spent = spending(self.ledger, dataset)
         write_owner(folder, prepared, record, spent, accuracies, images, self.seconds)

@@ -11,6 +11,8 @@ also bounds the norm of every embedding.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,6 +139,7 @@ class ScatteringEncoder:
 
     Attributes:
         norm_bound: Norm of the padded all-white image, which no image's norm exceeds.
+        ordered: Whether ``coefficients`` is given: lowest frequencies first.
     """
 
     def __init__(self, shape: Shape, options: ScatteringOptions) -> None:
@@ -150,6 +153,7 @@ class ScatteringEncoder:
             )
         self.shape = shape
         self.licence = "none"
+        self.ordered = options.coefficients is not None
         self._options = options
         self._margin = step if options.padding == "symmetric" else 0
         self._channels = 1 if options.colour == "grey" else channels
@@ -183,13 +187,16 @@ class ScatteringEncoder:
         check_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))
-        with torch.inference_mode():
-            for rows in chunks(len(images), size):
+
+        def encode_chunk(rows: slice) -> None:
+            with torch.inference_mode():
                 maps = torch.from_numpy(self._maps(images[rows]))
                 paths = self._compressed(self._scatter(maps))
                 if self._spectrum is not None:
                     paths = self._spectrum(paths)
                 out[rows] = paths.reshape(len(out[rows]), -1).numpy()
+
+        _each_on_one_thread(encode_chunk, chunks(len(images), size))
         return out
 
     def _maps(self, images: Images) -> NDArray[np.float32]:
@@ -225,6 +232,21 @@ class ScatteringEncoder:
     def _compressed(self, paths: Tensor) -> Tensor:
         gain = self._options.log
         return paths if gain == 0 else paths.sign() * torch.log1p(gain * paths.abs()) / gain
+
+
+def _each_on_one_thread(work: Callable[[slice], None], parts: Iterable[slice]) -> None:
+    """Run the parts side by side on as many threads as PyTorch may use, each part on one.
+
+    The operations are too small to split: on a busy machine their threads would wait for each other
+    most of the time. It also makes the result independent of the number of threads.
+    """
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for _ in pool.map(work, parts):  # raises what a part raised
+                pass
+    finally:
+        torch.set_num_threads(threads)  # the workers set it for threads to come, too
 
 
 def path_count(options: ScatteringOptions) -> int:

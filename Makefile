@@ -1,0 +1,57 @@
+# The same commands for people and for continuous integration. Each target sets up what it needs.
+.DEFAULT_GOAL := help
+.PHONY: help setup system test test-all lint demo docs bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
+
+help:
+	@echo "make demo      a synthetic Fashion-MNIST, from nothing"
+	@echo "make test      the test suite (test-all: with the slow tests)"
+	@echo "make lint      ruff, mypy --strict, import contracts, links in the documents"
+	@echo "make docs      write the generated pages and check every link"
+	@echo "make bench     speed and accuracy beside other people's programs"
+	@echo "make setup     only install; make clean removes what was installed and built"
+
+setup: $(STAMP)
+
+# PyTorch goes first and alone, so that nothing else decides which of its builds is taken.
+$(STAMP): pyproject.toml constraints.txt scripts/find-python.sh scripts/install-torch.sh scripts/system-packages.sh
+	@scripts/system-packages.sh
+	@test -n "$$(scripts/find-python.sh)" || scripts/find-python.sh --explain
+	"$$(scripts/find-python.sh)" -m venv $(VENV)
+	scripts/install-torch.sh $(BIN)/pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
+
+$(BENCH_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+test: setup
+	$(BIN)/pytest
+
+test-all: setup
+	$(BIN)/pytest -m "slow or not slow"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_docs.py
+
+demo: setup
+	$(BIN)/understudy demo
+
+docs: setup
+	$(BIN)/python scripts/check_docs.py --write
+
+bench: $(BENCH_STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.backends.tiny_onnx import block_fill, block_means, channel_means, save
+
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.errors import BackendError
+from understudy.core.types import Images, Shape
+
+pytest.importorskip("onnxruntime")
+
+
+def noise(shape: Shape, rows: int = 5) -> Images:
+    return np.random.default_rng(1).integers(0, 256, (rows, *shape), dtype=np.uint8)
+
+
+def blocky(rows: int = 5, channels: int = 3) -> Images:
+    """16 x 16 images that are flat in each 4 x 4 block."""
+    return np.repeat(np.repeat(noise((4, 4, channels), rows), 4, axis=1), 4, axis=2)
+
+
+def test_a_pair_brings_back_what_it_can_hold(tmp_path: Path) -> None:
+    block_means(tmp_path / "enc.onnx")
+    block_fill(tmp_path / "dec.onnx")
+    images = blocky()
+    encoder = load_encoder(f"onnx:{tmp_path}/enc.onnx", shape=(16, 16, 3))
+    decoder = load_decoder(f"onnx:{tmp_path}/dec.onnx", shape=(16, 16, 3), encoder=encoder)
+    embeddings = encoder.encode(images)
+    expected = images[:, ::4, ::4].transpose(0, 3, 1, 2).reshape(5, 48) / 255
+    np.testing.assert_allclose(embeddings, expected, atol=1e-6)
+    np.testing.assert_array_equal(decoder.decode(embeddings), images)
+
+
+@pytest.mark.parametrize("latent", ["3x4x4", "3X4X4"])
+def test_a_decoder_alone_is_told_the_shape(tmp_path: Path, latent: str) -> None:
+    file = block_fill(tmp_path / "dec.onnx")
+    decoder = load_decoder(f"onnx:{file}?latent={latent}", shape=(16, 16, 3))
+    assert decoder.dim == 48
+    with pytest.raises(BackendError, match=r"dec.onnx: cannot tell the shape.*\?latent=32x8x8"):
+        load_decoder(f"onnx:{file}", shape=(16, 16, 3))
+
+
+def test_grey_images_are_repeated_for_a_model_of_three_channels(tmp_path: Path) -> None:
+    file = channel_means(tmp_path / "means.onnx")
+    grey = noise((16, 16, 1))
+    embeddings = load_encoder(f"onnx:{file}", shape=(16, 16, 1)).encode(grey)
+    mean = grey.reshape(5, -1).mean(1) / 255
+    np.testing.assert_allclose(embeddings, np.repeat(mean[:, None], 3, axis=1), atol=1e-5)
+
+
+def test_colour_becomes_luma_for_a_model_of_one_channel(tmp_path: Path) -> None:
+    file = block_means(tmp_path / "grey.onnx", channels=1)
+    images = blocky()
+    embeddings = load_encoder(f"onnx:{file}", shape=(16, 16, 3)).encode(images)
+    luma = np.stack([np.asarray(Image.fromarray(image).convert("L")) for image in images])
+    found = np.rint(embeddings.reshape(5, 4, 4) * 255)
+    np.testing.assert_allclose(found, luma[:, ::4, ::4], atol=1)  # Pillow truncates
+
+
+def test_a_decoder_makes_the_dataset_s_channels_and_size(tmp_path: Path) -> None:
+    file = block_fill(tmp_path / "dec.onnx")
+    decoder = load_decoder(f"onnx:{file}?latent=3x4x4", shape=(28, 24, 1))
+    assert decoder.decode(np.full((2, 48), 0.5, dtype=np.float32)).shape == (2, 28, 24, 1)
+    assert set(np.unique(decoder.decode(np.full((2, 48), 0.5, dtype=np.float32)))) <= {127, 128}
+
+
+def test_images_are_resized_by_pillow(tmp_path: Path) -> None:
+    file = block_means(tmp_path / "enc.onnx")
+    images = noise((28, 28, 3))
+    found = load_encoder(f"onnx:{file}?size=8x12", shape=(28, 28, 3)).encode(images)
+    small = np.stack(
+        [
+            np.asarray(Image.fromarray(image).resize((12, 8), Image.Resampling.BILINEAR))
+            for image in images
+        ]
+    )
+    expected = small.reshape(5, 2, 4, 3, 4, 3).mean(axis=(2, 4)).transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(found, expected.reshape(5, -1), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high"), [("0..1", 0, 1), ("-1..1", -1, 1), ("0..255", 0, 255)]
+)
+def test_scale_says_what_black_and_white_are(
+    tmp_path: Path, scale: str, low: float, high: float
+) -> None:
+    enc, dec = block_means(tmp_path / "enc.onnx"), block_fill(tmp_path / "dec.onnx")
+    images = blocky(3)
+    images[0], images[1] = 0, 255
+    encoder = load_encoder(f"onnx:{enc}?scale={scale}", shape=(16, 16, 3))
+    decoder = load_decoder(f"onnx:{dec}?scale={scale}", shape=(16, 16, 3), encoder=encoder)
+    embeddings = encoder.encode(images)
+    assert np.unique(embeddings[0]) == pytest.approx(low)
+    assert np.unique(embeddings[1]) == pytest.approx(high)
+    np.testing.assert_array_equal(decoder.decode(embeddings), images)
+
+
+def test_a_stated_norm_bound_is_kept(tmp_path: Path) -> None:
+    file = block_means(tmp_path / "enc.onnx")
+    images = blocky()
+    images[0] = 1
+    free = load_encoder(f"onnx:{file}", shape=(16, 16, 3))
+    bound = load_encoder(f"onnx:{file}?norm_bound=0.5", shape=(16, 16, 3))
+    assert free.norm_bound is None
+    assert bound.norm_bound == 0.5
+    np.testing.assert_allclose(bound.encode(images)[0], free.encode(images)[0])  # short: untouched
+    norms = np.linalg.norm(bound.encode(images)[1:].astype(np.float64), axis=1)
+    assert norms.max() <= 0.5
+    assert norms == pytest.approx(0.5, rel=1e-5)
+
+
+def test_a_model_of_a_fixed_size_and_batch_gets_them(tmp_path: Path) -> None:
+    file = channel_means(tmp_path / "fixed.onnx", batch=4, size=8)
+    images = np.repeat(noise((1, 1, 3), 7), 64, axis=1).reshape(7, 8, 8, 3)
+    encoder = load_encoder(f"onnx:{file}", shape=(8, 8, 3))
+    np.testing.assert_allclose(encoder.encode(images), images[:, 0, 0] / 255, atol=1e-6)
+    assert load_encoder(f"onnx:{file}", shape=(30, 20, 1)).dim == 3
+    with pytest.raises(BackendError, match=r"fixed.onnx: it takes images of 8 x 8 pixels only"):
+        load_encoder(f"onnx:{file}?size=16", shape=(8, 8, 3))
+
+
+def test_the_licence_is_read_from_the_file(tmp_path: Path) -> None:
+    told = block_means(tmp_path / "told.onnx", properties={"License": "MIT, by somebody"})
+    silent = block_means(tmp_path / "silent.onnx")
+    assert load_encoder(f"onnx:{told}", shape=(16, 16, 3)).licence == "MIT, by somebody"
+    assert load_encoder(f"onnx:{silent}", shape=(16, 16, 3)).licence == "see silent.onnx"
+
+
+def test_one_of_several_outputs_is_chosen_by_name(tmp_path: Path) -> None:
+    file = save(
+        tmp_path / "two.onnx",
+        [
+            ("ReduceMean", ["images"], ["mean"], {"axes": [1, 2, 3], "keepdims": 0}),
+            ("Flatten", ["images"], ["flat"], {"axis": 1}),
+        ],
+        {"images": ["n", 3, "h", "w"]},
+        {"mean": ["n"], "flat": ["n", "d"]},
+    )
+    with pytest.raises(BackendError, match=r"outputs are mean, flat; choose one with \?output="):
+        load_encoder(f"onnx:{file}", shape=(4, 4, 3))
+    with pytest.raises(BackendError, match="there is no 'other'"):
+        load_encoder(f"onnx:{file}?output=other", shape=(4, 4, 3))
+    with pytest.raises(BackendError, match="it must hold one row for each"):
+        load_encoder(f"onnx:{file}?output=mean", shape=(4, 4, 3))
+    assert load_encoder(f"onnx:{file}?output=flat&input=images", shape=(4, 4, 3)).dim == 48
+
+
+def test_not_a_number_is_an_error(tmp_path: Path) -> None:
+    """log of black is minus infinity."""
+    file = save(
+        tmp_path / "log.onnx",
+        [("Add", ["images", "half"], ["shifted"], {}), ("Log", ["shifted"], ["logs"], {})],
+        {"images": ["n", 3, "h", "w"]},
+        {"logs": ["n", 3, "h", "w"]},
+        {"half": np.array(-0.5, dtype=np.float32)},
+    )
+    with pytest.raises(BackendError, match=r"log.onnx: its output logs is not finite"):
+        load_encoder(f"onnx:{file}", shape=(4, 4, 3))
+    encoder = load_encoder(f"onnx:{file}?scale=1..2", shape=(4, 4, 3))
+    assert np.isfinite(encoder.encode(noise((4, 4, 3)))).all()
+
+
+def test_files_that_are_no_models_are_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"hello")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    for name, message in [
+        ("gone.onnx", "no such file"),
+        ("bad.onnx", "not a readable ONNX model"),
+        ("empty.onnx", "not a readable ONNX model"),
+        ("", "no such file"),
+    ]:
+        with pytest.raises(BackendError, match=f"{name}: .*{message}"):
+            load_encoder(f"onnx:{tmp_path}/{name}", shape=(4, 4, 3))
+        with pytest.raises(BackendError, match=f"{name}: .*{message}"):
+            load_decoder(f"onnx:{tmp_path}/{name}", shape=(4, 4, 3))
+
+
+def test_models_of_another_kind_are_refused(tmp_path: Path) -> None:
+    flat = save(
+        tmp_path / "flat.onnx", [("Relu", ["x"], ["y"], {})], {"x": ["n", 8]}, {"y": ["n", 8]}
+    )
+    half = save(
+        tmp_path / "half.onnx",
+        [("Cast", ["x"], ["y"], {"to": 1})],
+        {"x": ["n", 3, "h", "w"]},
+        {"y": ["n", 3, "h", "w"]},
+        kind=10,
+    )
+    two = save(
+        tmp_path / "two.onnx",
+        [("Add", ["a", "b"], ["y"], {})],
+        {"a": ["n", 3, "h", "w"], "b": ["n", 3, "h", "w"]},
+        {"y": ["n", 3, "h", "w"]},
+    )
+    with pytest.raises(BackendError, match=r"flat.onnx: its input x must be \(n, 1 or 3, height"):
+        load_encoder(f"onnx:{flat}", shape=(4, 4, 3))
+    with pytest.raises(BackendError, match=r"flat.onnx: its output y must be \(n, 1 or 3, height"):
+        load_decoder(f"onnx:{flat}", shape=(4, 4, 3))
+    with pytest.raises(BackendError, match=r"half.onnx: its input x is tensor\(float16\)"):
+        load_encoder(f"onnx:{half}", shape=(4, 4, 3))
+    with pytest.raises(BackendError, match=r"two.onnx: its inputs are a, b; it must have one only"):
+        load_encoder(f"onnx:{two}?input=a", shape=(4, 4, 3))
+
+
+def test_images_too_small_for_the_model_are_refused(tmp_path: Path) -> None:
+    file = save(
+        tmp_path / "crop.onnx",
+        [("Conv", ["images", "w"], ["y"], {})],
+        {"images": ["n", 3, "h", "w_"]},
+        {"y": ["n", 1, "h2", "w2"]},
+        {"w": np.ones((1, 3, 9, 9), dtype=np.float32)},
+    )
+    with pytest.raises(BackendError, match=r"crop.onnx: "):
+        load_encoder(f"onnx:{file}", shape=(6, 6, 3))
+    assert load_encoder(f"onnx:{file}", shape=(9, 10, 3)).dim == 2
+
+
+def test_embeddings_that_do_not_fit_the_decoder_are_refused(tmp_path: Path) -> None:
+    enc = block_means(tmp_path / "enc.onnx", channels=1)
+    dec = block_fill(tmp_path / "dec.onnx")
+    encoder = load_encoder(f"onnx:{enc}", shape=(16, 16, 1))
+    with pytest.raises(BackendError, match=r"3x\?x\?, which does not fit embeddings of 1x4x4"):
+        load_decoder(f"onnx:{dec}", shape=(16, 16, 1), encoder=encoder)
+    with pytest.raises(BackendError, match=r"takes embeddings of 12 numbers.*makes 16"):
+        load_decoder(f"onnx:{dec}?latent=3x2x2", shape=(16, 16, 1), encoder=encoder)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("size=0", "size must be like 128 or 32x8x8, found '0'"),
+        ("size=1x2x3", "size must be like 128 or 128x96"),
+        ("batch=0", "batch must be at least 1"),
+        ("threads=-1", "threads must be at least 1"),
+        ("scale=1", r"scale must be like 0\.\.1"),
+        ("scale=1..1", r"scale must be like 0\.\.1"),
+        ("scale=a..b", r"scale must be like 0\.\.1"),
+        ("norm_bound=inf", "norm_bound must be a positive number"),
+        ("latent=3x4x4", "no option 'latent'"),
+    ],
+)
+def test_wrong_options_are_refused(options: str, message: str) -> None:
+    with pytest.raises(BackendError, match=message):
+        load_encoder(f"onnx:any.onnx?{options}", shape=(4, 4, 3))
+
+
+# Real models, where they are at hand.
+
+
+def eurosat(shared_data: Path, rows: int) -> Images:
+    files = sorted((shared_data / "images" / "eurosat" / "test").glob("*/*.jpg"))
+    files = files[:: len(files) // rows][:rows]
+    return np.stack([np.asarray(Image.open(file).convert("RGB")) for file in files])
+
+
+def test_the_tiny_autoencoder_keeps_satellite_pictures(shared_data: Path) -> None:
+    images = eurosat(shared_data, 20)
+    models = shared_data / "models"
+    encoder = load_encoder(f"onnx:{models}/taef2_encoder.onnx", shape=(64, 64, 3))
+    decoder = load_decoder(f"onnx:{models}/taef2_decoder.onnx", shape=(64, 64, 3), encoder=encoder)
+    embeddings = encoder.encode(images)
+    assert embeddings.shape == (20, 32 * 8 * 8)
+    error = (images.astype(float) - decoder.decode(embeddings)) ** 2
+    psnr = 10 * np.log10(255**2 / error.mean(axis=(1, 2, 3)))
+    assert 31 < psnr.mean() < 34
+
+
+@pytest.mark.parametrize(
+    ("model", "dim"), [("mobilenet_v2_features", 1280), ("squeezenet1_1_features", 512)]
+)
+def test_pretrained_features_tell_classes_apart(shared_data: Path, model: str, dim: int) -> None:
+    """A picture's nearest neighbour is far more often of its class than by chance (1 in 10)."""
+    images = eurosat(shared_data, 60)
+    encoder = load_encoder(f"onnx:{shared_data}/models/{model}.onnx?size=64", shape=(64, 64, 3))
+    embeddings = encoder.encode(images)
+    assert embeddings.shape == (60, dim)
+    labels = np.arange(60) * 10 // 60
+    unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    alike = unit @ unit.T - 2 * np.eye(60)
+    assert (labels[alike.argmax(1)] == labels).mean() > 0.3
+
+
+def test_a_crash_of_the_runtime_is_an_error_and_not_the_end(shared_data: Path) -> None:
+    """ONNX Runtime 1.31 dies of SIGFPE when this model has nothing left to pool."""
+    file = shared_data / "models" / "squeezenet1_1_features.onnx"
+    with pytest.raises(BackendError, match=r"squeezenet.*8 x 8 pixels.*too small.*\?size=128"):
+        load_encoder(f"onnx:{file}", shape=(8, 8, 3))

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy.backends import embedded, registry
+from understudy.backends.registry import backends, load_decoder, load_encoder
+from understudy.core.errors import BackendError, MissingExtra
+
+PLUGIN = """
+import numpy as np
+from understudy.backends.plugin import BackendInfo
+
+class Mean:
+    norm_bound, licence, dim, ordered = 1.0, "none", 1, False
+    def __init__(self, name, scale):
+        self.name, self.scale = name, float(scale)
+    def encode(self, images):
+        return (self.scale * images.mean(axis=(1, 2, 3))[:, None] / 255).astype(np.float32)
+
+class Toy:
+    def models(self):
+        return [BackendInfo("toy:mean", "encoder", "the mean of a picture", None, True, "none")]
+    def encoder(self, rest, shape, **options):
+        return Mean(f"toy:{rest}", options.get("scale", 1))
+    def decoder(self, rest, shape, encoder, **options):
+        return "no decoder"
+
+backend = Toy()
+"""
+
+
+def install(folder: Path, family: str, module: str, code: str) -> None:
+    """Put a package on ``folder`` as pip would: a module and its dist-info."""
+    (folder / f"{module}.py").write_text(code)
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{family} = {module}:backend\n")
+    importlib.invalidate_caches()  # the folder may have been listed within the clock's last tick
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("toy_plugin", "broken_plugin", "empty_plugin"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return tmp_path
+
+
+def test_a_plugin_needs_no_change_here(site: Path) -> None:
+    install(site, "toy", "toy_plugin", PLUGIN)
+    assert "toy:mean" in [info.name for info in backends()]
+    encoder = load_encoder("toy:mean?scale=0.5", shape=(2, 2, 1))
+    white = np.full((1, 2, 2, 1), 255, dtype=np.uint8)
+    assert encoder.encode(white) == pytest.approx(0.5)
+
+
+def test_what_a_plugin_gives_is_checked(site: Path) -> None:
+    install(site, "toy", "toy_plugin", PLUGIN)
+    with pytest.raises(BackendError, match="is no decoder: it gave a str without name, dim"):
+        load_decoder("toy:mean", shape=(2, 2, 1))
+
+
+def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path) -> None:
+    install(site, "broken", "broken_plugin", "raise RuntimeError('no such chip')")
+    with pytest.raises(BackendError, match=r"broken_plugin:backend.*RuntimeError: no such chip"):
+        load_encoder("broken:x", shape=(2, 2, 1))
+    listed = {info.name: info for info in backends()}
+    assert not listed["broken:"].available
+    assert "no such chip" in listed["broken:"].what
+    assert "embedded:dct" in listed
+
+
+def test_a_plugin_without_the_methods_is_refused(site: Path) -> None:
+    install(site, "empty", "empty_plugin", "backend = object()")
+    with pytest.raises(BackendError, match="lacks the methods"):
+        load_encoder("empty:x", shape=(2, 2, 1))
+
+
+def test_a_plugin_cannot_take_over_a_family(site: Path) -> None:
+    install(site, "embedded", "toy_plugin", PLUGIN)
+    with pytest.raises(BackendError, match="registered more than once"):
+        load_encoder("embedded:dct", shape=(2, 2, 1))
+
+
+def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: ())
+    names = [info.name for info in backends()]
+    assert names == ["embedded:dct", "embedded:scattering", "onnx:FILE"]
+
+
+def test_the_project_declares_the_built_ins(repository: Path) -> None:
+    """The entry points that an installation registers are the ones a source tree falls back on."""
+    import tomllib
+
+    declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    assert declared["project"]["entry-points"][registry.GROUP] == registry.BUILT_IN
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dct", "no colon.*the families are embedded, onnx"),
+        ("embeded:dct", r"no backend 'embeded'. There are embedded, onnx"),
+        ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct and embedded:scattering"),
+        ("embedded:dct?coefs=3", r"no option 'coefs'. Its options are coefficients"),
+        ("embedded:dct?coefficients=many", "must be a whole number, found 'many'"),
+        ("embedded:dct?coefficients", "cannot read the options 'coefficients'"),
+        ("embedded:dct?coefficients=3&coefficients=4", "given twice"),
+    ],
+)
+def test_a_wrong_name_says_what_exists(name: str, message: str) -> None:
+    with pytest.raises(BackendError, match=message):
+        load_encoder(name, shape=(8, 8, 1))
+
+
+def test_options_may_stand_beside_the_name_but_not_twice() -> None:
+    assert load_encoder("embedded:dct", shape=(8, 8, 1), coefficients=5).dim == 5
+    assert load_encoder("embedded:dct", shape=(8, 8, 1), coefficients=None).dim == 64
+    with pytest.raises(BackendError, match="option coefficients is given twice"):
+        load_encoder("embedded:dct?coefficients=5", shape=(8, 8, 1), coefficients=5)
+
+
+@pytest.mark.parametrize("shape", [(512,), (8, 8), (8, 8, 4), (0, 8, 1)])
+def test_only_images_are_encoded(shape: tuple[int, ...]) -> None:
+    with pytest.raises(BackendError, match=r"images of shape \(height, width, 1 or 3\)"):
+        load_encoder("embedded:dct", shape=shape)
+
+
+def test_a_pair_must_fit_together() -> None:
+    shape = (8, 8, 1)
+    encoder = load_encoder("embedded:dct?coefficients=20", shape=shape)
+    with pytest.raises(BackendError, match=r"takes embeddings of 10 numbers.*makes 20"):
+        load_decoder("embedded:dct?coefficients=10", shape=shape, encoder=encoder)
+    with pytest.raises(BackendError, match="no decoder embedded:scattering"):
+        load_decoder("embedded:scattering", shape=shape)
+
+
+def test_scattering_without_pytorch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "understudy.backends.embedded.scattering", raising=False)
+    monkeypatch.delattr(embedded, "scattering", raising=False)
+    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[torch\]'"):
+        load_encoder("embedded:scattering", shape=(8, 8, 1))
+    assert not {i.name: i for i in backends()}["embedded:scattering"].available
+
+
+def test_onnx_without_its_runtime_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    (tmp_path / "model.onnx").write_bytes(b"any")
+    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[onnx\]'"):
+        load_encoder(f"onnx:{tmp_path}/model.onnx", shape=(8, 8, 1))

@@ -1,0 +1,56 @@
+"""What every test may lean on: where real data is, and when a missing piece is a failure.
+
+A test that needs something a bare machine may lack asks for its fixture here and is skipped, with
+the reason, where it is missing. Continuous integration turns such a skip into a failure, so that
+a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
+``UNDERSTUDY_REQUIRE_POSTGRES=1`` for a PostgreSQL server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
+
+Missing = Callable[[str, str], NoReturn]
+
+
+@pytest.fixture(scope="session")
+def missing() -> Missing:
+    """Call it as ``missing("postgres", reason)``: skips, or fails where the piece is required."""
+
+    def skip_or_fail(what: str, reason: str) -> NoReturn:
+        if os.environ.get(f"UNDERSTUDY_REQUIRE_{what.upper()}") == "1":
+            pytest.fail(f"{reason} (UNDERSTUDY_REQUIRE_{what.upper()}=1)", pytrace=False)
+        pytest.skip(reason)
+
+    return skip_or_fail
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data(missing: Missing) -> Path:
+    """The folder of real images and small models beside the checkout."""
+    if not SHARED_DATA.is_dir():
+        missing("data", "needs ../shared/data beside the checkout")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def fashion_mnist(missing: Missing) -> Path:
+    """The folder of Fashion-MNIST's four idx files, from Debian's package."""
+    if not FASHION_MNIST.is_dir():
+        missing("data", "needs Debian's package: apt-get install dataset-fashion-mnist")
+    return FASHION_MNIST

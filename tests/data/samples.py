@@ -1,0 +1,78 @@
+"""Small pictures and datasets, and what every source must hold to."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from understudy.core.ports import Source
+
+KEY = b"a key of the ledger, 32 bytes ..."[:32]
+
+
+def picture(seed: int, height: int = 6, width: int = 5, channels: int = 3) -> np.ndarray:
+    """(height, width, channels) uint8, the same for the same seed."""
+    return np.random.default_rng(seed).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+def encode(pixels: np.ndarray, format: str = "PNG", **options: Any) -> bytes:
+    """One image file's bytes."""
+    file = BytesIO()
+    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def class_folders(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), rows: int = 3) -> Path:
+    """``folder/<class>/<n>.png``, ``rows`` pictures a class, seeds counting up from 0."""
+    seed = 0
+    for name in classes:
+        (folder / name).mkdir(parents=True)
+        for row in range(rows):
+            (folder / name / f"{row}.png").write_bytes(encode(picture(seed)))
+            seed += 1
+    return folder
+
+
+def read_all(source: Source, size: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Every row: (values, labels, units)."""
+    parts = list(source.batches(size))
+    units = None if parts[0].units is None else np.concatenate([p.units for p in parts])
+    return (
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        units,
+    )
+
+
+def check_source(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """What every source must hold to; gives its rows."""
+    assert isinstance(source, Source)
+    values, labels, units = read_all(source)
+    assert values.shape == (len(source), *source.shape)
+    assert values.dtype == (np.uint8 if source.kind == "images" else np.float32)
+    assert labels.shape == (len(source),)
+    assert labels.dtype == np.int64
+    assert labels.min() >= 0
+    assert labels.max() < len(source.classes)
+    assert len(set(source.classes)) == len(source.classes)
+    assert (units is not None) == source.has_units
+    if units is not None:
+        assert units.shape == (len(source),)
+        assert units.dtype.kind == "U"
+    for size in (1, 5, 1000):
+        sizes = [len(batch.labels) for batch in source.batches(size)]
+        assert sum(sizes) == len(source)
+        assert all(n == size for n in sizes[:-1])
+        again, again_labels, _ = read_all(source, size)
+        np.testing.assert_array_equal(again, values)
+        np.testing.assert_array_equal(again_labels, labels)
+    digests = list(source.digests(KEY))
+    assert len(digests) == len(source)
+    assert all(len(digest) == 16 for digest in digests)
+    assert list(source.digests(b"another key")) != digests
+    return values, labels, units

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data.samples import KEY, check_source, class_folders, encode, picture, read_all
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.data import open_source
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    source = open_source(class_folders(tmp_path / "pets"))
+    values, labels, units = check_source(source)
+    assert source.classes == ("cat", "dog")
+    assert source.shape == (6, 5, 3)
+    assert source.skipped == 0
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert units is None
+    np.testing.assert_array_equal(values, np.stack([picture(seed) for seed in range(6)]))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "JPEG", "png", "webp", "tif", "tiff", "bmp"])
+def test_every_suffix(tmp_path: Path, suffix: str) -> None:
+    format = {"jpg": "JPEG", "tif": "TIFF"}.get(suffix, suffix.upper())
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"x.{suffix}").write_bytes(encode(picture(1), format))
+    check_source(open_source(tmp_path))
+
+
+def test_halves_are_chosen_by_split(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", rows=3)
+    class_folders(tmp_path / "test", rows=2)
+    class_folders(tmp_path / "val", rows=1)
+    assert len(open_source(tmp_path)) == 6
+    assert len(open_source(tmp_path, split="test")) == 4
+    shutil.rmtree(tmp_path / "test")
+    with pytest.raises(SourceError, match="no folder 'test'; its folders are: train, val"):
+        open_source(tmp_path, split="test")
+
+
+def test_a_plain_class_folder_is_read_whole_whatever_the_split(tmp_path: Path) -> None:
+    assert len(open_source(class_folders(tmp_path / "x"), split="test")) == 6
+
+
+def test_images_without_labels(tmp_path: Path) -> None:
+    for seed in range(3):
+        (tmp_path / f"{seed}.png").write_bytes(encode(picture(seed)))
+    (tmp_path / "licence.json").write_text("{}")
+    (tmp_path / ".hidden.png").write_bytes(b"")
+    source = open_source(tmp_path)
+    check_source(source)
+    assert source.classes == ("all",)
+    assert len(source) == 3
+
+
+def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
+    class_folders(tmp_path)
+    for path in tmp_path.rglob("*.png"):
+        path.write_bytes(encode(picture(1, channels=1)))
+    assert open_source(tmp_path).shape == (6, 5, 1)
+    (tmp_path / "dog" / "0.png").write_bytes(encode(picture(1)))
+    source = open_source(tmp_path)
+    values, _, _ = check_source(source)
+    assert source.shape == (6, 5, 3)
+    np.testing.assert_array_equal(values[0], picture(1, channels=1).repeat(3, axis=2))
+
+
+def test_different_sizes_ask_for_one(tmp_path: Path) -> None:
+    class_folders(tmp_path)
+    (tmp_path / "dog" / "1.png").write_bytes(encode(picture(1, 9, 7)))
+    with pytest.raises(SourceError, match=r"6 x 5 .*1\.png is 9 x 7.* --size 5"):
+        open_source(tmp_path, skip_bad=True)
+    check_source(open_source(tmp_path, size=8))
+    assert open_source(tmp_path, size=8).shape == (8, 8, 3)
+    assert open_source(tmp_path, size=(4, 8)).shape == (4, 8, 3)
+
+
+@pytest.mark.parametrize("size", [0, -3, (4, 0), 100_000])
+def test_a_size_must_make_sense(tmp_path: Path, size: object) -> None:
+    with pytest.raises(ConfigError, match="1 to 8192"):
+        open_source(class_folders(tmp_path / "x"), size=size)  # type: ignore[arg-type]
+
+
+def test_a_split_must_be_one_of_two(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'train' or 'test'"):
+        open_source(tmp_path, split="validation")  # type: ignore[arg-type]
+
+
+def _damage(folder: Path, kind: str) -> Path:
+    """Make one file of ``folder`` bad; gives the file that an error must name."""
+    bad = folder / "cat" / "1.png"
+    outside = folder.parent / "outside.png"
+    if kind == "zero bytes":
+        bad.write_bytes(b"")
+    elif kind == "not an image":
+        bad.write_bytes(b"hello" * 100)
+    elif kind == "link out":
+        outside.write_bytes(bad.read_bytes())
+        bad.unlink()
+        bad.symlink_to(outside)
+    elif kind == "broken link":
+        bad.unlink()
+        bad.symlink_to(folder / "cat" / "gone.png")
+    elif kind == "pipe":
+        bad.unlink()
+        os.mkfifo(bad)
+    elif kind == "a folder":
+        bad = folder / "cat" / "sub"
+        bad.mkdir()
+    elif kind == "another suffix":
+        bad = folder / "cat" / "notes.txt"
+        bad.write_text("x")
+    elif kind == "empty class":
+        bad = folder / "empty"
+        bad.mkdir()
+    elif kind == "class link out":
+        class_folders(folder.parent / "elsewhere")
+        bad = folder / "linked"
+        bad.symlink_to(folder.parent / "elsewhere" / "cat")
+    return bad
+
+
+BAD = [
+    "zero bytes",
+    "not an image",
+    "link out",
+    "broken link",
+    "pipe",
+    "a folder",
+    "another suffix",
+    "empty class",
+    "class link out",
+]
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_is_named_or_passed_over(tmp_path: Path, kind: str) -> None:
+    folder = class_folders(tmp_path / "pets")
+    bad = _damage(folder, kind)
+    with pytest.raises(SourceError) as caught:
+        open_source(folder)
+    assert caught.value.path == bad
+    assert "--skip-bad" in str(caught.value)
+    source = open_source(folder, skip_bad=True)
+    check_source(source)
+    assert source.skipped == 1
+    assert [Path(where) for where, _ in source.bad] == [bad]  # type: ignore[attr-defined]
+    assert source.classes == ("cat", "dog")
+    expected = 5 if bad.name == "1.png" else 6
+    assert len(source) == expected
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_a_truncated_file_is_named_when_read_or_passed_over_at_once(
+    tmp_path: Path, format: str
+) -> None:
+    folder = class_folders(tmp_path / "pets")
+    bad = folder / "dog" / "1.png"
+    data = encode(picture(9, 40, 40), format)
+    for path in folder.rglob("*.png"):
+        path.write_bytes(data)
+    bad.write_bytes(data[: len(data) // 2])
+    with pytest.raises(SourceError) as caught:
+        read_all(open_source(folder))
+    assert caught.value.path == bad
+    source = open_source(folder, skip_bad=True)
+    _, labels, _ = check_source(source)
+    assert source.skipped == 1
+    assert labels.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_a_link_inside_the_folder_is_fine(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "pets")
+    (folder / "dog" / "9.png").symlink_to(folder / "dog" / "0.png")
+    assert len(open_source(folder)) == 7
+    (tmp_path / "alias").symlink_to(folder)
+    assert len(open_source(tmp_path / "alias")) == 7
+
+
+def test_one_class_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", ("only",))
+    for skip_bad in (False, True):
+        with pytest.raises(SourceError, match=r"one class 'only'.*flat folder"):
+            open_source(folder, skip_bad=skip_bad)
+
+
+def test_a_class_of_bad_files_only_is_left_out(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", ("a", "b", "c"))
+    for path in (folder / "b").iterdir():
+        path.write_bytes(b"")
+    source = open_source(folder, skip_bad=True)
+    _, labels, _ = check_source(source)
+    assert source.classes == ("a", "c")
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert source.skipped == 3
+
+
+def test_a_unit_needs_a_manifest(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x")
+    with pytest.raises(SourceError, match=r"manifest\.csv with the columns path,label,patient"):
+        open_source(folder, unit="patient")
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "a.png").write_bytes(encode(picture(0)))
+    with pytest.raises(SourceError, match=r"manifest\.csv"):
+        open_source(tmp_path / "flat", unit="patient")
+
+
+@pytest.mark.parametrize("make", ["nothing", "a file"])
+def test_what_is_no_dataset(tmp_path: Path, make: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if make == "a file":
+        (folder / "readme.md").write_text("x")
+        with pytest.raises(SourceError, match="no known kind"):
+            open_source(folder / "readme.md")
+    with pytest.raises(SourceError, match="no known layout"):
+        open_source(folder)
+    with pytest.raises(SourceError, match="no such file or folder"):
+        open_source(folder / "missing")
+
+
+def test_digests_follow_the_bytes_not_the_names(tmp_path: Path) -> None:
+    one = class_folders(tmp_path / "one")
+    digests = list(open_source(one).digests(KEY))
+    two = tmp_path / "two"
+    shutil.copytree(one, two)
+    (two / "cat").rename(two / "zebra")
+    for path in sorted((two / "zebra").iterdir(), reverse=True):
+        path.rename(path.with_name(f"{9 - int(path.stem)}.png"))
+    assert sorted(open_source(two).digests(KEY)) == sorted(digests)
+    assert list(open_source(one, size=3).digests(KEY)) == digests
+    (two / "dog" / "0.png").write_bytes(encode(picture(77)))
+    assert len(set(open_source(two).digests(KEY)) & set(digests)) == 5
+
+
+def test_a_dataset_that_changes_underneath_is_refused(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x")
+    source = open_source(folder)
+    extra = folder / "dog" / "9.png"
+    extra.write_bytes(encode(picture(0)))
+    with pytest.raises(SourceError, match="has changed"):
+        read_all(source)
+    extra.unlink()
+    check_source(source)
+    (folder / "dog" / "2.png").unlink()
+    with pytest.raises(SourceError, match="has changed"):
+        list(source.digests(KEY))
+
+
+def test_a_file_that_becomes_a_link_out_is_refused(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x")
+    source = open_source(folder)
+    (folder / "cat" / "1.png").rename(tmp_path / "moved.png")
+    (folder / "cat" / "1.png").symlink_to(tmp_path / "moved.png")
+    for read in (lambda: read_all(source), lambda: list(source.digests(KEY))):
+        with pytest.raises(SourceError, match="leads out"):
+            read()
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.tar", "a.csv", "x-images-idx3-ubyte", "train"])
+def test_whole_datasets_that_are_links_out_are_refused(tmp_path: Path, name: str) -> None:
+    outside = tmp_path / f"outside-{name}"
+    if name == "train":
+        class_folders(outside)
+    else:
+        outside.write_text("path,label\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).symlink_to(outside)
+    with pytest.raises(SourceError, match="leads out"):
+        open_source(tmp_path / "data")
+
+
+def test_a_batch_has_a_row(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        next(open_source(class_folders(tmp_path / "x")).batches(0))
+
+
+def test_real_folders(shared_data: Path) -> None:
+    images = shared_data / "images"
+    source = open_source(images / "clothing", split="test", size=32)
+    batch = next(source.batches(8))
+    assert (len(source), len(source.classes), batch.values.shape) == (372, 10, (8, 32, 32, 3))
+    photos = open_source(images / "photos" / "img", size=(48, 64))
+    assert (len(photos), photos.classes, photos.shape) == (65, ("all",), (48, 64, 3))

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import struct
+import zlib
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from PIL import Image
+from tests.data.samples import encode, picture
+
+from understudy.data.pixels import BadImage, decode, header, resize_pixels
+
+RED = (255, 0, 0)
+
+
+def saved(image: Image.Image, format: str = "PNG", **options: object) -> bytes:
+    file = BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+@settings(deadline=None)
+@given(
+    arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=9)),
+    st.sampled_from(["PNG", "BMP", "TIFF", "WEBP"]),
+    st.sampled_from([1, 3]),
+)
+def test_lossless_formats_come_back_bit_for_bit(
+    plane: np.ndarray, format: str, channels: int
+) -> None:
+    pixels = np.stack([np.roll(plane, c) for c in range(channels)], axis=2)
+    data = encode(pixels, format, **({"lossless": True} if format == "WEBP" else {}))
+    np.testing.assert_array_equal(decode(data, channels=channels), pixels)
+    head = header(data)
+    assert (head.height, head.width) == plane.shape
+    assert head.grey == (channels == 1) or format == "WEBP"  # WebP has no grey
+
+
+def test_jpeg_grey_and_colour() -> None:
+    grey = np.full((8, 8, 1), 90, np.uint8)
+    assert decode(encode(grey, "JPEG")).shape == (8, 8, 1)
+    colour = np.full((8, 8, 3), (10, 120, 240), np.uint8)
+    assert np.abs(decode(encode(colour, "JPEG")).astype(int) - colour).max() < 6
+
+
+def test_palette() -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, 0, 0, 255])
+    image.putpixel((1, 0), 1)
+    assert decode(saved(image)).tolist() == [[[255, 0, 0], [0, 0, 255]]]
+    assert not header(saved(image)).grey
+
+
+@pytest.mark.parametrize("transparency", [0, b"\x00\xff"])
+def test_palette_with_transparency_is_laid_on_white(transparency: object) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, 0, 0, 255])
+    image.putpixel((1, 0), 1)
+    data = saved(image, transparency=transparency)
+    assert decode(data).tolist() == [[[255, 255, 255], [0, 0, 255]]]
+
+
+def test_alpha_is_laid_on_white() -> None:
+    image = Image.new("RGBA", (2, 1), (*RED, 255))
+    image.putpixel((1, 0), (*RED, 51))  # a fifth of red on white
+    for format in ("PNG", "TIFF"):
+        assert decode(saved(image, format)).tolist() == [[[255, 0, 0], [255, 204, 204]]]
+    grey = Image.new("LA", (2, 1), (0, 255))
+    grey.putpixel((1, 0), (0, 0))
+    assert decode(saved(grey)).tolist() == [[[0], [255]]]
+    assert header(saved(grey)).grey
+
+
+def test_a_transparent_colour_is_laid_on_white() -> None:
+    grey = Image.new("L", (2, 1), 7)
+    grey.putpixel((0, 0), 9)
+    assert decode(saved(grey, transparency=9)).tolist() == [[[255], [7]]]
+    colour = Image.new("RGB", (2, 1), RED)
+    colour.putpixel((0, 0), (1, 2, 3))
+    assert decode(saved(colour, transparency=(1, 2, 3))).tolist() == [[[255] * 3, [*RED]]]
+
+
+def test_cmyk() -> None:
+    image = Image.new("CMYK", (1, 1), (0, 255, 255, 0))
+    assert decode(saved(image, "TIFF")).tolist() == [[[255, 0, 0]]]
+    assert np.abs(decode(saved(image, "JPEG")).astype(int) - RED).max() < 6
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_to_eight(format: str) -> None:
+    values = np.array([[0, 257, 128 * 257, 65_535, 65_406, 65_407]], np.uint16)
+    data = saved(Image.fromarray(values), format)
+    assert decode(data)[0, :, 0].tolist() == [0, 1, 128, 255, 254, 255]
+    assert header(data).grey
+
+
+def test_one_bit() -> None:
+    image = Image.new("1", (2, 1))
+    image.putpixel((1, 0), 1)
+    assert decode(saved(image)).tolist() == [[[0], [255]]]
+
+
+def test_real_numbers_are_scaled_from_0_to_1_and_others_refused() -> None:
+    good = saved(Image.fromarray(np.array([[0, 0.5, 1]], np.float32)), "TIFF")
+    assert decode(good)[0, :, 0].tolist() == [0, 128, 255]
+    for wrong in ([0, 2], [-0.1, 0], [np.nan, 0]):
+        data = saved(Image.fromarray(np.array([wrong], np.float32)), "TIFF")
+        with pytest.raises(BadImage, match=r"must be in 0\.\.1"):
+            decode(data)
+
+
+def test_whole_numbers_of_32_bits() -> None:
+    good = saved(Image.fromarray(np.array([[0, 65_535]], np.int32)), "TIFF")
+    assert decode(good)[0, :, 0].tolist() == [0, 255]
+    bad = saved(Image.fromarray(np.array([[0, 65_536]], np.int32)), "TIFF")
+    with pytest.raises(BadImage, match="8 or 16 bits"):
+        decode(bad)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(format: str, orientation: int) -> None:
+    """Each picture is stored so that its orientation turns it to the same four tall quarters."""
+    quarters = np.array([[10, 90], [170, 250]], np.uint8)
+    upright = np.kron(quarters, np.ones((16, 8), np.uint8))[:, :, None].repeat(3, axis=2)
+    turn = {
+        1: lambda a: a,
+        2: lambda a: a[:, ::-1],
+        3: lambda a: a[::-1, ::-1],
+        4: lambda a: a[::-1],
+        5: lambda a: a.transpose(1, 0, 2),
+        6: lambda a: np.rot90(a),
+        7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
+        8: lambda a: np.rot90(a, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = saved(Image.fromarray(np.ascontiguousarray(turn(upright))), format, exif=exif)
+    pixels = decode(data).astype(int)
+    assert pixels.shape == upright.shape
+    assert np.abs(pixels - upright).max() < 25  # JPEG and lossy WebP
+    head = header(data)
+    assert (head.height, head.width) == (32, 16)
+
+
+def test_a_phone_s_two_picture_jpeg_gives_the_first() -> None:
+    first, second = (Image.new("RGB", (16, 16), colour) for colour in (RED, (0, 0, 255)))
+    data = saved(first, "MPO", save_all=True, append_images=[second])
+    assert np.abs(decode(data).astype(int) - RED).max() < 6
+
+
+def test_channels_are_made_to_fit() -> None:
+    grey = encode(picture(0, channels=1))
+    assert decode(grey, channels=3).shape == (6, 5, 3)
+    assert decode(encode(picture(0)), channels=1).shape == (6, 5, 1)
+
+
+def test_resizing_is_antialiased_and_the_same_for_files_and_arrays() -> None:
+    board = (np.indices((32, 32)).sum(axis=0) % 2 * 255).astype(np.uint8)[:, :, None]
+    small = decode(encode(board), size=(8, 4))
+    assert small.shape == (8, 4, 1)
+    assert np.abs(small.astype(int) - 127).max() < 30  # sampling without a filter gives 0 and 255
+    np.testing.assert_array_equal(resize_pixels(board[None], (8, 4))[0], small)
+
+
+def test_empty_and_foreign_bytes(tmp_path: Path) -> None:
+    with pytest.raises(BadImage, match="zero bytes"):
+        header(b"")
+    with pytest.raises(BadImage, match="is not a JPEG, PNG, WebP, TIFF or BMP"):
+        header(b"GIF89a" + bytes(50))
+    with pytest.raises(BadImage, match="does not exist"):
+        header(tmp_path / "none.png")
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "TIFF", "BMP"])
+def test_a_truncated_file_is_found_when_it_is_decoded(format: str) -> None:
+    data = encode(picture(3, 40, 40), format)
+    with pytest.raises(BadImage):
+        decode(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize("side", [9_500, 60_000])
+def test_a_decompression_bomb_is_refused_by_its_header(side: int) -> None:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    size = struct.pack(">2I5B", side, side, 8, 0, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99)))
+    for read in (header, decode):
+        with pytest.raises(BadImage, match="decompression bomb"):
+            read(bomb)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["PNG", "JPEG", "WEBP", "TIFF", "BMP"]),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=12),
+)
+def test_damaged_bytes_give_an_image_or_a_reason(
+    format: str, damage: list[tuple[int, int]]
+) -> None:
+    data = bytearray(encode(picture(5, 12, 12), format))
+    for place, value in damage:
+        data[place % len(data)] = value
+    try:
+        pixels = decode(bytes(data))
+    except BadImage:
+        return
+    assert pixels.dtype == np.uint8
+    assert pixels.shape[2] in (1, 3)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data.samples import KEY, check_source, class_folders, encode, picture
+
+from understudy.core.errors import SourceError
+from understudy.data import open_source
+from understudy.data.webdataset import brace_expand
+
+Members = list[tuple[str, bytes]]
+
+
+def write(path: Path, members: Members) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, content in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, BytesIO(content))
+    return path
+
+
+def samples(kind: str, first: int = 0) -> Members:
+    members: Members = []
+    for row in range(first, first + 4):
+        label = "cat" if row % 2 else "dog"
+        members.append((f"train/{row:03d}.png", encode(picture(row))))
+        if kind == "cls":
+            members.insert(-1, (f"train/{row:03d}.cls", str(9 + row % 2).encode()))
+        elif kind == "json":
+            fields = {"label": label, "who": row // 2}
+            members.append((f"train/{row:03d}.json", json.dumps(fields).encode()))
+        elif kind == "txt":
+            members.append((f"train/{row:03d}.txt", label.encode() + b"\n"))
+    return members
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes"),
+    [("cls", ("9", "10")), ("json", ("cat", "dog")), ("txt", ("cat", "dog")), ("", ("all",))],
+)
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
+def test_samples(tmp_path: Path, kind: str, classes: tuple[str, ...], suffix: str) -> None:
+    source = open_source(write(tmp_path / f"a.{suffix}", samples(kind)))
+    values, labels, _ = check_source(source)
+    assert source.classes == classes
+    np.testing.assert_array_equal(values, np.stack([picture(row) for row in range(4)]))
+    if kind == "cls":
+        assert labels.tolist() == [0, 1, 0, 1]
+
+
+def test_units_come_from_json(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path / "a.tar", samples("json")), unit="who")
+    _, _, units = check_source(source)
+    assert units is not None
+    assert units.tolist() == ["0", "0", "1", "1"]
+    with pytest.raises(SourceError, match="no value in the unit column 'patient'"):
+        open_source(tmp_path / "a.tar", unit="patient")
+
+
+def test_several_tars(tmp_path: Path) -> None:
+    for shard in range(3):
+        write(tmp_path / "set" / f"train-{shard:03d}.tar", samples("cls", first=4 * shard))
+    write(tmp_path / "set" / "test-000.tar", samples("cls"))
+    assert len(open_source(tmp_path / "set")) == 12
+    assert len(open_source(tmp_path / "set", split="test")) == 4
+    check_source(open_source(f"{tmp_path}/set/train-{{000..001}}.tar"))
+    with pytest.raises(SourceError, match=r"train-003\.tar: there is no such file"):
+        open_source(f"{tmp_path}/set/train-{{000..003}}.tar")
+
+
+def test_braces() -> None:
+    assert brace_expand("a-{08..10}.tar") == ["a-08.tar", "a-09.tar", "a-10.tar"]
+    assert brace_expand("{a,b}-{0..1}") == ["a-0", "a-1", "b-0", "b-1"]
+    assert brace_expand("plain.tar") == ["plain.tar"]
+    for wrong in ("{2..1}", "{0..999999999}"):
+        with pytest.raises(SourceError, match="no range"):
+            brace_expand(wrong)
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ([("9.png", b""), ("9.cls", b"9")], "zero bytes"),
+        ([("9.png", encode(picture(9)))], "no label"),
+        ([("9.cls", b"9")], "0 images"),
+        ([("9.png", encode(picture(9))), ("9.jpg", b"x"), ("9.cls", b"9")], "2 images"),
+        ([("9.png", encode(picture(9))), ("9.json", b"{")], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.json", b"[1]")], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.json", b"[" * 90_000)], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.cls", b"\xff")], "damaged label"),
+        ([("9.png", encode(picture(9))), ("9.png", b""), ("9.cls", b"9")], "two members"),
+        ([("9.png", encode(picture(9))), ("9.cls", b"9" * 2_000_000)], "2,000,000 bytes"),
+    ],
+)
+def test_bad_samples(tmp_path: Path, members: Members, reason: str) -> None:
+    path = write(tmp_path / "a.tar", samples("cls") + members)
+    with pytest.raises(SourceError, match=reason):
+        open_source(path)
+    source = open_source(path, skip_bad=True)
+    check_source(source)
+    assert (len(source), source.skipped) == (4, 1)
+
+
+def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tar", samples("cls"))
+    with tarfile.open(path, "a") as archive:
+        link = tarfile.TarInfo("9.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+    with pytest.raises(SourceError, match="link or a device"):
+        open_source(path)
+
+
+def test_a_tar_cut_short_or_no_tar(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tar", samples("cls"))
+    data = path.read_bytes()
+    path.write_bytes(data[:700])
+    with pytest.raises(SourceError, match="tar file"):
+        open_source(path)
+    path.write_bytes(b"hello" * 500)
+    with pytest.raises(SourceError, match="tar file"):
+        open_source(path)
+
+
+def test_digests_are_those_of_the_files(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "folder", rows=2)
+    packed = open_source(write(tmp_path / "a.tar", samples("cls")))
+    assert list(packed.digests(KEY)) == list(open_source(folder).digests(KEY))

@@ -1,0 +1,63 @@
+"""Every network takes every size and colour it promises, and says so where it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from understudy.core.errors import InputError
+from understudy.evaluate import networks
+
+
+def test_two_layer_is_the_papers_network() -> None:
+    model = networks.two_layer(40, 7)
+    hidden, normalise, _, dropout, last = model.children()
+    assert hidden.weight.shape == (128, 40)
+    assert normalise.num_features == 128
+    assert dropout.p == 0.5
+    assert last.weight.shape == (7, 128)
+    assert model(torch.zeros(3, 40)).shape == (3, 7)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 1), (28, 28, 1), (33, 47, 3), (64, 64, 3)])
+@pytest.mark.parametrize("build", [networks.small_cnn, networks.resnet9])
+def test_any_size_and_colour(build: Callable[..., Any], shape: tuple[int, int, int]) -> None:
+    options = {"width": 4} if build is networks.resnet9 else {}
+    model = build(shape, 5, **options)
+    height, width, channels = shape
+    assert model(torch.zeros(2, channels, height, width)).shape == (2, 5)
+
+
+def test_the_dense_layer_does_not_grow_with_the_image() -> None:
+    sizes = [
+        sum(p.numel() for p in networks.small_cnn((side, side, 3), 10).parameters())
+        for side in (28, 224)
+    ]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("shape", [(15, 40, 1), (40, 15, 3), (16, 16), (16, 16, 0)])
+@pytest.mark.parametrize("build", [networks.small_cnn, networks.resnet9])
+def test_too_small_or_no_image(build: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="at least 16 pixels"):
+        build(shape, 2)
+
+
+def test_without_torch_the_message_names_the_extra() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"  # as if it were not installed
+        "import understudy.evaluate.utility\n"
+        "from understudy.core.errors import MissingExtra\n"
+        "try:\n"
+        "    import understudy.evaluate.training\n"
+        "except MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'understudy[torch]'" in done.stdout, done.stderr

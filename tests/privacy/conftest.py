@@ -1,0 +1,114 @@
+"""Ledgers in SQLite and in a real PostgreSQL: every test that asks for one runs on both."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sqlalchemy import Row, create_engine, text
+from tests.conftest import Missing
+
+from understudy.core.types import Batch
+from understudy.privacy.ledger import Ledger
+
+_numbers = itertools.count()
+
+
+class Rows:
+    """A small real source: one row per embedding, digests of the stored bytes."""
+
+    kind: Literal["images", "embeddings"] = "embeddings"
+    classes: tuple[str, ...] = ("all",)
+    has_units = False
+    skipped = 0
+
+    def __init__(self, name: str, values: NDArray[np.float32]) -> None:
+        self.name, self.values = name, values
+        self.shape: tuple[int, ...] = values.shape[1:]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        for start in range(0, len(self), size):
+            part = self.values[start : start + size]
+            yield Batch(part, np.zeros(len(part), dtype=np.int64))
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        for row in self.values:
+            yield hashlib.blake2b(row.tobytes(), digest_size=16, key=key).digest()
+
+
+def rows(count: int, seed: int = 0, name: str = "photos") -> Rows:
+    values = np.random.default_rng(seed).standard_normal((count, 4))
+    return Rows(name, values.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a ledger of this test lives, and a way round it: plain SQL, as an intruder has."""
+
+    url: str
+
+    def open(self) -> Ledger:
+        return Ledger(self.url)
+
+    def sql(self, statement: str, **values: Any) -> list[Row[Any]]:
+        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+        try:
+            with engine.begin() as connection:
+                result = connection.execute(text(statement), values)
+                return list(result.all()) if result.returns_rows else []
+        finally:
+            engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgres(missing: Missing) -> Iterator[Callable[[], str]]:
+    """Makes an empty place in a real PostgreSQL server and returns its URL."""
+
+    def give_up(reason: object) -> NoReturn:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{reason} (CI=true)", pytrace=False)
+        missing("postgres", str(reason))
+
+    try:
+        from tests.privacy import postgres_server as server
+    except ImportError as error:
+        give_up(f"needs pip install 'understudy[postgres]': {error}")
+    with ExitStack() as stack:
+        try:
+            socket = stack.enter_context(server.serving())
+        except server.NoServerError as error:
+            give_up(error)
+        yield lambda: server.create_schema(socket, f"ledger{next(_numbers)}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Site]:
+    """Makes empty places for ledgers: in one test in SQLite, in its twin in PostgreSQL."""
+    if request.param == "sqlite":
+        return lambda: Site(f"sqlite:///{tmp_path / f'ledger{next(_numbers)}.db'}")
+    postgres: Callable[[], str] = request.getfixturevalue("postgres")
+    return lambda: Site(postgres())
+
+
+@pytest.fixture
+def site(new_site: Callable[[], Site]) -> Site:
+    """An empty place for a ledger."""
+    return new_site()
+
+
+@pytest.fixture
+def ledger(site: Site) -> Iterator[Ledger]:
+    with site.open() as opened:
+        yield opened

@@ -1,0 +1,165 @@
+"""The owner's report."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from understudy.core.types import Receipt
+from understudy.report import OwnerRecord, RunRecord, Sheet, Spending, contact_sheet, owner_report
+
+VOID = {"meta", "img", "br", "rect", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """The tags of a page, the text of it, and whether every tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID and self.open.pop() != tag:
+            pytest.fail(f"</{tag}> closes something else")
+
+    def handle_data(self, data: str) -> None:
+        self.words += " ".join(data.split()) + " "
+
+
+def test_the_page_is_well_formed_and_says_who_may_see_it(
+    record: RunRecord, owner: OwnerRecord
+) -> None:
+    page = Page(owner_report(record, owner))
+    assert page.open == []
+    assert "Owner only." in page.words
+    assert page.words.index("Owner only.") < page.words.index("synthetic images from")
+
+
+def test_the_page_needs_no_network(record: RunRecord, owner: OwnerRecord) -> None:
+    text = owner_report(record, owner)
+    page = Page(text)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "base"}
+    addresses = [a[key] or "" for _, a in page.tags for key in ("src", "href") if key in a]
+    assert addresses
+    assert all(address.startswith("data:image/png;base64,") for address in addresses)
+    assert not re.search(r"url\(|@import|https?:", text)
+
+
+def test_the_numbers_are_the_receipts_and_the_ledgers(
+    record: RunRecord, owner: OwnerRecord
+) -> None:
+    words = Page(owner_report(record, owner)).words
+    for stage in record.receipt.stages:
+        assert stage.stage in words
+        assert f"{stage.sigma:.6g}" in words
+        assert f"{100 * stage.share:.1f} %" in words
+    for number in ("48,613", "17 bad files", "1.6234", "3.25", "1.4711", "71.2 %", "91.9 %"):
+        assert number in words
+    assert "-20.6" in words
+    assert "15 min 54 s" in words
+
+
+def test_every_private_figure_is_marked(record: RunRecord, owner: OwnerRecord) -> None:
+    text = owner_report(record, owner)
+    for heading in ("Real beside synthetic", "budget", "Accuracy on the real", "Time"):
+        section = next(part for part in text.split("<section") if f"{heading}" in part)
+        assert "owner only</span>" in section
+    assert text.count('<div class="figure">') == 6
+    assert all("class=" in part for part in text.split('<div class="figure">')[1:])
+    for figure in re.findall(r'<div class="figure">.*?</div>', text, re.DOTALL):
+        assert 'class="kind ' in figure
+
+
+def test_bars_have_a_text_and_add_up(record: RunRecord, owner: OwnerRecord) -> None:
+    page = Page(owner_report(record, owner))
+    bars = [a for tag, a in page.tags if tag == "svg"]
+    assert [a["role"] for a in bars] == ["img", "img"]
+    assert "moments 50.0 %" in (bars[0]["aria-label"] or "")
+    assert "1.6234 of 3.25 spent, 1.4711 left" in (bars[1]["aria-label"] or "")
+    rects = [a for tag, a in page.tags if tag == "rect"]
+    assert [float(a["x"] or "") for a in rects[:3]] == pytest.approx([0, 20, 70])
+    end = float(rects[-1]["x"] or "") + float(rects[-1]["width"] or "")
+    assert 99 < end <= 100
+
+
+def test_pictures_show_what_they_were_given(record: RunRecord, owner: OwnerRecord) -> None:
+    page = Page(owner_report(record, owner))
+    images = [a for tag, a in page.tags if tag == "img"]
+    assert [a["alt"] for a in images] == [
+        "5 real images of Trouser",
+        "5 synthetic images of Trouser",
+        "2 synthetic images of Ankle boot",
+    ]
+    assert "no real images" in page.words
+    data = base64.b64decode((images[0]["src"] or "").partition(",")[2])
+    sheet = np.asarray(Image.open(io.BytesIO(data)))
+    np.testing.assert_array_equal(sheet[:4, :6, 0], owner.sheets[0].real[0, :, :, 0])
+    assert (sheet[4:6, :, 3] == 0).all()  # the margin is transparent
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_contact_sheets(channels: int) -> None:
+    images = np.arange(7 * 4 * 6 * channels, dtype=np.uint8).reshape(7, 4, 6, channels)
+    sheet = np.asarray(Image.open(io.BytesIO(contact_sheet(images, columns=4))))
+    assert sheet.shape == (2 * 4 + 2, 4 * 6 + 3 * 2, 4)
+    # The sixth image stands second in the second row.
+    np.testing.assert_array_equal(
+        sheet[6:10, 8:14, :3], np.broadcast_to(images[5], (4, 6, 3)) if channels == 1 else images[5]
+    )
+    assert (sheet[6:, 3 * 8 :, 3] == 0).all()
+
+
+def test_hostile_names_stay_text(record: RunRecord, owner: OwnerRecord) -> None:
+    hostile = "\"><script>alert(1)</script><img src='http://evil'>"
+    plain = Page(owner_report(record, owner))
+    page = Page(
+        owner_report(
+            replace(record, params={"clusters": hostile, "covariance": 1}, method=hostile),
+            replace(
+                owner,
+                dataset=hostile,
+                sheets=tuple(Sheet(hostile, s.real, s.synthetic) for s in owner.sheets),
+            ),
+        )
+    )
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
+    assert "<script>alert(1)</script>" in page.words
+
+
+def test_a_page_with_nothing_but_the_least(record: RunRecord, receipt: Receipt) -> None:
+    bare = replace(
+        record, receipt=replace(receipt, stages=()), format="embeddings", image_shape=None
+    )
+    page = Page(owner_report(bare, OwnerRecord(dataset="d", rows=0)))
+    assert page.open == []
+    assert "Nothing was released." in page.words
+
+
+def test_a_dataset_without_a_total(record: RunRecord, owner: OwnerRecord) -> None:
+    spending = Spending(epsilon=None, delta=1e-5, spent=1.0, remaining=None)
+    words = Page(owner_report(record, replace(owner, spending=spending))).words
+    assert "no total was set" in words
+
+
+def test_many_stages_keep_inside_their_bar(record: RunRecord, owner: OwnerRecord) -> None:
+    stages = tuple(replace(record.receipt.stages[0], share=1 / 40) for _ in range(40))
+    many = replace(record, receipt=replace(record.receipt, stages=stages))
+    page = Page(owner_report(many, owner))
+    rects = [a for tag, a in page.tags if tag == "rect"][:40]
+    assert {a["class"] for a in rects} == {f"f{hue}" for hue in range(8)}
+    assert float(rects[-1]["x"] or "") + float(rects[-1]["width"] or "") <= 100

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from understudy.core.types import Receipt
+from understudy.report import meaning
+
+
+def test_mu_composes_by_squares(receipt: Receipt) -> None:
+    assert meaning.run_mu(receipt) == pytest.approx(0.2680511, rel=1e-12)
+
+
+def test_the_bound_of_a_gaussian_release(receipt: Receipt) -> None:
+    # Phi(0.2680511 / 2), from a table of the normal distribution.
+    assert meaning.guess_bound(receipt) == pytest.approx(0.553309, abs=2e-6)
+
+
+def test_the_bound_of_epsilon_and_delta_alone(receipt: Receipt) -> None:
+    bare = replace(receipt, stages=(), epsilon=math.log(3), delta=0.0)
+    assert meaning.guess_bound(bare) == pytest.approx(0.75)
+    # A group of two has twice the epsilon: 9 / 10.
+    assert meaning.guess_bound(bare, 2) == pytest.approx(0.9)
+
+
+def test_the_bound_is_reached_by_the_best_attack_on_randomised_response() -> None:
+    # Randomised response that answers truly with probability p is log(p / (1 - p))-DP, and
+    # believing the answer is right with probability p.
+    p = 0.8
+    receipt = Receipt("image", "replace-one", math.log(p / (1 - p)), 0.0, 0.0, ())
+    assert meaning.guess_bound(receipt) == pytest.approx(p)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0, 1e4])
+def test_the_bound_grows_with_the_group_and_never_passes_certainty(
+    receipt: Receipt, epsilon: float
+) -> None:
+    receipt = replace(receipt, epsilon=epsilon, stages=())
+    bounds = [meaning.guess_bound(receipt, units) for units in (1, 2, 5, 1000)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] >= 0.5
+    assert bounds[-1] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"),
+        (0.99999931, "1"),
+        (1.00001, "1.001"),
+        (1e-5, "1e-5"),
+        (2.3e-7, "2.3e-7"),
+        (0.0, "0"),
+        (12.0, "12"),
+        (0.01, "0.01"),
+    ],
+)
+def test_a_stated_bound_is_never_less_than_the_number(value: float, text: str) -> None:
+    assert meaning.stated(value) == text
+    assert float(text) >= value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.5533, "55.4 %"), (0.75, "75.0 %"), (1.0, "100.0 %"), (0.5, "50.0 %")]
+)
+def test_percentages_round_up(value: float, text: str) -> None:
+    assert meaning.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(9.634287, "9.63429"), (3, "3"), (100.0, "100"), (1.5e9, "1.5e9")]
+)
+def test_numbers_in_tables(value: float, text: str) -> None:
+    assert meaning.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        ("image", "one image"),
+        ("rows sharing 'patient'", "all rows sharing 'patient'"),
+        ("one household", "one household"),
+    ],
+)
+def test_units_in_words(receipt: Receipt, unit: str, words: str) -> None:
+    assert meaning.unit_in_words(replace(receipt, unit=unit)) == words

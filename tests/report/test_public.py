@@ -1,0 +1,237 @@
+"""What may be shared: the card, the statement and privacy.json."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+import typing
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from understudy import report
+from understudy.core.errors import ConfigError
+from understudy.report import (
+    OwnerRecord,
+    RunRecord,
+    dataset_card,
+    privacy_json,
+    public_documents,
+    statement_text,
+)
+from understudy.report.record import public_name
+from understudy.report.rendering import value
+
+HOSTILE = '<script>alert("x")</script> | `code` [a](http://evil) {{ 7*7 }}\n# heading: *b*'
+
+
+def everything(record: RunRecord) -> str:
+    return "\n".join(public_documents(record).values())
+
+
+def test_the_documents_of_a_release(record: RunRecord) -> None:
+    assert set(public_documents(record)) == {"README.md", "PRIVACY.md", "privacy.json"}
+
+
+@pytest.mark.parametrize("name", sorted(set(report.__all__) - {"owner_report", "OwnerRecord"}))
+def test_only_the_owners_report_can_take_an_owners_record(name: str) -> None:
+    thing = getattr(report, name)
+    hints = (
+        {field.name: field.type for field in fields(thing)}
+        if inspect.isclass(thing)
+        else typing.get_type_hints(thing)
+    )
+    assert "OwnerRecord" not in str(hints)
+
+
+def test_no_private_fact_is_in_a_public_document(record: RunRecord, owner: OwnerRecord) -> None:
+    assert owner.spending is not None
+    private = [owner.dataset, owner.rows, f"{owner.rows:,}", owner.skipped]
+    private += [owner.spending.epsilon, owner.spending.spent, owner.spending.remaining]
+    private += [score.synthetic for score in owner.scores] + ["71.2", "69.8", "91.9", 0.9187]
+    private += list(owner.seconds.values())
+    words = set(re.findall(r"[\w.,-]+", everything(record)))
+    assert not words & {str(fact) for fact in private}
+    assert "ward-seven" not in everything(record)
+
+
+def test_no_folder_of_the_owners_machine_is_in_a_public_document(record: RunRecord) -> None:
+    assert "secret-place" not in everything(record)
+    assert "onnx:enc.onnx?size=128" in everything(record)
+    assert privacy_json(record)["public_data"] == ["photos"]
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("embedded:dct", "embedded:dct"),
+        ("hf:openai/clip-vit-base-patch32", "hf:openai/clip-vit-base-patch32"),
+        ("onnx:/a/b/enc.onnx?size=128&batch=64", "onnx:enc.onnx?size=128&batch=64"),
+        ("onnx:enc.onnx", "onnx:enc.onnx"),
+        ("/a/b/photos/", "photos"),
+        ("../photos", "photos"),
+    ],
+)
+def test_public_names(name: str, public: str) -> None:
+    assert public_name(name) == public
+
+
+def test_the_json_says_what_the_receipt_says(record: RunRecord) -> None:
+    read = json.loads(public_documents(record)["privacy.json"])
+    receipt = record.receipt
+    for name in ("epsilon", "delta", "slack", "unit", "adjacency"):
+        assert read["guarantee"][name] == getattr(receipt, name)
+    assert len(read["stages"]) == len(receipt.stages)
+    for written, stage in zip(read["stages"], receipt.stages, strict=True):
+        assert written == {field.name: getattr(stage, field.name) for field in fields(stage)}
+    assert read["data"]["count"] == record.count
+    assert read["data"]["image_shape"] == list(record.image_shape or ())
+    assert read["schema"] == "understudy-privacy/1"
+
+
+def test_the_json_can_be_checked_from_itself(record: RunRecord) -> None:
+    """Epsilon follows from the stages' mu, by the formula that the file itself gives."""
+    read = json.loads(public_documents(record)["privacy.json"])
+    mu = math.sqrt(sum((s["sensitivity"] / s["sigma"]) ** 2 for s in read["stages"]))
+    assert mu == pytest.approx(read["guarantee"]["mu"])
+
+    def phi(x: float) -> float:
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    epsilon = read["guarantee"]["epsilon"] - read["guarantee"]["slack"]
+    delta = phi(-epsilon / mu + mu / 2) - math.exp(epsilon) * phi(-epsilon / mu - mu / 2)
+    assert delta == pytest.approx(read["guarantee"]["delta"], rel=1e-3)
+    assert sum(stage["share"] for stage in read["stages"]) == pytest.approx(1)
+
+
+def test_the_json_is_plain_json(record: RunRecord) -> None:
+    odd = replace(record, facts={"a": np.float32(0.5), "b": np.arange(2), "c": math.inf, "d": {1}})
+    facts = json.loads(public_documents(odd)["privacy.json"])["data"]["facts"]
+    assert facts == {"a": 0.5, "b": [0, 1], "c": "inf", "d": [1]}
+
+
+def test_the_statement_answers_what_nist_asks(record: RunRecord) -> None:
+    text = statement_text(record)
+    for words in (
+        "epsilon 1",
+        "delta 1e-5",
+        "one image",
+        "add-remove: one image added or removed",
+        "right at most 55.4 % of the time",
+        "discrete Gaussian",
+        "central",
+        "## Not covered",
+        "## Assumed",
+        "Other releases from the same images",
+        "no weights, a fixed formula",
+        "MIT, a zoo",
+    ):
+        assert words in text
+    for stage in record.receipt.stages:
+        assert f"| {stage.stage} | {stage.query} | {stage.size} |" in text
+
+
+def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:
+    receipt = replace(record.receipt, adjacency="replace-one", unit="rows sharing 'patient'")
+    text = statement_text(replace(record, receipt=receipt))
+    assert "replace-one: all rows sharing 'patient' replaced by any other" in text
+    assert "had that unit been another one" in text
+    assert "added or removed" not in text
+
+
+def test_a_run_that_released_nothing_can_be_described(record: RunRecord) -> None:
+    receipt = replace(record.receipt, stages=(), epsilon=0.0, delta=0.0, slack=0.0)
+    nothing = replace(record, receipt=receipt, classes=(), models=(), public_sources=())
+    assert "nothing was released" in statement_text(nothing)
+    assert "No models were used" in statement_text(nothing)
+    assert privacy_json(nothing)["guarantee"]["attacker_right_at_most"]["10"] == 0.5
+
+
+def test_hostile_names_stay_text(record: RunRecord) -> None:
+    hostile = replace(
+        record,
+        classes=(HOSTILE, "b"),
+        title=HOSTILE,
+        method=HOSTILE,
+        params={HOSTILE: HOSTILE},
+        facts={HOSTILE: [HOSTILE]},
+        public_sources=(HOSTILE,),
+        models=(report.Model("encoder", HOSTILE, HOSTILE),),
+    )
+    for text in (dataset_card(hostile).partition("\n---\n")[2], statement_text(hostile)):
+        assert "<script" not in text
+        assert "\n# heading" not in text
+        assert "](http://evil)" not in text.replace("\\]", "")
+        assert "{{ 7*7 }}".replace("*", "\\*") in text  # not evaluated
+        for line in text.splitlines():
+            if line.startswith("|"):  # a table keeps its columns
+                assert len(re.findall(r"(?<!\\)\|", line)) in {3, 4, 8}
+    front = yaml.safe_load(dataset_card(hostile).split("\n---\n")[0])
+    assert front["pretty_name"] == HOSTILE
+    assert json.loads(public_documents(hostile)["privacy.json"])["data"]["classes"][0] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (True, "yes"),
+        (None, "none"),
+        (12_345, "12,345"),
+        (np.float32(0.5), "0.5"),
+        ({"a": 1_000, "b": [2, "c"]}, "a: 1,000; b: 2, c"),
+        ((), ""),
+    ],
+)
+def test_options_and_facts_as_text(item: object, text: str) -> None:
+    assert value(item) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(999, "n<1K"), (1000, "1K<n<10K"), (60_000, "10K<n<100K"), (10**9, "n>100M")],
+)
+def test_the_cards_header(record: RunRecord, count: int, size: str) -> None:
+    header = yaml.safe_load(dataset_card(replace(record, count=count)).split("---\n")[1])
+    assert header["size_categories"] == [size]
+    assert header["task_categories"] == ["image-classification"]
+    assert {"synthetic", "differential-privacy"} <= set(header["tags"])
+
+
+def test_the_card_of_embeddings_alone(record: RunRecord) -> None:
+    card = dataset_card(replace(record, format="embeddings", image_shape=None))
+    header = yaml.safe_load(card.split("---\n")[1])
+    assert "configs" not in header
+    assert header["task_categories"] == ["feature-extraction"]
+    assert "embeddings.safetensors" in card
+    assert "synthetic embeddings" in card
+
+
+def test_images_need_a_shape(record: RunRecord) -> None:
+    with pytest.raises(ConfigError, match="needs the shape of its images"):
+        replace(record, image_shape=None)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", ["card", "imagefolder"])
+def test_a_release_with_its_card_loads(record: RunRecord, tmp_path: Path, door: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder = tmp_path / "release"
+    for name in record.classes:
+        (folder / name).mkdir(parents=True)
+        for index in range(3):
+            Image.new("L", (6, 4), index).save(folder / name / f"{index}.png")
+    (folder / "embeddings.safetensors").write_bytes(b"")
+    for name, text in public_documents(record).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    where = {"path": str(folder)}
+    if door == "imagefolder":
+        where = {"path": "imagefolder", "data_dir": str(folder)}
+    rows = datasets.load_dataset(**where, split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(rows) == 6
+    assert rows.features["label"].names == sorted(record.classes)

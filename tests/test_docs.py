@@ -1,0 +1,58 @@
+"""The documents: links, and the checker that `make docs` and `make lint` run."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def checker(repository: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "check_docs", repository / "scripts" / "check_docs.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_link_leads_somewhere(checker: ModuleType) -> None:
+    pages = checker.documents()
+    assert pages
+    assert [problem for page in pages for problem in checker.broken_links(page)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[a](missing.md)", "leads to no file"),
+        ("[a](page.md#no-such)", "names no heading"),
+        ("# Top\n[a](#top) [b](#bottom)", "names no heading"),
+        ("[a](../../etc)", "leads"),
+    ],
+)
+def test_the_checker_finds_what_is_broken(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    monkeypatch.setattr(checker, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text(text)
+    (wrong,) = checker.broken_links(tmp_path / "page.md")
+    assert problem in wrong
+
+
+def test_the_checker_accepts_what_is_right(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` c\n[a](#a-b-c) [web](https://x.org)\n```\n[code](nowhere)\n```\n")
+    assert checker.broken_links(page) == []
+
+
+def test_the_page_of_the_command_line_is_what_it_prints(checker: ModuleType) -> None:
+    assert checker.CLI_PAGE.read_text(encoding="utf-8") == checker.cli_help()

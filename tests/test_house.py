@@ -1,0 +1,144 @@
+"""The house rules that no linter knows: sizes, names, what the core may import, honest tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "understudy"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+WRITTEN = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks", "scripts", "docs", ".ci")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".md", ".sh", ".yaml", ".toml", ".html", ""} and path.is_file()
+) + [path for path in ROOT.iterdir() if path.suffix in {".md", ".toml", ".txt"}]
+
+MODULE_LINES, METHOD_LINES, FUNCTION_LINES = 400, 200, 50
+CHECKS = re.compile(r"^(assert|check|expect)_?|^(raises|warns|fail|missing)$")
+# Somebody's disk: the folders that programs themselves use (/usr, /etc, /dev, /proc) are fine.
+MACHINE_PATH = re.compile(r"(?<![\w./<>:~-])/(?:home|root|work|mnt|media|Users)/\w")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_modules_stay_short() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines(path)
+        for path in SOURCES
+        if lines(path) >= (METHOD_LINES if path.parent.name == "methods" else MODULE_LINES)
+    }
+    assert not long
+
+
+def test_functions_stay_short() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}:{function.name}": function.end_lineno - function.lineno + 1
+        for path in SOURCES
+        for function in functions(ast.parse(path.read_text(encoding="utf-8")))
+        if function.end_lineno is not None
+        and function.end_lineno - function.lineno + 1 >= FUNCTION_LINES
+    }
+    assert not long
+
+
+def test_nothing_is_named_utils() -> None:
+    bad = re.compile(r"^(utils?|helpers?|misc|common)$")
+    assert not [path for path in PACKAGE.rglob("*") if bad.match(path.stem)]
+
+
+def test_no_path_of_one_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in WRITTEN
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found
+
+
+def test_core_imports_numpy_and_the_standard_library_only() -> None:
+    allowed = {*sys.stdlib_module_names, "numpy", "understudy"}
+    found = {
+        name.split(".")[0]
+        for path in (PACKAGE / "core").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
+    }
+    assert found <= allowed
+
+
+def test_no_assert_guards_input() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert not found
+
+
+def test_no_bare_or_blanket_except_in_the_private_boundary() -> None:
+    """Defect 4 of the field: an ``except`` around the noise that returns the clean value."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ("privacy" in path.parts and "Exception" in _names(node.type)))
+    ]
+    assert not found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def checks(function: Function) -> bool:
+    """Whether a test can fail: an assert, ``pytest.raises`` or a call of a check by its name."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, ast.Call):
+            callee = node.func
+            name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
+            if CHECKS.match(name):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_every_test_can_fail(path: Path) -> None:
+    idle = [
+        function.name
+        for function in functions(ast.parse(path.read_text(encoding="utf-8")))
+        if function.name.startswith("test_") and not checks(function)
+    ]
+    assert not idle
+
+
+def test_the_layers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == EXIT_STATUS_SUCCESS
