@@ -28,7 +28,8 @@ from understudy.privacy.budget import Budget
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "one", "five"), [(1, 3.731, 8.34), (2, 1.994, 4.46), (4, 1.081, 2.42), (8, 0.600, 1.34)]
+    ("epsilon", "one", "five"),
+    [(1, 3.731, 8.34), (2, 1.994, 4.46), (4, 1.081, 2.42), (8, 0.600, 1.34)],
 )
 def test_noise_multipliers_of_the_published_table(epsilon, one, five):
     # Balle and Wang's analytic Gaussian at delta 1e-5; five equal shares composed exactly.
@@ -110,7 +111,9 @@ def test_an_unknown_or_malformed_event_is_refused_not_skipped(value):
         event_from_json(value)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1)]
+)
 def test_a_budget_out_of_range_is_refused(epsilon, delta):
     with pytest.raises(ConfigError):
         Budget(epsilon, delta)

@@ -178,7 +178,5 @@ def test_outer_products_refuse_what_float64_could_not_hold_exactly():
 
 def test_truncation_is_toward_zero_and_never_lengthens():
     rows = np.array([[0.999, -0.999], [1.001, -1.001]]) * 0.5
-    total = sums.bounded_sum(
-        np.array([0, 1]), rows, None, slots=2, bound=math.sqrt(2), grid=0.5
-    )
+    total = sums.bounded_sum(np.array([0, 1]), rows, None, slots=2, bound=math.sqrt(2), grid=0.5)
     assert total.tolist() == [[0, 0], [1, -1]]

@@ -48,9 +48,7 @@ class World:
 
     def vault(self, weights, epsilon=1.0, run="run", stages="stages"):
         plan = Plan.of(Budget(epsilon), weights)
-        account = Account(
-            self.ledger, self.dataset, self.unit, plan, self.folder / stages, run
-        )
+        account = Account(self.ledger, self.dataset, self.unit, plan, self.folder / stages, run)
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700, exist_ok=True)
         return Vault(self.source, account, LocalEngine(2), cache).embedded()
@@ -73,9 +71,9 @@ def test_a_release_is_the_sum_plus_noise_of_the_planned_scale(world):
 
 
 def test_two_releases_differ_even_with_every_seed_fixed(world):
-    np.random.seed(0)  # noqa: NPY002
+    np.random.seed(0)
     one = world.vault({"c": 1.0}, run="a", stages="a").release(Counts(CELLS), stage="c")
-    np.random.seed(0)  # noqa: NPY002
+    np.random.seed(0)
     two = world.vault({"c": 1.0}, run="b", stages="b").release(Counts(CELLS), stage="c")
     assert (one != two).all()
 
@@ -175,9 +173,7 @@ def test_values_that_are_not_finite_are_refused_before_anything_is_charged(world
     assert world.charges() == []
 
 
-def test_an_error_in_the_mechanism_ends_the_run_and_never_gives_the_clean_value(
-    world, monkeypatch
-):
+def test_an_error_in_the_mechanism_ends_the_run_and_never_gives_the_clean_value(world, monkeypatch):
     # Defect 4 of the field: `except:` around the noise, which then returns the clean value.
     from understudy.privacy import noise
 

@@ -45,7 +45,7 @@ def test_no_seed_makes_the_noise_repeat():
     # Defect 3 of the field: noise from a generator that something else seeds.
     def draw():
         random.seed(0)
-        np.random.seed(0)  # noqa: NPY002
+        np.random.seed(0)
         try:
             import torch
 
@@ -65,7 +65,9 @@ def test_the_exact_sum_is_kept_in_the_middle():
     assert np.abs(noisy - total).max() < 12 * SCALE
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, 1.0, noise.MIN_SCALE - 1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "scale", [0.0, -1.0, 1.0, noise.MIN_SCALE - 1.0, float("nan"), float("inf")]
+)
 def test_a_scale_for_which_the_accounting_would_not_hold_is_refused(scale):
     with pytest.raises(ValueError, match="noise scale"):
         noise.add_discrete_gaussian(np.zeros(1, dtype=np.int64), scale)

@@ -28,7 +28,9 @@ app.add_typer(ledger.app, name="ledger")
 @app.command()
 def synthesize(
     source: Annotated[str | None, typer.Argument(help="The private dataset.")] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with any of these options.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with any of these options.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the result.")] = None,
     method: Annotated[str | None, typer.Option(help="See `understudy methods`.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of this run.")] = None,

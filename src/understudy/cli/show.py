@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.backends.registry import BackendInfo
-from understudy.methods.interface import Method
+from understudy.methods.parts.interface import Method
 from understudy.run.books import Entry
 from understudy.run.doctor import Check
 from understudy.run.dry import DryRun

@@ -233,9 +233,7 @@ def _fit(
 
 def _optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.momentum is None:
-        return torch.optim.Adam(
-            model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay
-        )
+        return torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     return torch.optim.SGD(
         model.parameters(),
         lr=recipe.lr,

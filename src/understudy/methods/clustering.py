@@ -14,15 +14,16 @@ import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Release, Vector
-from understudy.methods import estimators
-from understudy.methods.entering import Entered, Entry, enter
-from understudy.methods.interface import Context, Materials, Method
-from understudy.methods.producing import Filter, check_filter, produce
+from understudy.methods.parts import estimators
+from understudy.methods.parts.entering import Entry, enter
+from understudy.methods.parts.framing import within_class_frame
+from understudy.methods.parts.interface import Context, Materials, Method
+from understudy.methods.parts.producing import Filter, check_filter, produce
 from understudy.privacy.queries import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 from understudy.steps.mixture import Mixture
-from understudy.steps.space import Frame, plain_frame, principal_frame
+from understudy.steps.space import Frame
 
 Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
 
@@ -122,15 +123,21 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     place = enter(
         materials,
-        Entry.of(
-            materials.context, params.power, params.components, matrix=_wants_matrix(params)
-        ),
+        Entry.of(materials.context, params.power, params.components, matrix=_wants_matrix(params)),
         conditional=params.conditional,
         normalise=bool(params.normalise),
     )
     means = estimators.group_means(place.vault, Cells(place.origin), place.radius, "means")
     centres = shrinkage.shrink_to_common(means.means, means.variances)
-    frame = _frame(place, params, centres, means.counts)
+    frame = within_class_frame(
+        place,
+        centres,
+        means.counts,
+        matrix=_wants_matrix(params),
+        plain=params.covariance in ("spherical", "diagonal"),
+        clusters=params.clusters or 1,
+        most=100 if params.covariance == "full" else 60,
+    )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
     local = place.vault.view(frame.forward)
     points, counts = _clusters(local, params, frame, frame.forward(centres), means, materials.seed)
@@ -138,7 +145,12 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     cells = Cells(points.reshape(len(centres), -1, points.shape[1]))
     if _separate(params):
         roots, root_of = estimators.cell_covariances(
-            local, cells, counts, frame.radius, str(params.covariance), params.rank,
+            local,
+            cells,
+            counts,
+            frame.radius,
+            str(params.covariance),
+            params.rank,
             "cluster covariances",
         )
     else:
@@ -162,32 +174,6 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         keep=params.filter,
         threshold=params.threshold,
         oversample=params.oversample,
-    )
-
-
-def _frame(
-    place: Entered, params: ClusteringParams, centres: Vector, counts: Vector
-) -> Frame:
-    """The coordinates of the clusters, from the tied covariance within classes."""
-    dim, clusters = centres.shape[1], params.clusters or 1
-    reach = place.reach(centres)
-    covariance, keep, lead = None, dim, min(dim, max(4, 2 * clusters))
-    if _wants_matrix(params):
-        total, sd = estimators.second_moments(
-            place.vault, Cells(centres[:, None]), reach, None, "covariance"
-        )
-        noise_sd = sd / counts.sum()
-        raw = total[0] / counts.sum()
-        covariance = shrinkage.denoise_covariance(raw, noise_sd)
-        if place.images:
-            edge = 2 * np.sqrt(dim / 2) * noise_sd
-            keep = int(np.clip((np.linalg.eigvalsh(raw) > edge).sum(), min(16, dim), 100 if params.covariance == "full" else 60))
-    if params.covariance in ("spherical", "diagonal"):
-        return plain_frame(dim, reach, covariance, lead)
-    if covariance is None:
-        raise ConfigError("this covariance needs a matrix")
-    return principal_frame(
-        covariance, keep, min(lead, keep), mahalanobis=not place.images, rest=not place.images
     )
 
 

@@ -211,4 +211,10 @@ def _scalar(name: str, value: Any, kind: Any) -> Any:
         raise ConfigError(f"{name} must be {_KINDS.get(kind, kind)}, found {value!r}") from error
 
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+}

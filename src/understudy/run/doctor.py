@@ -38,7 +38,15 @@ def check_up(ledger: str | None = None) -> list[Check]:
         Check("python", f"{platform.python_version()} on {platform.platform()}"),
         Check("processors", str(os.cpu_count()), (os.cpu_count() or 0) > 0),
     ]
-    for package in ("numpy", "opendp", "dp-accounting", "torch", "onnxruntime", "datasets", "psycopg"):
+    for package in (
+        "numpy",
+        "opendp",
+        "dp-accounting",
+        "torch",
+        "onnxruntime",
+        "datasets",
+        "psycopg",
+    ):
         checks.append(_package(package))
     checks += [
         Check(f"backend {info.name}", "ready" if info.available else f"needs {info.extra}")
@@ -71,5 +79,3 @@ def _ledger(url: str | None) -> Check:
             return Check("ledger", found, not findings)
     except UnderstudyError as error:
         return Check("ledger", str(error), False)
-
-

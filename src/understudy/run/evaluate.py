@@ -102,9 +102,7 @@ def _facts(place: Path) -> dict[str, Any]:
     return content
 
 
-def _encoder(
-    place: Path, facts: dict[str, Any], name: str | None, real: Source
-) -> Encoder | None:
+def _encoder(place: Path, facts: dict[str, Any], name: str | None, real: Source) -> Encoder | None:
     """The release's encoder: as the owner's run named it, else as the release does."""
     if real.kind == "embeddings":
         return None

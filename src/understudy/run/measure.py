@@ -100,6 +100,8 @@ def _collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
     parts = []
     for batch in source.batches(_BATCH):
         embed = encoder is not None and source.kind == "images"
-        parts.append((encoder.encode(batch.values) if embed and encoder else batch.values, batch.labels))
+        parts.append(
+            (encoder.encode(batch.values) if embed and encoder else batch.values, batch.labels)
+        )
         bar(len(batch.labels))
     return gather(parts, source.classes)

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 from understudy.core.errors import ConfigError
 from understudy.methods.clustering import METHOD as CLUSTERING
-from understudy.methods.interface import Method
+from understudy.methods.parts.interface import Method
 from understudy.run.config import unknown
 
 GROUP = "understudy.methods"
@@ -25,7 +25,9 @@ def methods() -> dict[str, Method]:
             try:
                 found[point.name] = point.load()
             except (ImportError, AttributeError) as error:
-                raise ConfigError(f"the method plug-in {point.value} does not load: {error}") from error
+                raise ConfigError(
+                    f"the method plug-in {point.value} does not load: {error}"
+                ) from error
     return found
 
 

@@ -11,7 +11,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Encoder, Source
 from understudy.core.types import Shape
 from understudy.data import open_source
-from understudy.methods.interface import Context, Method
+from understudy.methods.parts.interface import Context, Method
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method

@@ -14,7 +14,7 @@ from understudy.core.errors import RunError
 from understudy.core.types import Receipt, Release
 from understudy.data import write_release
 from understudy.engine.local import LocalEngine
-from understudy.methods.interface import Materials
+from understudy.methods.parts.interface import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
@@ -94,9 +94,7 @@ def run(config: RunConfig) -> Result:
 class _Run:
     """One run, from the ledger to the report."""
 
-    def __init__(
-        self, prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars
-    ) -> None:
+    def __init__(self, prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars) -> None:
         self.prepared, self.folder, self.ledger, self.bars = prepared, folder, ledger, bars
         self.seconds: dict[str, float] = {}
 

@@ -74,9 +74,7 @@ def _plus_plus(
     return chosen
 
 
-def redraw(
-    candidates: Vector, weights: Vector, spread: Vector, rng: np.random.Generator
-) -> Vector:
+def redraw(candidates: Vector, weights: Vector, spread: Vector, rng: np.random.Generator) -> Vector:
     """As many candidates again, about the popular ones.
 
     Args:

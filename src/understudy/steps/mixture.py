@@ -41,9 +41,7 @@ class Mixture:
         given[order[: count - int(given.sum())]] += 1
         return given
 
-    def sample(
-        self, count: int, seed: int, block: int = 8192
-    ) -> Iterator[tuple[Vector, Labels]]:
+    def sample(self, count: int, seed: int, block: int = 8192) -> Iterator[tuple[Vector, Labels]]:
         """``count`` samples in blocks: embeddings (n, d) and the component of each, shuffled.
 
         The same seed gives the same samples, whatever was drawn before.

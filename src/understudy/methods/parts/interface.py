@@ -61,9 +61,7 @@ class Materials:
     @property
     def context(self) -> Context:
         """What of it is known before anything private is read."""
-        return Context(
-            self.shape, self.encoder, self.decoder, self.public is not None, self.mu
-        )
+        return Context(self.shape, self.encoder, self.decoder, self.public is not None, self.mu)
 
 
 @dataclass(frozen=True)

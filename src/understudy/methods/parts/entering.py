@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings, Vector
-from understudy.methods import estimators
-from understudy.methods.interface import Context, Materials
+from understudy.methods.parts import estimators
+from understudy.methods.parts.interface import Context, Materials
 from understudy.privacy.queries import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram

@@ -56,9 +56,7 @@ def second_moments(
     return query.matrices(answer), vault.noise_sd(query, stage=stage)
 
 
-def squared_moments(
-    vault: Vault, cells: Cells, radius: float, stage: str
-) -> tuple[Vector, float]:
+def squared_moments(vault: Vault, cells: Cells, radius: float, stage: str) -> tuple[Vector, float]:
     """Summed squares per cell, (cells, d), and the noise sd of each."""
     query = DiagonalMoments(cells, radius)
     return vault.release(query, stage=stage), vault.noise_sd(query, stage=stage)

@@ -12,8 +12,8 @@ import numpy as np
 from understudy.core.errors import ConfigError
 from understudy.core.ports import LinearDecoder
 from understudy.core.types import Images, Labels, Release, SyntheticBatch, Vector
-from understudy.methods.entering import Entered
-from understudy.methods.interface import Materials
+from understudy.methods.parts.entering import Entered
+from understudy.methods.parts.interface import Materials
 from understudy.privacy.queries import Votes
 from understudy.steps.mixture import Mixture
 from understudy.steps.rectify import latent_moments
@@ -84,9 +84,7 @@ class Producer:
         zero = decode(np.zeros((1, self.mixture.dim)))
         means = decode(self.mixture.means)
         found = []
-        variances = [
-            ((decode(root.T) - zero) ** 2).sum(axis=0) for root in self.mixture.roots
-        ]
+        variances = [((decode(root.T) - zero) ** 2).sum(axis=0) for root in self.mixture.roots]
         for mean, root in zip(means, self.mixture.root_of, strict=True):
             sd = np.sqrt(variances[root])
             latent, latent_sd = latent_moments(mean, sd)
@@ -180,7 +178,10 @@ def _filtered(
     """
     classes = producer.place.classes
     each = -(-count * oversample // classes)
-    drawn = [_of_class(producer.mixture, label, each, producer.materials.seed) for label in range(classes)]
+    drawn = [
+        _of_class(producer.mixture, label, each, producer.materials.seed)
+        for label in range(classes)
+    ]
     points = np.stack([points for points, _ in drawn])
     components = np.stack([components for _, components in drawn])
     alive = np.ones((classes, each), dtype=bool)
@@ -195,9 +196,11 @@ def _filtered(
 
 def _of_class(mixture: Mixture, label: int, count: int, seed: int) -> tuple[Vector, Labels]:
     weights = np.where(mixture.labels == label, mixture.weights, 0.0)
-    weights = weights / weights.sum() if weights.sum() > 0 else (mixture.labels == label) / (
-        mixture.labels == label
-    ).sum()
+    weights = (
+        weights / weights.sum()
+        if weights.sum() > 0
+        else (mixture.labels == label) / (mixture.labels == label).sum()
+    )
     one = Mixture(mixture.labels, weights, mixture.means, mixture.roots, mixture.root_of)
     parts = list(one.sample(count, seed + label))
     return np.concatenate([p for p, _ in parts]), np.concatenate([c for _, c in parts])
