@@ -25,7 +25,7 @@ class Encoder(Protocol):
             private image; None where none is known.
         ordered: Whether the numbers of an embedding come in order of importance, so that the first
             ones can stand for all.
-        licence: Licence and origin of the weights, for the dataset card; ``"none"`` without weights.
+        licence: Licence and origin of the weights, for the card; ``"none"`` without weights.
     """
 
     name: str

@@ -172,9 +172,9 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
     """
     origin, options = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if value is None or (isinstance(value, str) and value.lower() == "none"):
-            if type(None) in options and not (isinstance(value, str) and str in options):
-                return None
+        nothing = value is None or (str not in options and str(value).lower() == "none")
+        if nothing and type(None) in options:
+            return None
         errors = []
         for option in sorted(options, key=lambda o: o is str):
             if option is not type(None):

@@ -109,7 +109,7 @@ def _encoder(place: Path, facts: dict[str, Any], name: str | None, real: Source)
     known = [m["name"] for m in facts["models"] if m["role"] == "encoder"]
     owner = place.parent / "owner" / "run.json"
     if owner.is_file():
-        known = [json.loads(owner.read_text(encoding="utf-8"))["settings"].get("encoder")] + known
+        known = [json.loads(owner.read_text(encoding="utf-8"))["settings"].get("encoder"), *known]
     found = name or next((one for one in known if one), None)
     if found is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")
