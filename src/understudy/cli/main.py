@@ -48,6 +48,7 @@ def synthesize(
     adjacency: Annotated[str | None, typer.Option(help="add-remove or replace-one.")] = None,
     ledger: Annotated[str | None, typer.Option(help="Path or URL of the ledger.")] = None,
     test: Annotated[str | None, typer.Option(help="Real test set, to measure accuracy.")] = None,
+    test_rows: Annotated[int | None, typer.Option(help="Train on at most so many.")] = None,
     size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
     format: Annotated[str | None, typer.Option(help="png or parquet.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence of the release.")] = None,
@@ -78,7 +79,18 @@ def synthesize(
 
 _OPTIONS = {
     *("source", "out", "method", "epsilon", "delta", "encoder", "decoder", "public", "count"),
-    *("seed", "unit", "unit_rows", "adjacency", "ledger", "test", "size", "format", "licence"),
+    *(
+        "seed",
+        "unit",
+        "unit_rows",
+        "adjacency",
+        "ledger",
+        "test",
+        "test_rows",
+        "size",
+        "format",
+        "licence",
+    ),
     *("resume", "dry_run", "skip_bad"),
 }
 

@@ -97,6 +97,7 @@ class BudgetRefused(UnderstudyError):
             f"the budget of {dataset} does not cover this run (all at delta {delta:g}).\n"
             f"  Budget:     epsilon {budget:.4f}\n"
             f"  Spent:      epsilon {spent:.4f}\n"
+            f"  Remaining:  epsilon {max(0.0, budget - spent):.4f}\n"
             f"  Requested:  epsilon {requested:.4f} in total, after this run\n"
             f"  Difference: epsilon {requested - budget:.4f} over the budget\n"
             "Ask for a smaller epsilon, or let the data owner raise the total: "

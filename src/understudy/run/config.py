@@ -40,6 +40,7 @@ class RunConfig:
         adjacency: ``"add-remove"`` or ``"replace-one"``.
         ledger: Where spending is recorded: a path or a database URL; None: the user's own ledger.
         test: A real test set, to measure accuracy on; owner-only.
+        test_rows: Train on at most so many rows when accuracy is measured; None: on all.
         size: Resize all images to size x size pixels.
         format: ``"png"`` or ``"parquet"``.
         licence: Licence of the released dataset, for its card.
@@ -64,6 +65,7 @@ class RunConfig:
     adjacency: Adjacency = "add-remove"
     ledger: str | None = None
     test: str | None = None
+    test_rows: int | None = None
     size: int | None = None
     format: typing.Literal["png", "parquet"] = "png"
     licence: str = "other"
@@ -74,10 +76,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
         _ = self.budget, self.privacy_unit
-        if self.count is not None and self.count < 1:
-            raise ConfigError(f"count must be 1 or more, found {self.count}")
-        if self.size is not None and self.size < 1:
-            raise ConfigError(f"size must be 1 pixel or more, found {self.size}")
+        for name in ("count", "size", "test_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be 1 or more, found {value}")
         if self.format not in ("png", "parquet"):
             raise ConfigError(f"format is 'png' or 'parquet', found {self.format!r}")
 
@@ -94,7 +96,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
         names = [f.name for f in dataclasses.fields(self)]
-        skip = {"out", "resume", "dry_run", "test", "ledger", "licence"}
+        skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence"}
         return {name: _plain(getattr(self, name)) for name in names if name not in skip}
 
 

@@ -33,6 +33,7 @@ def demo(out: Path, epsilon: float = 1.0) -> Result:
             out=out / "fashion-mnist",
             epsilon=epsilon,
             test=source,
+            test_rows=20_000,
             ledger=str(out / "demo-ledger.db"),
         )
     except InputError as error:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from understudy.core.ports import Encoder, Source
 from understudy.evaluate.utility import (
     Labelled,
@@ -56,6 +58,7 @@ def measure(
     networks: Sequence[Network] | None = None,
     seeds: Sequence[int] = (0,),
     epochs: int | None = None,
+    rows: int | None = None,
 ) -> tuple[Accuracy, ...]:
     """Train on a release and on the real data, test both on real data.
 
@@ -68,10 +71,11 @@ def measure(
         networks: Which; by default the small CNN for images, the two-layer one for embeddings.
         seeds: Trainings to average over.
         epochs: Passes over the training set, where not the usual number.
+        rows: Train on at most so many rows of each side.
     """
-    synthetic = _collect(release, None, bars)
+    synthetic = _at_most(_collect(release, None, bars), rows)
     encode = encoder if release.kind == "embeddings" else None
-    pair = _collect(real, encode, bars), _collect(test, encode, bars)
+    pair = _at_most(_collect(real, encode, bars), rows), _collect(test, encode, bars)
     default: Sequence[Network] = ("two-layer",) if release.kind == "embeddings" else ("cnn",)
     found = []
     for network in networks or default:
@@ -82,6 +86,13 @@ def measure(
         means = mean_and_spread(report.synthetic)[0], mean_and_spread(report.real)[0]
         found.append(Accuracy(_WORDS[network], *means, report))
     return tuple(found)
+
+
+def _at_most(data: Labelled, rows: int | None) -> Labelled:
+    if rows is None or rows >= len(data.labels):
+        return data
+    chosen = np.sort(np.random.default_rng(0).choice(len(data.labels), rows, replace=False))
+    return Labelled(data.values[chosen], data.labels[chosen], data.classes)
 
 
 class _EpochBar:

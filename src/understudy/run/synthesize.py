@@ -159,7 +159,12 @@ class _Run:
         if prepared.test is not None:
             with self._timed("measure accuracy"):
                 accuracies = measure(
-                    synthetic, prepared.source, prepared.test, prepared.encoder, self.bars
+                    synthetic,
+                    prepared.source,
+                    prepared.test,
+                    prepared.encoder,
+                    self.bars,
+                    rows=prepared.config.test_rows,
                 )
         images = None if release.image_shape is None else synthetic_sample(release)
         pictures = None if images is None else write_pictures(folder, images)
