@@ -13,8 +13,6 @@ app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
 
 Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
 Url = Annotated[str | None, typer.Option("--ledger", help="Path or URL of the ledger.")]
-Unit = Annotated[str | None, typer.Option(help="Column that says whose row it is.")]
-Size = Annotated[int | None, typer.Option(help="As for synthesize.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable files.")]
 
 

@@ -53,8 +53,8 @@ def result(made: Result) -> None:
         f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
         f"adjacency: {receipt.adjacency}"
     )
-    if made.warning:
-        _console.print(made.warning)
+    for warning in made.warnings:
+        _console.print(f"note: {warning}")
     accuracies(made.accuracy)
     _console.print(f"to share:  {made.release}")
     if made.pictures is not None:

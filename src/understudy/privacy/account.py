@@ -227,9 +227,8 @@ class Account:
 
     def _stored(self, path: Path, query: Query) -> NDArray[np.int64]:
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-        except (OSError, ValueError, KeyError) as error:
+            noisy, note = _read(path)
+        except _UNREADABLE as error:
             raise RunError(
                 f"{path}: not a stored release; remove it to pay for a new one"
             ) from error
@@ -268,16 +267,21 @@ def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[
     return noisy
 
 
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError)
+
+
 def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """A stored release and its note; one of `_UNREADABLE` where it is no whole one."""
     with np.load(path, allow_pickle=False) as archive:
-        return archive["noisy"], dict(json.loads(str(archive["note"])))
+        noisy, note = archive["noisy"], json.loads(str(archive["note"]))
+    return noisy, {"query": str(note["query"]), "attempt": int(note["attempt"])}
 
 
 def _settle(part: Path) -> None:
     """Take up what a killed run had written whole; remove what it had not."""
     try:
         _read(part)
-    except (OSError, ValueError, KeyError, BadZipFile, EOFError):
+    except _UNREADABLE:
         part.unlink()
     else:
         part.replace(part.with_suffix(".npz"))

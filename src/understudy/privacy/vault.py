@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Engine, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account
@@ -22,6 +22,24 @@ Transform = Callable[[NDArray[Any]], NDArray[Any]]
 
 def _identity(values: NDArray[Any]) -> NDArray[Any]:
     return values
+
+
+class _Inside(Sealed):
+    """What a vault and all its views share, so that closing one empties them all."""
+
+    __slots__ = ("account", "cache", "engine", "progress", "rows", "source")
+
+    def __init__(
+        self,
+        source: Source,
+        account: Account,
+        engine: Engine,
+        cache: Path,
+        progress: Callable[[str], Callable[[int], None]] | None,
+    ) -> None:
+        self.source, self.account, self.engine = source, account, engine
+        self.cache, self.progress = cache, progress
+        self.rows: list[SourceRows | CachedRows] = []
 
 
 class Vault(Sealed):
@@ -38,16 +56,7 @@ class Vault(Sealed):
         progress: Given words for a step, returns a function that is called with rows done.
     """
 
-    __slots__ = (
-        "_account",
-        "_cache",
-        "_engine",
-        "_labelled",
-        "_progress",
-        "_rows",
-        "_source",
-        "_transform",
-    )
+    __slots__ = ("_labelled", "_place", "_shared", "_transform")
 
     def __init__(
         self,
@@ -57,19 +66,40 @@ class Vault(Sealed):
         cache: Path,
         progress: Callable[[str], Callable[[int], None]] | None = None,
     ) -> None:
-        self._source, self._account, self._engine = source, account, engine
-        self._cache, self._progress = cache, progress
-        self._rows: SourceRows | CachedRows | None = None
+        self._shared = [_Inside(source, account, engine, cache, progress)]
+        self._place: int | None = None
         self._transform: Transform = _identity
         self._labelled = True
         if source.kind == "embeddings" and account.unit.column is None:
-            self._rows = SourceRows(source)
+            self._place = self._keep(SourceRows(source))
 
     def _like(self, **changes: Any) -> Vault:
         other = Vault.__new__(Vault)
         for name in Vault.__slots__:
             setattr(other, name, changes.get(name, getattr(self, name)))
         return other
+
+    def close(self) -> None:
+        """Forget the rows, the account and the source, here and in every view of them.
+
+        What a method made may still refer to the vault (a release is sampled batch by batch);
+        nothing private can be reached from it any more.
+        """
+        self._shared.clear()
+
+    @property
+    def _inside(self) -> _Inside:
+        if not self._shared:
+            raise RunError("this vault is closed: ask it before the method returns")
+        return self._shared[0]
+
+    @property
+    def _account(self) -> Account:
+        return self._inside.account
+
+    def _keep(self, rows: SourceRows | CachedRows) -> int:
+        self._inside.rows.append(rows)
+        return len(self._inside.rows) - 1
 
     def map(self, encode: Callable[[NDArray[Any]], Embeddings], *, batch: int = 512) -> Vault:
         """A vault of the source's embeddings, cached on the owner's disk. Spends nothing.
@@ -82,21 +112,16 @@ class Vault(Sealed):
             InputError: Embeddings that are not finite, or of the wrong shape.
             SourceError: Bad rows.
         """
+        inside = self._inside
+        bar = inside.progress("reading and embedding private rows") if inside.progress else None
         rows = cache_rows(
-            self._source,
-            encode,
-            self._account.unit,
-            self._cache,
-            batch=batch,
-            progress=self._progress("reading and embedding private rows")
-            if self._progress
-            else None,
+            inside.source, encode, inside.account.unit, inside.cache, batch=batch, progress=bar
         )
-        return self._like(_rows=rows, _transform=_identity)
+        return self._like(_place=self._keep(rows), _transform=_identity)
 
     def embedded(self) -> Vault:
         """A vault of the embeddings that the source itself holds. Spends nothing."""
-        return self.map(_identity, batch=BLOCK) if self._rows is None else self
+        return self.map(_identity, batch=BLOCK) if self._place is None else self
 
     def view(self, transform: Transform) -> Vault:
         """The same rows seen through a public row-by-row transform, applied as they are read.
@@ -141,12 +166,13 @@ class Vault(Sealed):
                 labels = np.zeros_like(labels)
             return query.integer_sum(self._transform(values), labels, groups, grid)
 
-        if self._rows is None:
+        if self._place is None:
             raise ConfigError(
                 "images hold no numbers to add up: map the vault with an encoder first"
             )
         total = np.zeros((query.slots, query.width), dtype=np.int64)
-        for part in self._engine.map(add_up, self._rows.blocks()):
+        inside = self._inside
+        for part in inside.engine.map(add_up, inside.rows[self._place].blocks()):
             total += part
         return total
 

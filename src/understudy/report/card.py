@@ -31,8 +31,7 @@ def front_matter(record: RunRecord) -> dict[str, Any]:
     task = "image-classification" if labelled else "unconditional-image-generation"
     matter: dict[str, Any] = {
         "pretty_name": record.title,
-        # The hub's word for "not said": whoever publishes the release chooses a licence.
-        "license": "unknown",
+        "license": record.licence,
         "task_categories": [task if images else "feature-extraction"],
         "tags": ["synthetic", "differential-privacy", "understudy", record.method],
         "size_categories": [next((name for top, name in SIZES if record.count < top), "n>100M")],

@@ -67,6 +67,7 @@ class RunRecord:
         facts: Public facts of the method (`Release.facts`): JSON values.
         how: How the method works, in a sentence or two.
         title: Heading of the dataset card. Public: never the private folder's name.
+        licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
     """
 
     method: str
@@ -84,6 +85,7 @@ class RunRecord:
     facts: Mapping[str, Any] = field(default_factory=dict)
     how: str = ""
     title: str = "A synthetic dataset"
+    licence: str = "unknown"
 
     def __post_init__(self) -> None:
         sources = tuple(public_name(source) for source in self.public_sources)

@@ -43,7 +43,8 @@ class RunConfig:
         test_rows: Train on at most so many rows when accuracy is measured; None: on all.
         size: Resize all images to size x size pixels.
         format: ``"png"`` or ``"parquet"``.
-        licence: Licence of the released dataset, for its card.
+        licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
+            "not said".
         resume: Go on with an interrupted run in ``out``.
         dry_run: Print the plan and stop; nothing is read or spent.
         skip_bad: Pass over unreadable files, and count them.
@@ -68,7 +69,7 @@ class RunConfig:
     test_rows: int | None = None
     size: int | None = None
     format: typing.Literal["png", "parquet"] = "png"
-    licence: str = "other"
+    licence: str = "unknown"
     resume: bool = False
     dry_run: bool = False
     skip_bad: bool = False
@@ -132,6 +133,8 @@ def read_config(path: Path) -> dict[str, Any]:
     for name in options:
         if name not in known:
             raise unknown(f"key in {path}:", name, known)
+    if options.get("settings") is not None:
+        options["settings"] = coerce("settings", options["settings"], Mapping[str, Any])
     return options
 
 
@@ -209,7 +212,7 @@ def _scalar(name: str, value: Any, kind: Any) -> Any:
         if kind is str and not isinstance(value, str | Path):
             raise ValueError
         return kind(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{name} must be {_KINDS.get(kind, kind)}, found {value!r}") from error
 
 

@@ -65,6 +65,7 @@ def run_record(
         public_sources=() if prepared.public is None else (prepared.public.name,),
         facts={**release.facts, **facts},
         how=prepared.method.summary,
+        licence=config.licence,
     )
 
 

@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import RunError
+from understudy.core.errors import BudgetRefused, RunError
+
+_NOT_A_RUN = {
+    False: "choose another --out",
+    True: "it holds no run to resume (owner/start.json is missing)",
+}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -68,15 +73,16 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
     """Start a run's folder, or take up an interrupted one, and hold it alone.
 
     Raises:
-        RunError: The folder exists (or does not, for a resume), belongs to a run with other
-            settings, cannot be written, or another process works in it.
+        RunError: The folder holds something else, a run that is not to be resumed or one with
+            other settings; it cannot be written, or another process works in it.
     """
     start = out / "owner" / "start.json"
-    if out.exists() and not resume and any(out.iterdir()):
-        hint = "add --resume to go on with it" if start.exists() else "choose another --out"
-        raise RunError(f"{out}: exists and is not empty; {hint}")
-    if resume and out.exists() and not start.exists() and any(out.iterdir()):
-        raise RunError(f"{out}: holds no run to resume (owner/start.json is missing)")
+    if _holds_something(out):
+        if not start.exists():
+            raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
+        if not resume:
+            raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
+    made = not out.exists()
     try:
         (out / "owner").mkdir(mode=0o700, parents=True, exist_ok=True)
         (out / "owner").chmod(0o700)
@@ -88,13 +94,30 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RunError(f"{out}: another process works on this run; wait for it") from error
-        if start.exists():
-            known = _read(start)
-            _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
-        else:
+        new = not start.exists()
+        known: dict[str, Any]
+        if new:
             known = {"run": uuid.uuid4().hex, "settings": identity}
             write_json(start, known)
-        yield RunFolder(out, known["run"])
+        else:
+            known = _read(start)
+            _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
+        try:
+            yield RunFolder(out, known["run"])
+        except BudgetRefused:
+            if new:  # nothing was charged or written: leave the name free for the next try
+                shutil.rmtree(out / "owner")
+                if made:
+                    out.rmdir()
+            raise
+
+
+def _holds_something(out: Path) -> bool:
+    """Whether a folder holds more than a run leaves that was killed before it had begun."""
+    if not out.is_dir():
+        return False
+    left = {"owner", "owner/lock", "owner/start.json.part"}
+    return any(path.relative_to(out).as_posix() not in left for path in out.rglob("*"))
 
 
 def _read(start: Path) -> dict[str, Any]:

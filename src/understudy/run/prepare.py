@@ -67,6 +67,11 @@ def prepare(config: RunConfig) -> Prepared:
     test = None if config.test is None else beside(config.test, "test")
     public = None if config.public is None else beside(config.public, "train")
     if test is not None:
+        if len(source.classes) < 2 or not getattr(params, "conditional", True):
+            raise ConfigError(
+                "a release without classes trains no classifier (conditional=false, or a dataset "
+                "without labels): leave out --test"
+            )
         require_classes(source.classes, test)
     mu = run_mu_of(config.budget)
     context = Context(shape, encoder, decoder, public is not None, mu)

@@ -18,6 +18,7 @@ from understudy.methods.parts.interface import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
+from understudy.report import Spending
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
     run_record,
@@ -46,7 +47,7 @@ class Result:
         accuracy: Accuracy on the real test set; owner-only. Empty without ``test``.
         seconds: Wall-clock seconds of each part of the run; owner-only.
         pictures: A contact sheet of synthetic images; None for embeddings alone.
-        warning: Something the owner should know; None if all is well.
+        warnings: What the owner should know; empty if all is well.
     """
 
     release: Path
@@ -56,7 +57,7 @@ class Result:
     accuracy: tuple[Accuracy, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     pictures: Path | None = None
-    warning: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def synthesize(source: str | Path, *, out: str | Path, **options: Any) -> Result:
@@ -122,6 +123,7 @@ class _Run:
             )
             with self._timed("embed and fit"):
                 release = prepared.method.run(self._materials(vault), prepared.params)
+            vault.close()  # what is sampled from now on is post-processing
         with self._timed("sample and write"):
             shutil.rmtree(folder.release, ignore_errors=True)  # of a run that was killed
             facts = write_release(
@@ -170,12 +172,6 @@ class _Run:
         pictures = None if images is None else write_pictures(folder, images)
         spent = spending(self.ledger, dataset)
         write_owner(folder, prepared, record, spent, accuracies, images, self.seconds)
-        warning = None
-        if spent.epsilon is None:
-            warning = (
-                f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so "
-                "far. Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
-            )
         return Result(
             folder.release,
             folder.owner,
@@ -184,5 +180,21 @@ class _Run:
             accuracies,
             self.seconds,
             pictures,
-            warning,
+            _warnings(spent, receipt.delta, release.facts.get("noisy_rows")),
         )
+
+
+def _warnings(spent: Spending, delta: float, noisy_rows: int | None) -> tuple[str, ...]:
+    """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
+    found = []
+    if spent.epsilon is None:
+        found.append(
+            f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "
+            "Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
+        )
+    if noisy_rows and delta > 1 / (10 * noisy_rows):
+        found.append(
+            f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
+            f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
+        )
+    return tuple(found)

@@ -160,15 +160,26 @@ def cell_covariances(
         return np.sqrt(variances)[:, :, None] * np.eye(cells.dim), each
     slots = {"tied": np.zeros_like(each), "class": each // cells.centres.shape[1]}
     slot = slots.get(kind, each)
+    import os
+    if os.environ.get("V","A")=="A": radius*=.25
     totals, sd = second_moments(vault, cells, radius, slot, stage)
     sizes = np.bincount(slot, counts)
     pooled = shrinkage.denoise_covariance(
         totals.sum(axis=0) / sizes.sum(), sd * np.sqrt(len(sizes)) / sizes.sum()
     )
-    found = [
-        shrinkage.shrink_matrix(total / size, pooled, sd / size)
-        for total, size in zip(totals, sizes, strict=True)
-    ]
+    import os
+    V=os.environ.get("V","A")
+    if V=="A":
+        sc=[cells.dim/radius**2/size for size in sizes]
+        found=[shrinkage.denoise_covariance(t*c, sd*c, 0.05) for t,c in zip(totals,sc,strict=True)]
+        found=[f*(cells.dim/np.trace(f)) for f in found]
+    elif V=="B":
+        found=[shrinkage.denoise_covariance(t/c, sd/c, 0.05) for t,c in zip(totals,sizes,strict=True)]
+    else:
+        found = [
+            shrinkage.shrink_matrix(total / size, pooled, sd / size)
+            for total, size in zip(totals, sizes, strict=True)
+        ]
     if kind == "low_rank":
         found = [shrinkage.low_rank(matrix, min(rank, cells.dim)) for matrix in found]
     return np.stack([square_root(matrix) for matrix in found]), slot

@@ -1,0 +1,185 @@
+"""Options from a file, from the command line and from Python: the same names, checked the same."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from understudy.core.errors import ConfigError
+from understudy.methods.clustering import ClusteringParams
+from understudy.run.config import RunConfig, make_config, make_params, read_config
+
+EVERY_OPTION = {
+    "source": "scans",
+    "out": "result",
+    "method": "clustering",
+    "epsilon": 2.5,
+    "delta": 1e-6,
+    "encoder": "embedded:scattering",
+    "decoder": "none",
+    "public": "procedural:leaves",
+    "settings": {"clusters": 3, "filter": "both"},
+    "count": 500,
+    "seed": 4,
+    "unit": "patient",
+    "unit_rows": 5,
+    "adjacency": "replace-one",
+    "ledger": "books.db",
+    "test": "held-out",
+    "test_rows": 300,
+    "size": 32,
+    "format": "parquet",
+    "licence": "cc-by-4.0",
+    "resume": True,
+    "dry_run": True,
+    "skip_bad": True,
+}
+
+
+def write(path: Path, content: object) -> Path:
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+def test_a_file_may_hold_every_option(tmp_path):
+    fields = [field.name for field in dataclasses.fields(RunConfig)]
+    assert sorted(EVERY_OPTION) == sorted(fields)
+    config = make_config(read_config(write(tmp_path / "run.yaml", EVERY_OPTION)))
+    expected = {**EVERY_OPTION, "out": Path("result")}
+    assert {name: getattr(config, name) for name in fields} == expected
+
+
+def test_names_in_a_file_may_have_hyphens(tmp_path):
+    options = read_config(write(tmp_path / "run.yaml", {"dry-run": True, "unit-rows": 3}))
+    assert options == {"dry_run": True, "unit_rows": 3}
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
+    with pytest.raises(ConfigError, match=r"'epsilom'.*Did you mean 'epsilon'\?"):
+        read_config(write(tmp_path / "run.yaml", {"epsilom": 1}))
+    with pytest.raises(ConfigError, match=r"'lloyd_step'.*Did you mean 'lloyd_steps'\?"):
+        make_params(ClusteringParams, {"lloyd_step": 1})
+    with pytest.raises(ConfigError, match=r"unknown option 'encodr'.*'encoder'"):
+        make_config({"source": "a", "out": "b", "encodr": "x"})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("- a\n- b\n", "expected 'name: value' lines, found list"),
+        ("", "found NoneType"),
+        ("a: [1", "not a YAML file"),
+        ("epsilon: !!python/object/apply:os.getcwd []\n", "not a YAML file"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, content, words):
+    path = write(tmp_path / "run.yaml", content)
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_config(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml.*No such file"):
+        read_config(tmp_path / "absent.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00bad")
+    with pytest.raises(ConfigError, match="not a YAML file"):
+        read_config(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize("name", ["source", "out"])
+def test_source_and_out_are_needed(name):
+    options = {"source": "a", "out": "b"}
+    with pytest.raises(ConfigError, match=f"{name} is missing"):
+        make_config({k: v for k, v in options.items() if k != name})
+    with pytest.raises(ConfigError, match=f"{name} is missing"):
+        make_config({**options, name: None})
+
+
+def test_text_becomes_the_type_that_is_wanted():
+    config = make_config(
+        {
+            "source": "a",
+            "out": "b",
+            "epsilon": "0.5",
+            "count": "12",
+            "size": "none",
+            "skip_bad": "TRUE",
+            "resume": "false",
+            "decoder": "none",
+        }
+    )
+    assert (config.epsilon, config.count, config.size) == (0.5, 12, None)
+    assert (config.skip_bad, config.resume) == (True, False)
+    assert config.decoder == "none"  # the word means something there
+    params = make_params(
+        ClusteringParams,
+        {
+            "clusters": "8",
+            "power": "0.5",
+            "conditional": "false",
+            "covariance": "none",
+            "filter": "none",
+            "normalise": "True",
+        },
+    )
+    assert params == ClusteringParams(clusters=8, power=0.5, conditional=False, normalise=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("epsilon", "much", "epsilon must be a number, found 'much'"),
+        ("epsilon", True, "epsilon must be a number"),
+        ("epsilon", 0, "positive"),
+        ("epsilon", float("nan"), "positive"),
+        ("epsilon", float("inf"), "positive"),
+        ("delta", 1.0, "between 0 and 1"),
+        ("count", 1.5, "count must be a whole number, found 1.5"),
+        ("count", "1.5", "count must be a whole number"),
+        ("count", 0, "count must be 1 or more"),
+        ("count", float("inf"), "count must be a whole number, found inf"),
+        ("seed", None, "seed must be a whole number"),
+        ("size", 0, "size must be 1 or more"),
+        ("unit_rows", 0, "at least 1 row"),
+        ("skip_bad", 1, "skip_bad must be true or false, found 1"),
+        ("method", 3, "method must be text, found 3"),
+        ("format", "jpeg", "png"),
+        ("adjacency", "swap", "add-remove"),
+        ("settings", [1], "settings is a mapping"),
+        ("settings", "clusters", "settings is a mapping"),
+    ],
+)
+def test_a_value_of_the_wrong_type_or_out_of_range_is_refused(name, value, words):
+    with pytest.raises(ConfigError, match=words):
+        make_config({"source": "a", "out": "b", name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"clusters": "many"}, "clusters must be a whole number, found 'many'"),
+        ({"clusters": 0}, "clusters must be 1 or more"),
+        ({"covariance": "round"}, "covariance is one of spherical"),
+        ({"filter": "all"}, "filter is one of"),
+        ({"power": 0}, "power must lie in"),
+        ({"power": "nan"}, "power must lie in"),
+        ({"conditional": "yes"}, "conditional must be true or false"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        make_params(ClusteringParams, settings)
+
+
+def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
+    one = make_config({"source": "a", "out": "b"})
+    assert set(EVERY_OPTION) - set(one.identity()) == {
+        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence")
+    }
+    for name, value in EVERY_OPTION.items():
+        if name in one.identity():
+            other = make_config({"source": "a", "out": "b", name: value})
+            same = getattr(one, name) == value
+            assert (other.identity() == one.identity()) == same, name

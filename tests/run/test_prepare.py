@@ -1,0 +1,131 @@
+"""What does not fit together is refused before anything private is read or spent."""
+
+import numpy as np
+import pytest
+from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
+
+from understudy.core.errors import BackendError, ConfigError, SourceError
+from understudy.run.config import make_config
+from understudy.run.prepare import prepare
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return class_folders(tmp_path_factory.mktemp("data") / "scans", {"cat": 4, "dog": 4})
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    return embeddings(tmp_path / "vectors.npz")
+
+
+def prepared(source, tmp_path, **options):
+    options = {"settings": QUICK, **options}
+    return prepare(make_config({"source": str(source), "out": tmp_path / "out", **options}))
+
+
+def test_images_are_encoded_and_decoded_by_default(images, tmp_path):
+    ready = prepared(images, tmp_path)
+    assert (ready.encoder.name, ready.decoder.name) == ("embedded:dct", "embedded:dct")
+    assert ready.source.classes == ("cat", "dog")
+    assert sum(ready.plan.shares.values()) == pytest.approx(1.0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_decoder_embeddings_are_released(images, tmp_path):
+    assert prepared(images, tmp_path, decoder="none").decoder is None
+    assert prepared(images, tmp_path, encoder="embedded:dct?", decoder=None).decoder is not None
+
+
+def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path):
+    test = class_folders(tmp_path / "test", {"cat": 2, "dog": 2, "emu": 2})
+    with pytest.raises(SourceError, match="has classes that the other dataset lacks: emu"):
+        prepared(images, tmp_path, test=str(test))
+    fewer = class_folders(tmp_path / "fewer", {"ant": 2, "dog": 2})
+    with pytest.raises(SourceError, match="ant"):
+        prepared(images, tmp_path, test=str(fewer))
+
+
+def test_a_unit_column_that_is_not_there_is_named(images, tmp_path):
+    people = with_manifest(tmp_path / "people")
+    assert prepared(people, tmp_path, unit="patient").source.has_units
+    with pytest.raises(SourceError, match="household"):
+        prepared(people, tmp_path, unit="household")
+    with pytest.raises(SourceError, match="patient"):
+        prepared(images, tmp_path, unit="patient")
+
+
+@pytest.mark.parametrize("option", ["encoder", "decoder"])
+def test_embeddings_take_no_models(vectors, tmp_path, option):
+    ready = prepared(vectors, tmp_path, settings={}, decoder="none")
+    assert (ready.encoder, ready.decoder) == (None, None)
+    with pytest.raises(ConfigError, match="holds embeddings already: leave out"):
+        prepared(vectors, tmp_path, settings={}, **{option: "embedded:dct"})
+
+
+def test_kinds_and_lengths_must_agree(images, vectors, tmp_path):
+    with pytest.raises(SourceError, match="holds images, the private dataset embeddings"):
+        prepared(vectors, tmp_path, settings={}, test=str(images))
+    with pytest.raises(SourceError, match="holds embeddings, the private dataset images"):
+        prepared(images, tmp_path, public=str(vectors))
+    longer = embeddings(tmp_path / "longer.npz", dim=7)
+    with pytest.raises(SourceError, match="embeddings of 7 numbers, the private dataset of 6"):
+        prepared(vectors, tmp_path, settings={}, public=str(longer))
+
+
+def test_a_test_set_is_brought_to_the_size_of_the_private_images(images, tmp_path):
+    test = class_folders(tmp_path / "test", {"cat": 2, "dog": 2}, shape=(20, 10, 1))
+    ready = prepared(images, tmp_path, test=str(test), size=16)
+    assert ready.source.shape == ready.test.shape == (16, 16, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"method": "clusterin"}, ConfigError, "Did you mean 'clustering'"),
+        ({"encoder": "embedded:dtc"}, BackendError, "dtc"),
+        ({"encoder": "onnx:absent.onnx"}, BackendError, r"absent\.onnx"),
+        ({"decoder": "embedded:scattering"}, BackendError, "scattering"),
+        ({"settings": {"cluster": 3}}, ConfigError, "Did you mean 'clusters'"),
+        ({"settings": {"filter": "images"}, "decoder": "none"}, ConfigError, "needs a decoder"),
+        ({"test": "no-such-place"}, SourceError, "no such file or folder"),
+        ({"public": "no-such-place"}, SourceError, "no such file or folder"),
+    ],
+)
+def test_what_cannot_work_is_refused(images, tmp_path, options, error, words):
+    with pytest.raises(error, match=words):
+        prepared(images, tmp_path, **options)
+
+
+def test_no_source_is_named(tmp_path):
+    with pytest.raises(SourceError, match=r"absent.*no such file or folder"):
+        prepared(tmp_path / "absent", tmp_path)
+
+
+def test_directions_need_an_order_or_public_images(vectors, tmp_path):
+    with pytest.raises(ConfigError, match="needs --public"):
+        prepared(vectors, tmp_path, settings={"components": 3})
+    public = embeddings(tmp_path / "public.npz", seed=5)
+    assert prepared(vectors, tmp_path, settings={"components": 3}, public=str(public)).public
+
+
+def test_the_plan_depends_on_public_facts_alone(tmp_path):
+    """Defect 7 of the field: class sizes used as if they were public."""
+    plans = [
+        prepared(class_folders(tmp_path / name, sizes, seed=seed), tmp_path).plan.shares
+        for name, sizes, seed in [
+            ("few", {"cat": 2, "dog": 2}, 0),
+            ("many", {"cat": 90, "dog": 3}, 1),
+        ]
+    ]
+    assert plans[0] == plans[1]
+
+
+def test_shapes_of_images_must_agree_without_size(tmp_path):
+    mixed = class_folders(tmp_path / "mixed", {"cat": 2, "dog": 2})
+    class_folders(tmp_path / "wide", {"cat": 1}, shape=(8, 9, 1))
+    (tmp_path / "wide" / "cat" / "scan-0.png").rename(mixed / "cat" / "wide.png")
+    with pytest.raises(SourceError, match="size"):
+        ready = prepared(mixed, tmp_path)
+        np.concatenate([batch.values for batch in ready.source.batches(10)])
+    assert prepared(mixed, tmp_path, size=8).source.shape == (8, 8, 1)
