@@ -4,11 +4,11 @@ diffprivlib 0.6.6 does not import beside scikit-learn 1.8 and later, so it runs 
 environment of its own, made on the first call (a minute; under the user's cache folder, or where
 ``UNDERSTUDY_BENCH_ENVS`` says). Points go there as npz, centres come back as JSON.
 
-    from kmeans_peers import cost, make_clusters, peer
+    from benchmarks.kmeans_peers import cost, make_clusters, peer
     points, centres = make_clusters(20_000, 16, 5, seed=0)
     other = peer(points, 5, epsilon=1.0)          # .centres, .seconds, .cost
 
-    python benchmarks/kmeans_peers.py             # the peer alone, on the workloads of the table
+    python -m benchmarks.kmeans_peers             # the peer alone, on the workloads of the table
 
 diffprivlib is pure epsilon-DP (Laplace noise), so it has no delta. It protects the replacement of
 a row, and takes the number of rows and the bounds of each coordinate as public.

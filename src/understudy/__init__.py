@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from understudy.core.errors import BudgetRefused, InputError, UnderstudyError
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger import Ledger
-    from understudy.run.evaluate import evaluate
+    from understudy.run.evaluate import evaluate_release
     from understudy.run.synthesize import Result, synthesize
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Ledger",
     "Result",
     "UnderstudyError",
-    "evaluate",
+    "evaluate_release",
     "synthesize",
 ]
 
@@ -30,7 +30,7 @@ _HOMES = {
     "Ledger": "privacy.ledger",
     "Result": "run.synthesize",
     "UnderstudyError": "core.errors",
-    "evaluate": "run.evaluate",
+    "evaluate_release": "run.evaluate",
     "synthesize": "run.synthesize",
 }
 

@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 from understudy.core.errors import InputError
 from understudy.privacy import sums
+from understudy.privacy.cells import Cells
 from understudy.privacy.queries import (
-    Cells,
     ClippedSums,
     CountAndSum,
     Counts,
@@ -20,6 +20,7 @@ from understudy.privacy.queries import (
     NormHistogram,
     Votes,
 )
+from understudy.privacy.rows import pieces
 
 CLASSES, CLUSTERS, DIM = 3, 2, 5
 
@@ -180,3 +181,54 @@ def test_truncation_is_toward_zero_and_never_lengthens():
     rows = np.array([[0.999, -0.999], [1.001, -1.001]]) * 0.5
     total = sums.bounded_sum(np.array([0, 1]), rows, None, slots=2, bound=math.sqrt(2), grid=0.5)
     assert total.tolist() == [[0, 0], [1, -1]]
+
+
+def test_rows_that_are_worked_on_together_change_nothing_in_many_dimensions():
+    """Squared norms, assignments and sums are those of one row at a time, wherever it lies."""
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(301, 517)).astype(np.float32)
+    y = rng.integers(0, CLASSES, len(x))
+    cells = Cells(rng.normal(size=(CLASSES, 4, 517)))
+    wide = rng.normal(size=(3, 5000))
+    for rows in (x, x.astype(np.float64), wide):
+        alone = [float(sums.row_squares(row[None].copy())[0]) for row in rows]
+        assert sums.row_squares(rows).tolist() == alone
+        assert alone == pytest.approx([math.fsum(v * v) for v in rows.astype(np.float64)], 1e-12)
+    alone = [int(cells.assign(x[i : i + 1], y[i : i + 1])[0]) for i in range(len(x))]
+    assert cells.assign(x, y).tolist() == alone
+    for query in (CountAndSum(cells, 20.0), DiagonalMoments(cells, 20.0)):
+        grid = query.grid(query.bound)
+        assert np.array_equal(
+            query.integer_sum(x, y, None, grid),
+            in_blocks(query, x, y, None, [1, 2, 9, 100, 300], grid),
+        )
+
+
+def test_ties_fall_to_the_first_centre_and_scales_do_not_matter():
+    cells = Cells(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]]))
+    for scale in (1e-6, 1.0, 1e30):
+        x = np.array([[scale, scale], [-scale, scale], [0.0, 0.0], [0.0, -scale]], np.float32)
+        assert cells.assign(x, np.zeros(4, np.int64)).tolist() == [0, 1, 0, 0]
+
+
+def test_sums_too_large_for_float64_are_exact_too():
+    rows = np.full((8, 1), 1.0)
+    slot = np.zeros(8, dtype=np.int64)
+    fine, coarse = 2.0**-52, 2.0**-10
+    for grid in (fine, coarse):
+        total = sums.bounded_sum(slot, rows, None, slots=1, bound=1.0, grid=grid)
+        one = sums.bounded_sum(slot[:1], rows[:1], None, slots=1, bound=1.0, grid=grid)
+        assert int(total[0, 0]) == 8 * int(one[0, 0]) > 7 / grid
+
+
+def test_pieces_of_a_block_part_no_unit():
+    rng = np.random.default_rng(7)
+    groups = np.sort(rng.integers(0, 9, 100))
+    block = (rng.normal(size=(100, 2)), rng.integers(0, 3, 100), groups)
+    for size in (1, 7, 1000):
+        parts = list(pieces(block, size))
+        for column, whole in enumerate(block):
+            assert np.array_equal(np.concatenate([part[column] for part in parts]), whole)
+        units = [unit for part in parts for unit in np.unique(part[2])]
+        assert len(units) == len(set(units))
+    assert [len(part[1]) for part in pieces((*block[:2], None), 30)] == [30, 30, 30, 10]

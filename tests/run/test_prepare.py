@@ -1,6 +1,5 @@
 """What does not fit together is refused before anything private is read or spent."""
 
-import numpy as np
 import pytest
 from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
@@ -40,10 +39,10 @@ def test_without_a_decoder_embeddings_are_released(images, tmp_path):
 def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path):
     test = class_folders(tmp_path / "test", {"cat": 2, "dog": 2, "emu": 2})
     with pytest.raises(SourceError, match="has classes that the other dataset lacks: emu"):
-        prepared(images, tmp_path, test=str(test))
+        prepared(images, tmp_path, test=str(test), size=16)
     fewer = class_folders(tmp_path / "fewer", {"ant": 2, "dog": 2})
     with pytest.raises(SourceError, match="ant"):
-        prepared(images, tmp_path, test=str(fewer))
+        prepared(images, tmp_path, test=str(fewer), size=16)
 
 
 def test_a_unit_column_that_is_not_there_is_named(images, tmp_path):
@@ -66,7 +65,7 @@ def test_embeddings_take_no_models(vectors, tmp_path, option):
 def test_kinds_and_lengths_must_agree(images, vectors, tmp_path):
     with pytest.raises(SourceError, match="holds images, the private dataset embeddings"):
         prepared(vectors, tmp_path, settings={}, test=str(images))
-    with pytest.raises(SourceError, match="holds embeddings, the private dataset images"):
+    with pytest.raises(SourceError, match="embeddings"):
         prepared(images, tmp_path, public=str(vectors))
     longer = embeddings(tmp_path / "longer.npz", dim=7)
     with pytest.raises(SourceError, match="embeddings of 7 numbers, the private dataset of 6"):
@@ -126,6 +125,5 @@ def test_shapes_of_images_must_agree_without_size(tmp_path):
     class_folders(tmp_path / "wide", {"cat": 1}, shape=(8, 9, 1))
     (tmp_path / "wide" / "cat" / "scan-0.png").rename(mixed / "cat" / "wide.png")
     with pytest.raises(SourceError, match="size"):
-        ready = prepared(mixed, tmp_path)
-        np.concatenate([batch.values for batch in ready.source.batches(10)])
+        prepared(mixed, tmp_path)
     assert prepared(mixed, tmp_path, size=8).source.shape == (8, 8, 1)

@@ -13,6 +13,7 @@ app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
 
 Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
 Url = Annotated[str | None, typer.Option("--ledger", help="Path or URL of the ledger.")]
+Size = Annotated[int | None, typer.Option(help="As for synthesize: where images differ in size.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable files.")]
 
 
@@ -25,11 +26,11 @@ def list_(ledger: Url = None) -> None:
 
 
 @app.command("show")
-def show_(source: Source, ledger: Url = None, skip_bad: SkipBad = False) -> None:
+def show_(source: Source, ledger: Url = None, size: Size = None, skip_bad: SkipBad = False) -> None:
     """Show one dataset: budget, spending, every charge."""
     from understudy.run import books
 
-    show.account(books.account(source, ledger, skip_bad=skip_bad))
+    show.account(books.account(source, ledger, size=size, skip_bad=skip_bad))
 
 
 @app.command("set-budget")
@@ -38,12 +39,14 @@ def set_budget(
     epsilon: Annotated[float, typer.Option(help="Total for everything ever released.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
     ledger: Url = None,
+    size: Size = None,
     skip_bad: SkipBad = False,
 ) -> None:
     """Set the total that all runs on a dataset may spend."""
     from understudy.run import books
 
-    show.budget_set(books.set_budget(source, epsilon, delta, ledger, skip_bad=skip_bad))
+    made = books.set_budget(source, epsilon, delta, ledger, size=size, skip_bad=skip_bad)
+    show.budget_set(made)
 
 
 @app.command()

@@ -124,7 +124,7 @@ def evaluate(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
-    from understudy.run.evaluate import evaluate as measure
+    from understudy.run.evaluate import evaluate_release as measure
 
     show.accuracies(
         measure(

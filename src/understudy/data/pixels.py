@@ -52,7 +52,7 @@ _DAMAGE = (
 )
 
 
-class BadImage(Exception):  # noqa: N818  (a reason, turned into a SourceError that names the file)
+class BadImage(Exception):
     """Why an image cannot be read; its text ends a sentence that begins with the file's name."""
 
 

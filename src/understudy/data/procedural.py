@@ -59,7 +59,7 @@ class LeavesSource:
 
     def __init__(self, leaves: _Leaves, options: Options) -> None:
         self.name = options.name
-        self.classes = UNLABELLED
+        self.classes: tuple[str, ...] = UNLABELLED
         height, width = options.size or (_DEFAULT_SIDE, _DEFAULT_SIDE)
         self.shape: Shape = (height, width, leaves.channels)
         self._leaves = leaves

@@ -24,14 +24,18 @@ class LocalEngine:
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._threads)  # starts a thread when it first needs one
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of the items; the first error ends the map."""
-        with ThreadPoolExecutor(self._threads) as pool:
-            pending: deque[Future[R]] = deque()
+        pending: deque[Future[R]] = deque()
+        try:
             for item in items:
-                pending.append(pool.submit(function, item))
+                pending.append(self._pool.submit(function, item))
                 if len(pending) > 2 * self._threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

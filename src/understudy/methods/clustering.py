@@ -1,31 +1,28 @@
-"""DP Gaussian mixtures over embeddings: Private Training & Data Generation by Clustering Embeddings.
+"""DP Gaussian mixtures over embeddings: Algorithm 1 of the clustering paper.
 
-Zhou, Zhou, Mirrokni, Epasto, Cohen-Addad: Algorithm 1. Where this differs from the paper, and why:
-docs/methods/clustering.md.
+Zhou, Zhou, Mirrokni, Epasto, Cohen-Addad: Private Training & Data Generation by Clustering
+Embeddings. Where this differs from the paper, and why: docs/methods/clustering.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Release, Vector
+from understudy.core.types import Release
 from understudy.methods.parts import estimators
+from understudy.methods.parts.clusters import clusters_of_classes
+from understudy.methods.parts.covariances import Covariance, covariance_roots
 from understudy.methods.parts.entering import Entry, enter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import Context, Materials, Method
 from understudy.methods.parts.producing import Filter, check_filter, produce
 from understudy.privacy.queries import Cells
-from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 from understudy.steps.mixture import Mixture
-from understudy.steps.space import Frame
-
-Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class ClusteringParams:
     rank: int = 32
     components: int | None = None
     normalise: bool | None = None
-    power: float = 1.0
+    power: float | None = None
     lloyd_steps: int = 2
     conditional: bool = True
     filter: Filter = "none"
@@ -54,7 +51,7 @@ class ClusteringParams:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError(f"{name} must be {low} or more, found {value}")
-        if not 0 < self.power <= 1:
+        if self.power is not None and not 0 < self.power <= 1:
             raise ConfigError(f"power must lie in (0, 1], found {self.power}")
 
 
@@ -140,21 +137,29 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
     local = place.vault.view(frame.forward)
-    points, counts = _clusters(local, params, frame, frame.forward(centres), means, materials.seed)
+    points, counts = clusters_of_classes(
+        local,
+        frame,
+        frame.forward(centres),
+        means.counts,
+        params.clusters or 1,
+        ["votes 1", "votes 2", *_lloyd_stages(params)],
+        np.random.default_rng(materials.seed),
+    )
     # 7: Sigma_j <- DP-Covariance(D_j).
     cells = Cells(points.reshape(len(centres), -1, points.shape[1]))
+    roots, root_of = np.diag(frame.spread)[None], np.zeros(cells.count, dtype=np.int64)
     if _separate(params):
-        roots, root_of = estimators.cell_covariances(
+        roots, root_of = covariance_roots(
             local,
             cells,
             counts,
             frame.radius,
-            str(params.covariance),
+            params.covariance or "class",
             params.rank,
             "cluster covariances",
+            whitened=frame.whitened,
         )
-    else:
-        roots, root_of = np.diag(frame.spread)[None], np.zeros(cells.count, dtype=np.int64)
     # 8: p_j <- n_j / sum n_j.
     labels = np.repeat(np.arange(len(centres)), params.clusters or 1)
     mixture = Mixture(
@@ -175,33 +180,6 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         threshold=params.threshold,
         oversample=params.oversample,
     )
-
-
-def _clusters(
-    local: Vault,
-    params: ClusteringParams,
-    frame: Frame,
-    start: Vector,
-    means: estimators.Groups,
-    seed: int,
-) -> tuple[Vector, Vector]:
-    """Centres of all clusters, (m, q), and their noisy counts, (m,)."""
-    clusters = params.clusters or 1
-    if clusters == 1:
-        return start, means.counts
-    centres = estimators.dp_kmeans(
-        local,
-        start,
-        frame.lead,
-        frame.lead_spread,
-        clusters,
-        frame.radius,
-        ["votes 1", "votes 2", *_lloyd_stages(params)],
-        np.random.default_rng(seed),
-    )
-    found = estimators.group_means(local, Cells(centres), frame.radius, "cluster means")
-    flat = Cells(centres).flat
-    return flat + shrinkage.shrink_to_zero(found.means - flat, found.variances), found.counts
 
 
 METHOD = Method(

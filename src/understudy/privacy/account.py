@@ -113,7 +113,7 @@ class Account:
         self._reserved = False
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
-            _settle(part)
+            self._settle(part)
 
     def reserve(self) -> None:
         """Charge the whole plan in one transaction, before any noise is drawn.
@@ -222,8 +222,21 @@ class Account:
             np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
             file.flush()
             os.fsync(file.fileno())
-        self._ledger.record_release(self._dataset, self.run, receipt.stage, attempt, _digest(noisy))
+        self._record(receipt.stage, attempt, noisy)
         part.replace(path)
+
+    def _settle(self, part: Path) -> None:
+        """Take up what a killed run had written whole; remove what it had not."""
+        try:
+            noisy, note = _read(part)
+        except _UNREADABLE:
+            part.unlink()
+        else:
+            self._record(part.stem, note["attempt"], noisy)
+            part.replace(part.with_suffix(".npz"))
+
+    def _record(self, stage: str, attempt: int, noisy: NDArray[np.int64]) -> None:
+        self._ledger.record_release(self._dataset, self.run, stage, attempt, _digest(noisy))
 
     def _stored(self, path: Path, query: Query) -> NDArray[np.int64]:
         try:
@@ -237,8 +250,7 @@ class Account:
                 f"{path}: stored for another query: the run's settings, models or data changed "
                 "since. Start a new run in another folder"
             )
-        stage = path.stem
-        self._ledger.record_release(self._dataset, self.run, stage, note["attempt"], _digest(noisy))
+        self._record(path.stem, note["attempt"], noisy)
         return np.asarray(noisy, dtype=np.int64)
 
     def receipt(self) -> Receipt:
@@ -272,19 +284,10 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError)
 
 def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     """A stored release and its note; one of `_UNREADABLE` where it is no whole one."""
-    with np.load(path, allow_pickle=False) as archive:
+    # Opened here, because NumPy leaves a damaged file open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
     return noisy, {"query": str(note["query"]), "attempt": int(note["attempt"])}
-
-
-def _settle(part: Path) -> None:
-    """Take up what a killed run had written whole; remove what it had not."""
-    try:
-        _read(part)
-    except _UNREADABLE:
-        part.unlink()
-    else:
-        part.replace(part.with_suffix(".npz"))
 
 
 def _digest(noisy: NDArray[np.int64]) -> str:

@@ -18,8 +18,6 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,73 +25,11 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Vector
 from understudy.privacy import noise, sums
+from understudy.privacy.cells import Cells
 from understudy.privacy.sums import Groups
 from understudy.privacy.unit import Adjacency
 
-
-@dataclass(frozen=True)
-class Cells:
-    """A public partition: the class of a row, then the nearest of that class's centres.
-
-    Attributes:
-        centres: (classes, k, d) float64, released or public.
-    """
-
-    centres: Vector
-
-    @property
-    def count(self) -> int:
-        """classes * k."""
-        return int(self.centres.shape[0] * self.centres.shape[1])
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return int(self.centres.shape[2])
-
-    @cached_property
-    def flat(self) -> Vector:
-        """(classes * k, d): the centre of each cell."""
-        return self.centres.reshape(self.count, self.dim)
-
-    @cached_property
-    def _bits(self) -> int:
-        return min(20, (53 - math.ceil(math.log2(self.dim + 1))) // 2)
-
-    @cached_property
-    def _integers(self) -> tuple[Vector, Vector]:
-        return _row_integers(self.flat, self._bits)
-
-    def assign(self, values: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Cell of each row: (n,) int64 in [0, classes * k).
-
-        Inner products are taken between integers (20 bits, each row with its own power of two), so
-        that the matrix product is exact and a tie falls the same way in any batch.
-        """
-        k = self.centres.shape[1]
-        if k == 1:
-            return labels
-        cell = np.empty(len(values), dtype=np.int64)
-        half_squares = 0.5 * sums.row_squares(self.flat)
-        centres, scales = self._integers
-        for label in np.unique(labels):
-            mine, cells = labels == label, slice(label * k, (label + 1) * k)
-            rows, row_scales = _row_integers(values[mine], self._bits)
-            score = rows @ centres[cells].T * row_scales[:, None] * scales[cells]
-            cell[mine] = label * k + (score - half_squares[cells]).argmax(axis=1)
-        return cell
-
-    def residuals(self, values: NDArray[Any], cell: NDArray[np.int64]) -> Vector:
-        """x - centre of its cell: (n, d) float64."""
-        return values - self.flat[cell]
-
-
-def _row_integers(rows: NDArray[Any], bits: int) -> tuple[Vector, Vector]:
-    """Each row as integers of at most ``bits`` bits times a power of two: (n, d) and (n,)."""
-    top = np.abs(rows).max(axis=1, initial=0.0).astype(np.float64)
-    sums.require_finite(top)
-    scales = np.ldexp(1.0, np.frexp(top)[1] - bits)
-    return np.rint(rows / scales[:, None]), scales
+_CACHED = 1 << 19  # numbers, about as many as a processor's cache holds
 
 
 class Query(ABC):
@@ -103,12 +39,14 @@ class Query(ABC):
         words: What is asked, for receipts and statements.
         slots: Number of cells.
         width: Numbers per cell.
+        cells: The partition.
         bound: L2 norm that a unit's contribution cannot exceed.
     """
 
     words: ClassVar[str]
     slots: int
     width: int
+    cells: Cells
     bound: float
     alike: ClassVar[bool] = False  # contributions have non-negative inner products
     average: ClassVar[bool] = False  # a unit's rows are averaged instead of summed
@@ -117,6 +55,11 @@ class Query(ABC):
     def size(self) -> int:
         """How many numbers the query releases."""
         return self.slots * self.width
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows are best worked on at a time. Any number gives the same sum."""
+        return max(64, _CACHED // self.cells.dim)
 
     @property
     def weights(self) -> Vector | None:
@@ -191,10 +134,11 @@ class Counts(Query):
         return self.cells.assign(values, labels), np.ones((len(values), 1))
 
 
-def clip_rows(rows: Vector, radius: float) -> Vector:
-    """Rows scaled to an L2 norm of at most ``radius``."""
+def clip_rows(rows: Vector, radius: float, out: Vector, *, times: float = 1.0) -> Vector:
+    """Rows scaled to an L2 norm of at most ``radius``, ``times`` a number, in ``out``."""
     norms = np.sqrt(sums.row_squares(rows))
-    return np.asarray(rows * np.minimum(1.0, radius / np.maximum(norms, radius))[:, None])
+    factor = times * radius / np.maximum(norms, radius)
+    return np.multiply(rows, factor[:, None], out=out)
 
 
 class ClippedSums(Query):
@@ -213,7 +157,8 @@ class ClippedSums(Query):
     ) -> tuple[NDArray[np.int64], Vector]:
         """The clipped residual."""
         cell = self.cells.assign(values, labels)
-        return cell, clip_rows(self.cells.residuals(values, cell), self.bound)
+        rows = self.cells.residuals(values, cell)
+        return cell, clip_rows(rows, self.bound, rows)
 
 
 class CountAndSum(Query):
@@ -249,7 +194,8 @@ class CountAndSum(Query):
         cell = self.cells.assign(values, labels)
         rows = np.empty((len(values), self.width))
         rows[:, 0] = self.count_part
-        rows[:, 1:] = clip_rows(self.cells.residuals(values, cell), self.radius) * self.sum_part
+        residuals = self.cells.residuals(values, cell)
+        clip_rows(residuals, self.radius, rows[:, 1:], times=self.sum_part)
         return cell, rows
 
     def counts(self, released: Vector) -> Vector:
@@ -280,7 +226,8 @@ class DiagonalMoments(Query):
     ) -> tuple[NDArray[np.int64], Vector]:
         """The squared clipped residual."""
         cell = self.cells.assign(values, labels)
-        return cell, clip_rows(self.cells.residuals(values, cell), self.radius) ** 2
+        rows = self.cells.residuals(values, cell)
+        return cell, np.square(clip_rows(rows, self.radius, rows), out=rows)
 
 
 class FullMoments(Query):
@@ -311,6 +258,11 @@ class FullMoments(Query):
         )
         self.slots = int(self.slot_of_cell.max()) + 1
         self.width = cells.dim * (cells.dim + 1) // 2
+
+    @property
+    def rows_at_once(self) -> int:
+        """Many: each time, whole matrices are added up."""
+        return 1 << 16
 
     @property
     def weights(self) -> Vector:

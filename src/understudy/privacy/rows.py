@@ -18,9 +18,34 @@ from understudy.privacy.sums import Groups
 from understudy.privacy.unit import Unit
 
 BLOCK = 8192
+"""Most rows that are read at a time."""
+
+_NUMBERS = 1 << 22  # that are read at a time, about
 
 Block = tuple[NDArray[Any], NDArray[np.int64], Groups | None]
 """Values (n, ...), labels (n,) and the unit of each row (None: every row its own)."""
+
+
+def pieces(block: Block, rows: int) -> Iterator[Block]:
+    """A block in pieces of about ``rows`` rows, or a little more: no unit is parted."""
+    values, labels, groups = block
+    start = 0
+    while start < len(labels):
+        stop = min(start + rows, len(labels))
+        if groups is not None:
+            stop = _end_of_unit(groups, stop)
+        part = slice(start, stop)
+        yield values[part], labels[part], None if groups is None else groups[part]
+        start = stop
+
+
+def _end_of_unit(units: NDArray[np.int64], stop: int) -> int:
+    """The first row after the whole of the unit that row ``stop - 1`` belongs to."""
+    return int(np.searchsorted(units, units[stop - 1], side="right"))
+
+
+def _block_rows(dim: int) -> int:
+    return max(1, min(BLOCK, _NUMBERS // dim))
 
 
 class SourceRows(Sealed):
@@ -33,8 +58,8 @@ class SourceRows(Sealed):
         self._classes = max(1, len(source.classes))
 
     def blocks(self) -> Iterator[Block]:
-        """Blocks of about `BLOCK` rows."""
-        for batch in self._source.batches(BLOCK):
+        """Blocks of at most `BLOCK` rows."""
+        for batch in self._source.batches(_block_rows(self._source.shape[0])):
             yield batch.values, check_labels(batch.labels, self._classes), None
 
 
@@ -70,15 +95,14 @@ class CachedRows(Sealed):
             self._units = grouped[rank < max_rows]
 
     def blocks(self) -> Iterator[Block]:
-        """Blocks of about `BLOCK` rows that never part a unit."""
-        n = len(self._order)
+        """Blocks of about `BLOCK` rows at most that never part a unit."""
+        n, rows = len(self._order), _block_rows(self._dim)
         with self._path.open("rb", buffering=0) as file:
             start = 0
             while start < n:
-                stop = min(start + BLOCK, n)
+                stop = min(start + rows, n)
                 if self._units is not None:
-                    last = self._units[stop - 1]
-                    stop = int(np.searchsorted(self._units, last, side="right"))
+                    stop = _end_of_unit(self._units, stop)
                 index = self._order[start:stop]
                 groups = None if self._units is None else self._units[start:stop]
                 yield self._read(file.fileno(), index), self._labels[index], groups

@@ -14,7 +14,7 @@ from understudy.core.ports import Engine, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account
 from understudy.privacy.queries import Query
-from understudy.privacy.rows import BLOCK, Block, CachedRows, SourceRows, cache_rows
+from understudy.privacy.rows import BLOCK, Block, CachedRows, SourceRows, cache_rows, pieces
 from understudy.privacy.sealed import Sealed
 
 Transform = Callable[[NDArray[Any]], NDArray[Any]]
@@ -161,10 +161,11 @@ class Vault(Sealed):
 
     def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
         def add_up(block: Block) -> NDArray[np.int64]:
-            values, labels, groups = block
-            if not self._labelled:
-                labels = np.zeros_like(labels)
-            return query.integer_sum(self._transform(values), labels, groups, grid)
+            total = np.zeros((query.slots, query.width), dtype=np.int64)
+            for values, labels, groups in pieces(block, query.rows_at_once):
+                cells = labels if self._labelled else np.zeros_like(labels)
+                total += query.integer_sum(self._transform(values), cells, groups, grid)
+            return total
 
         if self._place is None:
             raise ConfigError(

@@ -36,7 +36,9 @@ def overview(ledger: str | None) -> list[Entry]:
         return [Entry(d, book.spent(d.id), (), book.address) for d in book.datasets()]
 
 
-def account(source: str, ledger: str | None, *, skip_bad: bool = False) -> Entry:
+def account(
+    source: str, ledger: str | None, *, size: int | None = None, skip_bad: bool = False
+) -> Entry:
     """One dataset, found by its files, or by its name or id in the ledger.
 
     Raises:
@@ -44,17 +46,21 @@ def account(source: str, ledger: str | None, *, skip_bad: bool = False) -> Entry
         SourceError: Neither a dataset that can be read nor a name in the ledger.
     """
     with Ledger(ledger) as book:
-        dataset = _find(book, source, skip_bad)
+        dataset = _find(book, source, size, skip_bad)
         return Entry(dataset, book.spent(dataset.id), tuple(book.rows(dataset.id)), book.address)
 
 
-def _find(book: Ledger, source: str, skip_bad: bool) -> Dataset:
-    if not Path(source).exists() and not source.startswith("hf:"):
+def _is_place(source: str) -> bool:
+    return Path(source).exists() or source.startswith("hf:")
+
+
+def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Dataset:
+    if not _is_place(source):
         try:
             return book.find(source)
         except LedgerError as error:
             raise SourceError(f"no such file or folder, and {error}", source) from error
-    found = book.recognise(open_source(source, skip_bad=skip_bad, size=None))
+    found = book.recognise(open_source(source, size=size, skip_bad=skip_bad))
     if found is None:
         raise LedgerError(
             f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
@@ -63,15 +69,21 @@ def _find(book: Ledger, source: str, skip_bad: bool) -> Dataset:
 
 
 def set_budget(
-    source: str, epsilon: float, delta: float, ledger: str | None, *, skip_bad: bool = False
+    source: str,
+    epsilon: float,
+    delta: float,
+    ledger: str | None,
+    *,
+    size: int | None = None,
+    skip_bad: bool = False,
 ) -> Entry:
     """Set the total of a dataset, registering it if need be."""
     budget = Budget(epsilon, delta)
     with Ledger(ledger) as book:
-        if Path(source).exists() or source.startswith("hf:"):
-            dataset = book.register(open_source(source, skip_bad=skip_bad))
+        if _is_place(source):
+            dataset = book.register(open_source(source, size=size, skip_bad=skip_bad))
         else:
-            dataset = _find(book, source, skip_bad)
+            dataset = _find(book, source, size, skip_bad)
         spent = book.set_budget(dataset.id, budget)
         return Entry(book.find(dataset.id), spent, (), book.address)
 

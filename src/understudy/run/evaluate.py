@@ -38,7 +38,7 @@ def open_release(folder: Path, shape: Shape | None) -> Source:
     return open_source(folder, size=(shape[0], shape[1]))
 
 
-def evaluate(
+def evaluate_release(
     folder: str | Path,
     *,
     real: str | Path,

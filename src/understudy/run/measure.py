@@ -17,6 +17,7 @@ from understudy.evaluate.utility import (
     mean_and_spread,
     utility_report,
 )
+from understudy.run.config import unknown
 from understudy.run.progress import Bars
 
 _BATCH = 1024
@@ -72,7 +73,13 @@ def measure(
         seeds: Trainings to average over.
         epochs: Passes over the training set, where not the usual number.
         rows: Train on at most so many rows of each side.
+
+    Raises:
+        InputError: An unknown network, or one that cannot learn from these rows.
     """
+    for name in networks or ():
+        if name not in _WORDS:
+            raise unknown("network", name, list(_WORDS))
     synthetic = _at_most(_collect(release, None, bars), rows)
     encode = encoder if release.kind == "embeddings" else None
     pair = _at_most(_collect(real, encode, bars), rows), _collect(test, encode, bars)

@@ -67,11 +67,7 @@ def prepare(config: RunConfig) -> Prepared:
     test = None if config.test is None else beside(config.test, "test")
     public = None if config.public is None else beside(config.public, "train")
     if test is not None:
-        if len(source.classes) < 2 or not getattr(params, "conditional", True):
-            raise ConfigError(
-                "a release without classes trains no classifier (conditional=false, or a dataset "
-                "without labels): leave out --test"
-            )
+        _require_trainable(source, params, decoder)
         require_classes(source.classes, test)
     mu = run_mu_of(config.budget)
     context = Context(shape, encoder, decoder, public is not None, mu)
@@ -92,6 +88,27 @@ def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:
             name,
         )
     return other
+
+
+def _require_trainable(source: Source, params: Any, decoder: Decoder | None) -> None:
+    """Refuse a test set where no network could be trained on the release, before it is paid for.
+
+    Raises:
+        ConfigError: No classes, or images that are too small.
+        MissingExtra: The package that trains networks is not installed.
+    """
+    from understudy.evaluate.networks import SMALLEST_SIDE  # imports torch, which is an extra
+
+    if len(source.classes) < 2 or not getattr(params, "conditional", True):
+        raise ConfigError(
+            "a release without classes trains no classifier (conditional=false, or a dataset "
+            "without labels): leave out --test"
+        )
+    if decoder is not None and min(decoder.shape[:2]) < SMALLEST_SIDE:
+        raise ConfigError(
+            f"accuracy is measured on images of at least {SMALLEST_SIDE} pixels a side: give "
+            f"--size {SMALLEST_SIDE}, or leave out --test"
+        )
 
 
 def require_classes(classes: tuple[str, ...], test: Source) -> None:

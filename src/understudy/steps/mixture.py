@@ -18,7 +18,8 @@ class Mixture:
         labels: (m,) int64 class of each component.
         weights: (m,) non-negative, summing to 1.
         means: (m, d).
-        roots: Square roots A of the covariances A A^T: (f, d, r).
+        roots: Square roots A of the covariances A A^T: (f, d, r); or (f, d), the diagonals of
+            diagonal ones.
         root_of: (m,) which root a component has.
     """
 
@@ -32,6 +33,11 @@ class Mixture:
     def dim(self) -> int:
         """d."""
         return int(self.means.shape[1])
+
+    def root(self, index: int) -> Vector:
+        """One of the roots as a matrix: (d, r)."""
+        root = self.roots[index]
+        return np.diag(root) if root.ndim == 1 else root
 
     def allot(self, count: int) -> Labels:
         """How many of ``count`` samples each component gives: (m,), largest remainders first."""
@@ -53,8 +59,12 @@ class Mixture:
             yield self._draw(chosen, rng), chosen
 
     def _draw(self, chosen: Labels, rng: np.random.Generator) -> Vector:
-        noise = rng.standard_normal((len(chosen), self.roots.shape[2]))
+        noise = rng.standard_normal((len(chosen), self.roots.shape[-1]))
         values = self.means[chosen]
+        if self.roots.ndim == 2:
+            noise *= self.roots[self.root_of[chosen]]
+            values += noise
+            return values
         for root in np.unique(self.root_of[chosen]):
             mine = self.root_of[chosen] == root
             values[mine] += noise[mine] @ self.roots[root].T

@@ -127,7 +127,8 @@ def positive_part(matrix: Vector, noise_edge: float = 0.0) -> Vector:
     """The nearest positive semidefinite matrix without eigenvalues inside the noise.
 
     An eigenvalue w of signal plus semicircular noise of radius 2 t stems from the signal
-    (w + sqrt(w^2 - 4 t^2)) / 2 where w > 2 t, and is noise below (Benaych-Georges and Nadakuditi 2011).
+    (w + sqrt(w^2 - 4 t^2)) / 2 where w > 2 t, and is noise below (Benaych-Georges and Nadakuditi
+    2011).
 
     Args:
         matrix: (d, d) symmetric.

@@ -7,6 +7,7 @@ covariance easier to estimate under noise, and says what the directions that are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from understudy.core.types import Vector
 
 _RIDGE = 0.1  # part of the mean public variance that is added to each
+_EXACT_DIM = 512  # up to here all axes are computed; beyond, the leading ones alone
 
 
 @dataclass(frozen=True)
@@ -26,16 +28,17 @@ class Space:
         centre: (D,) subtracted next.
         axes: (D, d) orthonormal directions that are kept.
         scales: (d,) what each is divided by.
-        rest_axes: (D, r) directions that are left out.
-        rest_scales: (r,) their public standard deviations, for the way back.
+        residuals: (p, D) float32: public rows less what the axes say of them, for the way back;
+            (0, D) where nothing is left out.
+        positive: Whether embeddings are never negative.
     """
 
     power: float
     centre: Vector
     axes: Vector
     scales: Vector
-    rest_axes: Vector
-    rest_scales: Vector
+    residuals: NDArray[np.float32]
+    positive: bool
 
     @property
     def dim(self) -> int:
@@ -47,35 +50,72 @@ class Space:
         moved = signed_power(values, self.power) - self.centre.astype(np.float32)
         return np.asarray(moved @ (self.axes / self.scales).astype(np.float32))
 
-    def backward(self, values: Vector, rng: np.random.Generator) -> Vector:
-        """The space (n, d) to embeddings (n, D); what was left out is drawn as on public images."""
-        moved = self.centre + (values * self.scales) @ self.axes.T
-        if self.rest_axes.shape[1]:
-            noise = rng.standard_normal((len(values), self.rest_axes.shape[1]))
-            moved += (noise * self.rest_scales) @ self.rest_axes.T
-        return signed_power(moved, 1 / self.power)
+    def backward(self, values: Vector, rng: np.random.Generator | None) -> NDArray[np.float32]:
+        """The space (n, d) to embeddings (n, D); what was left out is that of random public rows.
+
+        Without ``rng`` it stays left out.
+        """
+        back = (self.axes * self.scales).T.astype(np.float32)
+        moved = values.astype(np.float32) @ back + self.centre.astype(np.float32)
+        if rng is not None and len(self.residuals):
+            moved += self.residuals[rng.integers(0, len(self.residuals), len(moved))]
+        if self.positive:
+            moved = np.maximum(moved, 0.0)
+        return np.asarray(signed_power(moved, 1 / self.power), dtype=np.float32)
 
 
 def signed_power(values: NDArray[Any], power: float) -> NDArray[Any]:
     """sign(x) |x|^power."""
-    return values if power == 1 else np.sign(values) * np.abs(values) ** power
+    if power == 1:
+        return values
+    return np.asarray(np.sign(values) * np.abs(values) ** power)
 
 
-def whitening(public: NDArray[Any], power: float, components: int | None) -> Space:
+def whitening(public: NDArray[Any], power: float | None, components: int | None) -> Space:
     """The space in which public embeddings have about unit covariance.
 
     Args:
         public: (n, D) public embeddings.
-        power: See `Space`.
+        power: See `Space`; None: 1/2 where no public number is negative (pooled rectified
+            features are skewed, and their roots are much less so), else 1.
         components: How many of the leading directions are kept; None: all.
     """
-    rows = signed_power(public.astype(np.float64), power)
-    centre = rows.mean(axis=0)
-    values, axes = np.linalg.eigh(np.cov(rows.T))
-    values, axes = np.maximum(values[::-1], 0.0), axes[:, ::-1]
-    keep = len(values) if components is None else min(components, len(values))
-    scales = np.sqrt(values[:keep] + _RIDGE * values[:keep].mean())
-    return Space(power, centre, axes[:, :keep], scales, axes[:, keep:], np.sqrt(values[keep:]))
+    positive = bool(public.min(initial=0.0) >= 0)
+    power = power if power is not None else (0.5 if positive else 1.0)
+    rows = signed_power(public.astype(np.float32), power)
+    centre = rows.mean(axis=0, dtype=np.float64)
+    rows = rows - centre.astype(np.float32)
+    dim = rows.shape[1]
+    keep = dim if components is None else min(components, dim)
+    values, axes = leading_axes(rows, keep)
+    scales = np.sqrt(values + _RIDGE * values.mean() + 1e-12)
+    left = rows[:0]
+    if keep < dim:
+        narrow = axes.astype(np.float32)
+        left = rows - (rows @ narrow) @ narrow.T
+    return Space(power, centre, axes, scales, left, positive)
+
+
+def leading_axes(rows: NDArray[np.float32], keep: int) -> tuple[Vector, Vector]:
+    """The largest variances of centred rows (n, D), (keep,), and their axes, (D, keep).
+
+    Of many dimensions by subspace iteration from a fixed random start (Halko, Martinsson and Tropp
+    2011, algorithm 4.4), which spares the decomposition of a (D, D) matrix.
+    """
+    count, dim = rows.shape
+    size = min(dim, keep + 64)
+    if dim <= _EXACT_DIM or size == dim:
+        values, axes = np.linalg.eigh(rows.T.astype(np.float64) @ rows / max(count - 1, 1))
+        return np.maximum(values[::-1][:keep], 0.0), axes[:, ::-1][:, :keep]
+    start = np.random.default_rng(0).standard_normal((dim, size)).astype(np.float32)
+    basis = np.linalg.qr(start)[0]
+    for _ in range(6):
+        basis = np.linalg.qr(rows.T @ (rows @ basis))[0]
+    seen = (rows @ basis).astype(np.float64)
+    values, turn = np.linalg.eigh(seen.T @ seen / max(count - 1, 1))
+    values, turn = np.maximum(values[::-1][:keep], 0.0), turn[:, ::-1][:, :keep]
+    axes = np.linalg.qr(basis.astype(np.float64) @ turn)[0]
+    return values, axes
 
 
 @dataclass(frozen=True)
@@ -96,7 +136,7 @@ class Leading:
         """(n, D) to (n, d)."""
         return signed_power(values[:, : self.dim], self.power)
 
-    def backward(self, values: Vector, rng: np.random.Generator) -> Vector:
+    def backward(self, values: Vector, rng: np.random.Generator | None) -> Vector:
         """(n, d) to (n, D), zero beyond."""
         missing = self.total - self.dim
         return signed_power(np.pad(values, ((0, 0), (0, missing))), 1 / self.power)
@@ -116,9 +156,10 @@ class Sphere:
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, d) to (n, d) of unit norm."""
-        moved = values - self.centre
-        norms = np.sqrt(np.ascontiguousarray(moved * moved).sum(axis=1, keepdims=True))
-        return np.asarray(moved / np.maximum(norms, 1e-12))
+        moved = values - self.centre.astype(values.dtype)
+        norms = np.sqrt(np.vecdot(moved, moved))
+        moved *= (1 / np.maximum(norms, 1e-12))[:, None]
+        return np.asarray(moved)
 
     def backward(self, values: Vector, radii: Vector) -> Vector:
         """Directions (n, d) at distances (n,) from the centre."""
@@ -146,6 +187,16 @@ class Frame:
     lead_spread: Vector
     rest: Vector
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether the coordinates are those of the space itself."""
+        return np.array_equal(self.axes, np.eye(len(self.axes))) and bool((self.scales == 1).all())
+
+    @property
+    def whitened(self) -> bool:
+        """Whether residuals have about unit covariance."""
+        return bool((self.spread == 1).all())
+
     @property
     def radius(self) -> float:
         """Where residuals are clipped: a little above their root mean square norm."""
@@ -153,6 +204,8 @@ class Frame:
 
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, d) to (n, q)."""
+        if self.plain:
+            return values
         return np.asarray(values @ (self.axes / self.scales).astype(values.dtype))
 
     def backward(self, points: Vector, base: Vector) -> Vector:
@@ -160,7 +213,12 @@ class Frame:
         return np.asarray(base + ((points - self.forward(base)) * self.scales) @ self.axes.T)
 
     def roots(self, local: Vector) -> Vector:
-        """Covariance roots (f, q, r) to (f, d, r'), with the rest added."""
+        """Covariance roots (f, q, r) to (f, d, r'), with the rest added.
+
+        Of a plain frame, diagonal ones (f, d) stay as they are.
+        """
+        if self.plain and not self.rest.size:
+            return local
         inside = np.einsum("dq,fqr->fdr", self.axes * self.scales, local)
         rest = np.broadcast_to(self.rest, (len(local), *self.rest.shape))
         return np.concatenate([inside, rest], axis=2)

@@ -22,7 +22,8 @@ PUBLIC_ROWS = 8192
 
 _EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale nobody knows: steps of 12 %
 _MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
-_DEFAULT_COMPONENTS = 400
+_IMAGE_COMPONENTS = 400
+_EMBEDDING_COMPONENTS = 256
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Entry:
     Attributes:
         total: D, the length of an embedding.
         dim: d, the dimensions that statistics are taken in.
-        power: Signed power of the embeddings first.
+        power: Signed power of the embeddings first; None: by the sign of public embeddings.
         whiten: Whether public images whiten the space.
         bound: A bound on norms in the space that is known without looking; None: ask.
         images: Whether images are released.
@@ -40,13 +41,15 @@ class Entry:
 
     total: int
     dim: int
-    power: float
+    power: float | None
     whiten: bool
     bound: float | None
     images: bool
 
     @classmethod
-    def of(cls, context: Context, power: float, components: int | None, *, matrix: bool) -> Entry:
+    def of(
+        cls, context: Context, power: float | None, components: int | None, *, matrix: bool
+    ) -> Entry:
         """Decide.
 
         Args:
@@ -62,7 +65,7 @@ class Entry:
         total = int(context.shape[0]) if encoder is None else encoder.dim
         ordered = encoder is not None and encoder.ordered
         if components is None and matrix and (ordered or context.public):
-            components = _DEFAULT_COMPONENTS if context.decoder is not None else 384
+            components = _IMAGE_COMPONENTS if context.decoder is not None else _EMBEDDING_COMPONENTS
         if components is not None and components < total and not (ordered or context.public):
             raise ConfigError(
                 f"components={components} needs --public images to choose the directions by: the "
@@ -75,7 +78,7 @@ class Entry:
                 "images and --set components=256, or take --set covariance=diagonal"
             )
         bound = None
-        if encoder is not None and not context.public and power == 1:
+        if encoder is not None and not context.public and power in (None, 1):
             bound = encoder.norm_bound
         return cls(total, dim, power, context.public, bound, context.decoder is not None)
 
@@ -126,9 +129,12 @@ class Entered:
         values = self.space.forward(embeddings)
         return values if self.sphere is None else self.sphere.forward(values)
 
-    def backward(self, points: Vector, rng: np.random.Generator) -> Embeddings:
-        """Points of the space (n, d) back to embeddings (n, D)."""
-        if self.sphere is not None and self.radii is not None:
+    def backward(self, points: Vector, rng: np.random.Generator | None) -> Embeddings:
+        """Points of the space (n, d) back to embeddings (n, D).
+
+        Without ``rng`` what statistics say nothing of is left out: (``Space.backward``).
+        """
+        if self.sphere is not None and self.radii is not None and rng is not None:
             distances = histogram.draw(self.radii, self.edges, len(points), rng)
             points = self.sphere.backward(points, distances)
         return np.asarray(self.space.backward(points, rng), dtype=np.float32)
@@ -154,7 +160,7 @@ def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: b
 
 def _space(materials: Materials, entry: Entry) -> Space | Leading:
     if not entry.whiten or materials.public is None:
-        return Leading(entry.total, entry.dim, entry.power)
+        return Leading(entry.total, entry.dim, entry.power or 1.0)
     rows: list[NDArray[Any]] = []
     bar = materials.progress("embedding public rows", PUBLIC_ROWS)
     for batch in materials.public.batches(256):

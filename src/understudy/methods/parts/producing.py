@@ -84,7 +84,8 @@ class Producer:
         zero = decode(np.zeros((1, self.mixture.dim)))
         means = decode(self.mixture.means)
         found = []
-        variances = [((decode(root.T) - zero) ** 2).sum(axis=0) for root in self.mixture.roots]
+        roots = (self.mixture.root(index) for index in range(len(self.mixture.roots)))
+        variances = [((decode(root.T) - zero) ** 2).sum(axis=0) for root in roots]
         for mean, root in zip(means, self.mixture.root_of, strict=True):
             sd = np.sqrt(variances[root])
             latent, latent_sd = latent_moments(mean, sd)
@@ -173,8 +174,8 @@ def _filtered(
 ) -> tuple[Vector, Labels]:
     """Candidates that enough private rows voted for, in the embedding and after decoding.
 
-    An empty class cannot come of it: where no candidate of a class reaches the threshold, its most
-    voted one stays.
+    An empty class cannot come of it: where no candidate of a class reaches every threshold, its
+    most voted one stays.
     """
     classes = producer.place.classes
     each = -(-count * oversample // classes)
@@ -184,12 +185,15 @@ def _filtered(
     ]
     points = np.stack([points for points, _ in drawn])
     components = np.stack([components for _, components in drawn])
-    alive = np.ones((classes, each), dtype=bool)
+    votes = []
     if keep in ("embeddings", "both"):
-        alive &= _voted(producer, points, "filter embeddings", threshold)
+        votes.append(_votes(producer, points, "filter embeddings"))
     if keep in ("images", "both"):
         decoded = np.stack([_seen(producer, p, c) for p, c in zip(points, components, strict=True)])
-        alive &= _voted(producer, decoded, "filter images", threshold)
+        votes.append(_votes(producer, decoded, "filter images"))
+    fewest = np.min(votes, axis=0)
+    alive = fewest >= threshold
+    alive[np.arange(classes), fewest.argmax(axis=1)] |= ~alive.any(axis=1)
     order = np.random.default_rng([producer.materials.seed, 3]).permutation(int(alive.sum()))
     return points[alive][order], components[alive][order]
 
@@ -218,10 +222,6 @@ def _seen(producer: Producer, points: Vector, components: Labels) -> Vector:
     return np.concatenate(seen).astype(np.float64)
 
 
-def _voted(producer: Producer, points: Vector, stage: str, threshold: float) -> Vector:
-    """Which candidates (classes, m, d) reach the threshold: (classes, m) of bool."""
-    votes = producer.place.vault.release(Votes(points), stage=stage).reshape(points.shape[:2])
-    alive = votes >= threshold
-    best = votes.argmax(axis=1)
-    alive[np.arange(len(best)), best] |= ~alive.any(axis=1)
-    return np.asarray(alive)
+def _votes(producer: Producer, points: Vector, stage: str) -> Vector:
+    """Noisy votes for candidates (classes, m, d): (classes, m)."""
+    return producer.place.vault.release(Votes(points), stage=stage).reshape(points.shape[:2])

@@ -1,0 +1,1 @@
+"""Speed and utility beside peers and papers: ``python -m benchmarks [NAME ...]``."""

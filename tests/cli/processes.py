@@ -1,0 +1,181 @@
+"""The command line in processes of its own, quickly, and killed at a chosen moment.
+
+Importing takes seconds, so one process imports everything once (`serve`) and forks for each
+command; what it forks is a whole process that runs `understudy.cli.main.main` and may be killed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: the signal that killed it) and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Commands:
+    """Starts commands: ``commands.run("synthesize", ...)``."""
+
+    def __init__(self, server: subprocess.Popen[str], folder: Path) -> None:
+        self._server, self._folder, self._count = server, folder, 0
+
+    def _ask(self, **order: Any) -> Any:
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(json.dumps(order) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        assert answer, "the server of commands has died"
+        return json.loads(answer)
+
+    def start(self, *args: Any, **how: Any) -> tuple[int, Path]:
+        """Start a command; its process and where it writes.
+
+        Args:
+            *args: Words of the command line.
+            **how: ``env``: more environment; ``die``: (function, call, "before" or "after"): kill
+                itself there; ``wait_at``: (function, FIFO): wait there until the FIFO is closed.
+        """
+        self._count += 1
+        place = self._folder / f"command-{self._count}"
+        process = self._ask(start=[str(arg) for arg in args], place=str(place), **how)
+        return int(process), place
+
+    def wait(self, started: tuple[int, Path], kill_after: float | None = None) -> Ended:
+        """Wait for the end of a started command, and kill it (SIGKILL) after so many seconds."""
+        process, place = started
+        code = int(self._ask(wait=process, kill_after=kill_after))
+        return Ended(code, *(Path(f"{place}.{name}").read_text() for name in ("out", "err")))
+
+    def run(self, *args: Any, **how: Any) -> Ended:
+        """Run a command to its end."""
+        return self.wait(self.start(*args, **how))
+
+
+@contextmanager
+def commands(folder: Path, preload: str = "understudy.cli.main") -> Iterator[Commands]:
+    """A server of commands, until the end of the block."""
+    path = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "COLUMNS": "200"}
+    environment["XDG_DATA_HOME"] = str(folder / "home")
+    with subprocess.Popen(
+        [sys.executable, __file__, preload],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as server:
+        yield Commands(server, folder)
+        assert server.stdin
+        server.stdin.close()
+
+
+# In the server
+
+
+def serve(preload: str) -> None:
+    """Fork for every order on standard input."""
+    for name in ("understudy.run.synthesize", *preload.split(",")):
+        importlib.import_module(name)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            answer = end_of(order["wait"], order["kill_after"])
+        else:
+            answer = os.fork()
+            if answer == 0:
+                obey(order)
+        print(answer, flush=True)
+
+
+def end_of(process: int, kill_after: float | None) -> int:
+    """The exit code of a child, which is killed if it still runs after so many seconds."""
+    descriptor = os.pidfd_open(process)
+    ended = select.select([descriptor], [], [], kill_after)[0]
+    os.close(descriptor)
+    if not ended:
+        os.kill(process, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def obey(order: dict[str, Any]) -> NoReturn:
+    """Be the command."""
+    from understudy.cli.main import main
+
+    for number, name in (
+        (0, "/dev/null"),
+        (1, f"{order['place']}.out"),
+        (2, f"{order['place']}.err"),
+    ):
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.update(order.get("env") or {})
+    if order.get("die"):
+        function, call, when = order["die"]
+        patch(function, lambda calls: calls == call and kill_oneself(), when)
+    if order.get("wait_at"):
+        function, fifo = order["wait_at"]
+        patch(function, lambda call: call == 1 and Path(fifo).read_bytes(), "before")
+    sys.argv = ["understudy", *order["start"]]
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def kill_oneself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def patch(name: str, hook: Callable[[int], object], when: str) -> None:
+    """Call ``hook`` with the number of the call, before or after ``module:attribute``."""
+    module, _, attribute = name.partition(":")
+    owner: Any = importlib.import_module(module)
+    *path, last = attribute.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    original, calls = getattr(owner, last), 0
+
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        number = calls
+        if when == "before":
+            hook(number)
+        result = original(*args, **kwargs)
+        if when == "after":
+            hook(number)
+        return result
+
+    setattr(owner, last, hooked)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,343 @@
+"""The command line: words in, an exit code, results on stdout and what went wrong on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from tests.cli.processes import Commands, commands
+from tests.run.samples import class_folders, embeddings, tree
+from typer.testing import CliRunner
+
+from understudy.cli.main import app, parse_settings
+from understudy.core.errors import ConfigError
+
+QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "20"]
+
+
+@pytest.fixture(scope="module")
+def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands(tmp_path_factory.mktemp("commands")) as started:
+        yield started
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    return class_folders(tmp_path / "scans", {"cat": 30, "dog": 30}, (6, 6, 1))
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> list[Any]:
+    return ["--ledger", tmp_path / "ledger.db"]
+
+
+def test_a_run_says_where_everything_lies(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", *QUICK, *books)
+    assert (ended.code, ended.err) == (0, "")
+    assert "epsilon 1, delta 1e-05, unit: one image, adjacency: add-remove" in ended.out
+    for place in ("release", "synthetic.png", "owner/report.html"):
+        assert str(tmp_path / "out" / place) in ended.out
+        assert (tmp_path / "out" / place).exists()
+    assert "understudy ledger set-budget" in ended.out
+
+
+def test_every_option_may_come_from_a_file_and_the_command_line_wins(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    options = {
+        "source": str(scans),
+        "out": str(tmp_path / "out"),
+        "epsilon": 3,
+        "count": 7,
+        "format": "parquet",
+        "settings": {"clusters": 1, "components": 9},
+    }
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(options))
+    more = ["--count", "5", "--set", "components=8"]
+    ended = understudy.run("synthesize", "--config", path, *more, *books)
+    assert ended.code == 0, ended.err
+    facts = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert facts["guarantee"]["epsilon"] == 3
+    assert (facts["data"]["count"], facts["data"]["format"]) == (5, "parquet")
+    assert facts["data"]["params"]["components"] == 8
+    assert facts["data"]["params"]["clusters"] == 1
+
+
+def test_a_dry_run_prints_the_plan_and_spends_nothing(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    ended = understudy.run(*words, "--dry-run", "--epsilon", "2")
+    assert (ended.code, ended.err) == (0, "")
+    for part in ("means", "covariance", "share", "noise / sensitivity", "after this run 2.0000"):
+        assert part in ended.out
+    assert "dry run: nothing was spent" in ended.out
+    assert not (tmp_path / "out").exists()
+    assert understudy.run("ledger", "export", *books).out == ""
+
+
+def test_a_dry_run_says_what_would_be_refused(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    assert understudy.run("ledger", "set-budget", scans, "--epsilon", "0.5", *books).code == 0
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    ended = understudy.run(*words, "--dry-run")
+    assert ended.code == 0
+    assert "would be refused" in ended.out
+    refused = understudy.run(*words)
+    assert refused.code == 3
+    assert refused.out == ""
+    assert refused.err.startswith("understudy: the budget of")
+    assert "Difference: epsilon 0.5000 over the budget" in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["synthesize"], "source is missing"),
+        (["synthesize", "absent", "--out", "o"], "no such file or folder"),
+        (["synthesize", "SCANS"], "out is missing"),
+        (["synthesize", "SCANS", "--out", "o", "--method", "cluster"], "'clustering'"),
+        (["synthesize", "SCANS", "--out", "o", "--set", "clusters"], "--set takes NAME=VALUE"),
+        (["synthesize", "SCANS", "--out", "o", "--set", "cluster=1"], "Did you mean 'clusters'"),
+        (["synthesize", "SCANS", "--out", "o", "--epsilon", "0"], "epsilon must be a positive"),
+        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "Invalid value for '--epsilon'"),
+        (["synthesize", "SCANS", "--out", "o", "--size", "0"], "size must be 1 or more"),
+        (["synthesize", "SCANS", "--out", "o", "--unit", "who"], "'who'"),
+        (["synthesize", "SCANS", "--out", "o", "--adjacency", "swap"], "adjacency is one of"),
+        (["synthesize", "SCANS", "--out", "o", "--config", "absent.yaml"], "No such file"),
+        (["synthesize", "--epsilom", "1"], "No such option"),
+        (["evaluate", ".", "--real", "SCANS", "--test", "SCANS"], "holds no release"),
+        (["ledger", "show", "SCANS"], "does not know"),
+        (["ledger", "show", "absent"], "no such file or folder"),
+        (["ledger", "set-budget", "absent", "--epsilon", "1"], "no such file or folder"),
+        (["ledger", "set-budget", "SCANS", "--epsilon", "-1"], "epsilon must be a positive"),
+        (["ledger", "list", "--ledger", "."], "ledger"),
+        (["sythesize"], "No such command"),
+    ],
+)
+def test_bad_input_is_told_on_stderr_with_code_2(
+    understudy: Commands, scans: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    words = [str(scans) if word == "SCANS" else word for word in words]
+    before = tree(tmp_path)
+    ended = understudy.run(*words, env={"XDG_DATA_HOME": str(tmp_path / "home")})
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+    assert [path for path in tree(tmp_path) if not path.startswith("home")] == before
+
+
+def test_settings_in_a_file_must_be_a_mapping(
+    understudy: Commands, scans: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("settings: [clusters]\n")
+    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", "--config", path)
+    assert ended.code == 2
+    assert "settings is a mapping" in ended.err
+
+
+def test_resume_on_the_command_line(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words).code == 0
+    again = understudy.run(*words)
+    assert again.code == 2
+    assert "add --resume" in again.err
+    complete = understudy.run(*words, "--resume")
+    assert complete.code == 2
+    assert "nothing to resume" in complete.err
+    (tmp_path / "out" / "owner" / "run.json").unlink()
+    other = understudy.run(*words, "--resume", "--seed", "9")
+    assert other.code == 2
+    assert "seed: 0 then, 9 now" in other.err
+    assert understudy.run(*words, "--resume").code == 0
+
+
+def test_bad_files_stop_a_run_or_are_counted(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    (scans / "cat" / "broken.png").write_bytes(b"not a picture")
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    stopped = understudy.run(*words)
+    assert stopped.code == 2
+    assert "broken.png" in stopped.err
+    done = understudy.run(*words, "--skip-bad")
+    assert done.code == 0, done.err
+    assert "broken" not in done.out
+    assert json.loads((tmp_path / "out" / "owner" / "run.json").read_text())["skipped"] == 1
+    listed = understudy.run("ledger", "show", scans, "--skip-bad", *books)
+    assert listed.code == 0, listed.err
+
+
+def test_evaluate_prints_accuracies_for_the_owner(
+    understudy: Commands, books: list[Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
+    real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
+    out = tmp_path / "out"
+    assert understudy.run("synthesize", real, "--out", out, "--count", "60", *books).code == 0
+    words = ["evaluate", out, "--real", real, "--test", test, "--epochs", "3", "--seeds", "2"]
+    ended = understudy.run(*words)
+    assert (ended.code, ended.err) == (0, "")
+    assert "accuracy on real test data (owner only)" in ended.out
+    assert re.search(r"two-layer network on embeddings +\d+\.\d% +\d+\.\d%", ended.out)
+    unknown = understudy.run(*words, "--network", "vgg")
+    assert unknown.code == 2
+    assert "vgg" in unknown.err
+
+
+# The ledger
+
+
+def test_the_ledger_from_the_command_line(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    budget = ["--epsilon", "3", "--delta", "1e-6"]
+    told = understudy.run("ledger", "set-budget", scans, *budget, *books)
+    assert told.code == 0
+    assert "total epsilon 3 at delta 1e-06, spent 0.0000" in told.out
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words, "--delta", "1e-6").code == 0
+    for name in (scans, scans.name, str(scans)):
+        shown = understudy.run("ledger", "show", name, *books)
+        if name == scans.name:  # no such place, and no such name: the full one was registered
+            assert shown.code == 2
+            continue
+        assert shown.code == 0, shown.err
+        for word in ("dataset", "budget", "charge", "release", "means", "covariance", "1.0000"):
+            assert word in shown.out
+    listed = understudy.run("ledger", "list", *books)
+    assert re.search(r"3 +1\.0000 +1e-06 +1 +image", listed.out)
+    identity = listed.out.splitlines()[1].split()[0]
+    assert understudy.run("ledger", "show", identity, *books).code == 0
+    assert understudy.run("ledger", "set-budget", identity, "--epsilon", "0.5", *books).code == 0
+    lower = understudy.run("ledger", "show", identity, *books)
+    assert re.search(r"0\.5 +", lower.out)
+
+
+def test_what_a_ledger_exports(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words).code == 0
+    ended = understudy.run("ledger", "export", *books)
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row["kind"] for row in rows][:2] == ["dataset", "charge"]
+    assert {row["kind"] for row in rows} == {"dataset", "charge", "release"}
+    assert "sketch" not in ended.out
+
+
+def test_a_changed_ledger_is_found_and_nothing_runs_on_it(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words).code == 0
+    sound = understudy.run("ledger", "verify", *books)
+    assert (sound.code, sound.out) == (0, "every row is as it was written\n")
+    path = tmp_path / "ledger.db"
+    content = path.read_bytes()
+    assert content.count(b'"covariance"') > 0
+    path.write_bytes(content.replace(b'"covariance"', b'"covariancE"'))
+    found = understudy.run("ledger", "verify", *books)
+    assert found.code == 2
+    assert "row" in found.out
+    refused = understudy.run("synthesize", scans, "--out", tmp_path / "o2", *QUICK, *books)
+    assert refused.code == 2
+    assert "ledger" in refused.err
+
+
+def test_a_dataset_of_mixed_sizes_can_be_given_a_budget(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    save(np.zeros((9, 7, 1), np.uint8), scans / "cat" / "wide.png")
+    books = [*books, "--size", "6"]
+    told = understudy.run("ledger", "set-budget", scans, "--epsilon", "1", *books)
+    assert told.code == 0, told.err
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    assert understudy.run(*words).code == 0
+    assert understudy.run(*words[:3], tmp_path / "o2", *words[4:]).code == 3
+    assert "1.0000" in understudy.run("ledger", "show", scans, *books).out
+    unsized = understudy.run("ledger", "show", scans, *books[:2])
+    assert unsized.code == 2
+    assert "--size" in unsized.err
+
+
+# Lists and help
+
+
+def test_methods_backends_and_doctor(understudy: Commands, tmp_path: Path) -> None:
+    methods = understudy.run("methods")
+    assert (methods.code, methods.err) == (0, "")
+    for word in ("clustering", "clusters", "oversample", "Zhou"):
+        assert word in methods.out
+    backends = understudy.run("backends")
+    assert backends.code == 0
+    assert "embedded:dct" in backends.out
+    assert "onnx:" in backends.out
+    doctor = understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert doctor.code == 0, doctor.out
+    assert re.search(r"ok +noise +spread", doctor.out)
+    assert "0 datasets, intact" in doctor.out
+    (tmp_path / "understudy" / "ledger.db").write_bytes(b"no database")
+    ill = understudy.run("doctor", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert ill.code == 1
+    assert re.search(r"!! +ledger", ill.out)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["synthesize"],
+        ["evaluate"],
+        ["methods"],
+        ["backends"],
+        ["doctor"],
+        ["demo"],
+        ["ledger"],
+        ["ledger", "list"],
+        ["ledger", "show"],
+        ["ledger", "set-budget"],
+        ["ledger", "verify"],
+        ["ledger", "export"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_explains_itself(words: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert f"Usage: understudy {' '.join(words)}".rstrip() in shown.output
+    lines = [line.strip() for line in shown.output.splitlines()]
+    assert not [line for line in lines if re.fullmatch(r"--[a-z-]+( [A-Z]+)?", line)]
+
+
+def test_settings_are_names_and_values() -> None:
+    assert parse_settings(["a=1", " b = x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    for bad in ("a", "=1", ""):
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            parse_settings([bad])
+
+
+def test_a_whole_process_of_its_own() -> None:
+    """As a person starts it: no fork, no fixture."""
+    words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "synthesize"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "source is missing" in ended.stderr

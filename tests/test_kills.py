@@ -1,0 +1,218 @@
+"""A run that is killed, anywhere, and resumed: paid once, complete, and never less than it says.
+
+Acceptance: 50 kills (SIGKILL) at random moments of a run, each resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.processes import Commands, commands
+from tests.run.samples import class_folders, noisy_values, release_pixels, tree
+from understudy.data import open_source
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger import Ledger
+
+KILLS = 50
+KILLS_A_RUN = 5
+EPSILON = 2.0
+SETTINGS = ["--set", "clusters=2", "--set", "components=10", "--count", "40"]
+
+
+@pytest.fixture(scope="module")
+def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands(tmp_path_factory.mktemp("commands")) as started:
+        yield started
+
+
+class Site:
+    """A dataset with a budget for exactly one run, and that run's words."""
+
+    def __init__(self, folder: Path, epsilon: float = EPSILON) -> None:
+        self.folder, self.out, self.url = folder, folder / "out", str(folder / "ledger.db")
+        self.scans = folder / "scans"
+        if not self.scans.exists():
+            class_folders(self.scans, {"cat": 30, "dog": 30}, (6, 6, 1))
+        with Ledger(self.url) as ledger:
+            self.dataset = ledger.register(open_source(self.scans)).id
+            ledger.set_budget(self.dataset, Budget(epsilon))
+
+    def words(self, out: Path | None = None, *more: str) -> list[object]:
+        place = ["--out", out or self.out, "--ledger", self.url, "--epsilon", EPSILON]
+        return ["synthesize", self.scans, *place, *SETTINGS, *more]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def check_never_less_than_released(site: Site) -> None:
+    """At any moment: what is stored was charged before, and nothing was charged twice."""
+    stored = noisy_values(site.out) if site.out.exists() else {}
+    with Ledger(site.url) as ledger:
+        rows = list(ledger.rows())
+        assert ledger.verify() == []
+    charged, released = (
+        [(r.data["run"], r.data["stage"], r.data["attempt"]) for r in rows if r.kind == kind]
+        for kind in ("charge", "release")
+    )
+    assert max(Counter(charged).values(), default=1) == 1
+    assert max(Counter(released).values(), default=1) == 1
+    assert set(released) <= set(charged)
+    assert set(stored) <= {stage for _, stage, _ in released}
+    assert {attempt for *_, attempt in charged} <= {1}
+    assert len({run for run, *_ in charged}) <= 1
+
+
+def check_complete(site: Site) -> None:
+    """The run is whole, and cost what a run costs that nobody killed."""
+    check_never_less_than_released(site)
+    record = json.loads((site.out / "owner" / "run.json").read_text())
+    stages = [stage["stage"] for stage in record["receipt"]["stages"]]
+    assert sorted(noisy_values(site.out)) == sorted(stages)
+    with Ledger(site.url) as ledger:
+        spent = ledger.spent(site.dataset)
+        releases = [row for row in ledger.rows() if row.kind == "release"]
+    assert spent.events == len(stages) == len(releases)
+    assert spent.epsilon == pytest.approx(EPSILON, rel=1e-9)
+    assert spent.epsilon <= EPSILON
+    assert spent.runs == (record["run"],)
+    assert len(release_pixels(site.out)) == 40
+    assert {p.name for p in site.out.iterdir()} == {"owner", "release", "synthetic.png"}
+    left = {p.name for p in (site.out / "owner").iterdir()}
+    assert left == {"lock", "report.html", "run.json", "stages", "start.json"}
+    assert not [path for path in tree(site.out) if path.endswith(".part")]
+
+
+def test_a_run_that_nobody_kills(understudy: Commands, site: Site) -> None:
+    done = understudy.run(*site.words())
+    assert done.code == 0, done.err
+    check_complete(site)
+    refused = understudy.run(*site.words(site.folder / "more"))
+    assert refused.code == 3
+    assert "does not cover this run" in refused.err
+    assert not (site.folder / "more").exists()
+
+
+def typical_seconds(understudy: Commands, folder: Path) -> float:
+    folder.mkdir()
+    site, start = Site(folder), time.monotonic()
+    assert understudy.run(*site.words()).code == 0
+    return time.monotonic() - start
+
+
+def test_fifty_kills_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
+    chance = random.Random(20)
+    longest = typical_seconds(understudy, tmp_path / "timed")
+    killed, runs = 0, 0
+    while killed < KILLS:
+        runs += 1
+        assert runs <= 4 * KILLS, "runs end before they are killed"
+        (tmp_path / str(runs)).mkdir()
+        site, resume = Site(tmp_path / str(runs)), []
+        for _ in range(KILLS_A_RUN):
+            started = understudy.start(*site.words(None, *resume))
+            ended = understudy.wait(started, kill_after=chance.uniform(0, longest)).code
+            assert ended in (0, -9)
+            check_never_less_than_released(site)
+            if ended == 0:
+                break
+            killed, resume = killed + 1, ["--resume"]
+        else:
+            done = understudy.run(*site.words(None, "--resume"))
+            assert done.code == 0, done.err
+        check_complete(site)
+
+
+# Kills at chosen moments: between any two of these something is written or paid.
+
+MOMENTS = [
+    ("understudy.run.folder:write_json", 1, "before"),  # start.json
+    ("understudy.run.folder:write_json", 1, "after"),
+    ("understudy.privacy.ledger:Ledger.register", 1, "after"),
+    ("understudy.privacy.rows:CachedRows", 1, "before"),
+    ("understudy.privacy.ledger:Ledger.charge", 1, "before"),
+    ("understudy.privacy.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
+    ("understudy.privacy.noise:add_discrete_gaussian", 1, "after"),  # drawn, not stored
+    ("understudy.privacy.noise:add_discrete_gaussian", 4, "before"),
+    ("understudy.privacy.account:np.savez", 2, "before"),  # an empty .part
+    ("understudy.privacy.account:np.savez", 2, "after"),  # a whole one that nobody knows of
+    ("understudy.privacy.ledger:Ledger.record_release", 3, "before"),
+    ("understudy.privacy.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
+    ("understudy.privacy.account:Account._store", 3, "after"),
+    ("understudy.privacy.vault:Vault.close", 1, "after"),
+    ("understudy.data.release:_png", 7, "after"),  # half of the images
+    ("understudy.run.synthesize:write_release", 1, "after"),
+    ("understudy.run.synthesize:write_public", 1, "after"),
+    ("understudy.run.synthesize:write_pictures", 1, "after"),
+    ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}")
+def test_killed_at_a_chosen_moment(
+    understudy: Commands, site: Site, moment: tuple[str, int, str]
+) -> None:
+    assert understudy.run(*site.words(), die=moment).code == -9
+    check_never_less_than_released(site)
+    done = understudy.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
+
+
+def test_killed_at_the_same_moment_of_the_resumed_run(understudy: Commands, site: Site) -> None:
+    """A stage a time: every run pays for nothing and adds one stored release."""
+    moment = ("understudy.privacy.account:Account._store", 1, "after")
+    deaths, resume = 0, []
+    while understudy.run(*site.words(None, *resume), die=moment).code == -9:
+        deaths, resume = deaths + 1, ["--resume"]
+        check_never_less_than_released(site)
+        assert len(noisy_values(site.out)) == deaths
+    assert deaths > 3
+    check_complete(site)
+
+
+def test_a_stored_release_is_never_drawn_again(understudy: Commands, site: Site) -> None:
+    moment = ("understudy.privacy.account:Account._store", 4, "after")
+    assert understudy.run(*site.words(), die=moment).code == -9
+    before = noisy_values(site.out)
+    assert len(before) == 4
+    assert understudy.run(*site.words(None, "--resume")).code == 0
+    after = noisy_values(site.out)
+    assert all(np.array_equal(values, after[stage]) for stage, values in before.items())
+
+
+def test_of_two_runs_racing_for_the_last_of_a_budget_one_wins(
+    understudy: Commands, tmp_path: Path
+) -> None:
+    """Both have looked and found enough; they pay at the same moment."""
+    for number in range(4):
+        (tmp_path / str(number)).mkdir()
+        site = Site(tmp_path / str(number))
+        started, gates = [], [site.folder / name for name in ("left", "right")]
+        for gate in gates:
+            os.mkfifo(gate)
+            words = site.words(site.folder / f"out-{gate.name}")
+            hook = ("understudy.privacy.account:Account.reserve", str(gate))
+            started.append(understudy.start(*words, wait_at=hook))
+        opened = [gate.open("wb") for gate in gates]  # waits until both are there
+        for gate in opened:
+            gate.close()
+        ended = [understudy.wait(one) for one in started]
+        assert sorted(one.code for one in ended) == [0, 3]
+        loser = next(one for one in ended if one.code == 3)
+        assert "does not cover this run" in loser.err
+        kept = [name for name in ("left", "right") if (site.folder / f"out-{name}").exists()]
+        assert len(kept) == 1
+        site.out = site.folder / f"out-{kept[0]}"
+        check_complete(site)
