@@ -11,7 +11,7 @@ Everything here leans the rival's way: the number of rows is taken as public, th
 is shown although choosing it looked at the test set, and neither is charged for. The noise comes
 from seeded generators, so none of this may be used to release anything.
 
-    python benchmarks/dp_sgd.py FEATURES.npz [--epsilon 1 2 4 8] [--delta 1e-5] [--opacus]
+    python -m benchmarks.dp_sgd FEATURES.npz [--epsilon 1 2 4 8] [--delta 1e-5] [--opacus]
 
 FEATURES.npz holds ``x`` (n, d) float32, ``y`` (n,), ``xt`` and ``yt``.
 """

@@ -7,7 +7,10 @@ import platform
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from understudy.data import open_source
+from understudy.evaluate.utility import Labelled, gather
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -24,6 +27,12 @@ def need(path: Path) -> Path:
     if not path.exists():
         raise Skipped(f"{path} is not there")
     return path
+
+
+def load(source: Path, split: Literal["train", "test"] = "train") -> Labelled:
+    """A dataset in memory."""
+    opened = open_source(source, split=split)
+    return gather(opened.batches(1024), opened.classes)
 
 
 def machine() -> str:

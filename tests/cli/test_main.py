@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from tests.cli.processes import Commands, commands
-from tests.run.samples import class_folders, embeddings, tree
+from tests.run.samples import class_folders, embeddings, save, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app, parse_settings

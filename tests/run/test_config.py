@@ -143,6 +143,7 @@ def test_text_becomes_the_type_that_is_wanted():
         ("seed", None, "seed must be a whole number"),
         ("size", 0, "size must be 1 or more"),
         ("unit_rows", 0, "at least 1 row"),
+        ("unit_rows", 60_000, "unit_rows must be 50000 or fewer"),
         ("skip_bad", 1, "skip_bad must be true or false, found 1"),
         ("method", 3, "method must be text, found 3"),
         ("format", "jpeg", "png"),

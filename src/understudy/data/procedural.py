@@ -136,7 +136,7 @@ def dead_leaves(
     base, tint = (np.pad(part, ((0, 1), (0, 0))) for part in (base, tint))
     texture = np.take_along_axis(_textures(height, width, count, rng), top[None] % count, axis=0)[0]
     pixels = base[top] + tint[top] * texture[:, :, None]
-    return np.clip(pixels, 0.0, 1.0).astype(np.float32)
+    return np.asarray(np.clip(pixels, 0.0, 1.0), dtype=np.float32)
 
 
 def _shapes(height: int, width: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:

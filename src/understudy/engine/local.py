@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from threadpoolctl import ThreadpoolController
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -16,7 +18,8 @@ class LocalEngine:
     """A thread pool that reads no more than two blocks a thread ahead.
 
     NumPy and BLAS release the interpreter lock where the time goes. Integer sums know no order, so
-    any number of threads gives the same result bit for bit.
+    any number of threads gives the same result bit for bit. BLAS gets one thread a call meanwhile:
+    its own threads would only wait for a processor.
 
     Args:
         threads: Number of threads; by default, of processors.
@@ -25,17 +28,19 @@ class LocalEngine:
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)  # starts a thread when it first needs one
+        self._blas = ThreadpoolController()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of the items; the first error ends the map."""
         pending: deque[Future[R]] = deque()
         try:
-            for item in items:
-                pending.append(self._pool.submit(function, item))
-                if len(pending) > 2 * self._threads:
+            with self._blas.limit(limits=1, user_api="blas"):
+                for item in items:
+                    pending.append(self._pool.submit(function, item))
+                    if len(pending) > 2 * self._threads:
+                        yield pending.popleft().result()
+                while pending:
                     yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
         finally:
             for future in pending:
                 future.cancel()

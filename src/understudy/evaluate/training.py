@@ -181,10 +181,7 @@ def train_on_images(
             "images must be (n, height, width, channels) uint8, "
             f"found {images.dtype} of shape {images.shape}"
         )
-    if network == "cnn":
-        recipe = Recipe(epochs, batch, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1)
-    else:
-        recipe = Recipe(epochs, batch, 0.1, 0.9, 5e-4, label_smoothing=0.1, warmup=0.2)
+    recipe = _image_recipe(network, epochs, batch)
     _check(images, y, classes, recipe)
     with _seeded(seed):
         model = IMAGE_NETWORKS[network](images.shape[1:], classes)
@@ -229,6 +226,12 @@ def _fit(
         if progress is not None:
             progress(epoch + 1, recipe.epochs)
     model.eval()
+
+
+def _image_recipe(network: str, epochs: int, batch: int) -> Recipe:
+    if network == "cnn":
+        return Recipe(epochs, batch, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1)
+    return Recipe(epochs, batch, 0.1, 0.9, 5e-4, label_smoothing=0.1, warmup=0.2)
 
 
 def _optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

@@ -14,13 +14,12 @@ import numpy as np
 from understudy.core.errors import ConfigError
 from understudy.core.types import Release
 from understudy.methods.parts import estimators
-from understudy.methods.parts.clusters import clusters_of_classes
 from understudy.methods.parts.covariances import Covariance, covariance_roots
 from understudy.methods.parts.entering import Entry, enter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import Context, Materials, Method
 from understudy.methods.parts.producing import Filter, check_filter, produce
-from understudy.privacy.queries import Cells
+from understudy.privacy.cells import Cells
 from understudy.steps import shrinkage
 from understudy.steps.mixture import Mixture
 
@@ -59,9 +58,9 @@ OPTIONS = {
     "clusters": "clusters per class (k); default 4 for images, 1 for embeddings",
     "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
     "rank": "directions kept of each matrix with covariance=low_rank",
-    "components": "dimensions that statistics are taken in",
+    "components": "dimensions that statistics are taken in; default 256, 400 for images",
     "normalise": "project on the unit sphere about a DP centre; default for embeddings",
-    "power": "signed power of the embeddings first; 0.5 helps non-negative features",
+    "power": "signed power of the embeddings first; default 0.5 if public ones are never negative",
     "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
     "conditional": "learn each class by itself; false: one mixture without classes",
     "filter": "keep only what enough private rows vote for: embeddings, images or both",
@@ -137,7 +136,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
     local = place.vault.view(frame.forward)
-    points, counts = clusters_of_classes(
+    points, counts = estimators.clusters_of_classes(
         local,
         frame,
         frame.forward(centres),

@@ -68,7 +68,8 @@ class Cells:
     def residuals(self, values: NDArray[Any], cell: NDArray[np.int64]) -> Vector:
         """x - centre of its cell: (n, d) float64, a new array."""
         found = self.flat[cell]
-        return np.subtract(values, found, out=found)
+        np.subtract(values, found, out=found)
+        return found
 
 
 def _round(rows: NDArray[Any]) -> Vector:
@@ -77,6 +78,6 @@ def _round(rows: NDArray[Any]) -> Vector:
     sums.require_finite(squares)
     # Beside 1.5 * 2^52 units a float64 has room for whole units only: adding rounds.
     magic = np.ldexp(1.5, np.frexp(np.sqrt(squares))[1] + (52 - _BITS))[:, None]
-    rounded = np.add(rows, magic, dtype=np.float64)
+    rounded = rows + magic
     rounded -= magic
-    return rounded
+    return np.asarray(rounded)

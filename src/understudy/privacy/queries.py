@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Vector
 from understudy.privacy import noise, sums
-from understudy.privacy.cells import Cells
+from understudy.privacy.cells import Cells as Cells
 from understudy.privacy.sums import Groups
 from understudy.privacy.unit import Adjacency
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, SourceError
 from understudy.core.ports import Source
-from understudy.core.types import Embeddings
+from understudy.core.types import Batch, Embeddings
 from understudy.privacy.sealed import Sealed
 from understudy.privacy.sums import Groups
 from understudy.privacy.unit import Unit
@@ -140,17 +140,7 @@ def cache_rows(
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for part in source.batches(batch):
-            embeddings = np.ascontiguousarray(encode(part.values), dtype=np.float32)
-            if embeddings.ndim != 2 or len(embeddings) != len(part.labels):
-                raise InputError(
-                    f"the encoder gave shape {embeddings.shape} for {len(part.labels)} images; "
-                    "expected (n, d)"
-                )
-            if not np.isfinite(embeddings).all():
-                raise InputError(
-                    "the encoder gave NaN or infinite values; nothing was spent. Check its input "
-                    "range and data type"
-                )
+            embeddings = _embed(encode, part)
             dim = embeddings.shape[1]
             file.write(embeddings.tobytes())
             labels.append(check_labels(part.labels, max(1, len(source.classes))))
@@ -173,6 +163,22 @@ def cache_rows(
         np.concatenate(units).astype(np.int64) if units else None,
         unit.max_rows,
     )
+
+
+def _embed(encode: Callable[[NDArray[Any]], Embeddings], part: Batch) -> Embeddings:
+    """A batch's embeddings, once they are known to be sound."""
+    embeddings = np.ascontiguousarray(encode(part.values), dtype=np.float32)
+    if embeddings.ndim != 2 or len(embeddings) != len(part.labels):
+        raise InputError(
+            f"the encoder gave shape {embeddings.shape} for {len(part.labels)} images; "
+            "expected (n, d)"
+        )
+    if not np.isfinite(embeddings).all():
+        raise InputError(
+            "the encoder gave NaN or infinite values; nothing was spent. Check its input range "
+            "and data type"
+        )
+    return embeddings
 
 
 def check_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:

@@ -17,6 +17,8 @@ from understudy.core.errors import ConfigError
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Adjacency, Unit
 
+_MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
@@ -31,7 +33,8 @@ class RunConfig:
         encoder: Name of an encoder; None: ``embedded:dct`` for images.
         decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
             embeddings only.
-        public: A public dataset that the method may learn from for free.
+        public: A public dataset that the method may learn from for free; None: procedural images
+            for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
         settings: Parameters of the method (``--set clusters=8``).
         count: Synthetic rows; None: about as many as there are private ones (noisy).
         seed: Seed of the public part (sampling). The noise takes none.
@@ -81,6 +84,11 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, found {value}")
+        if self.unit_rows > _MOST_UNIT_ROWS:
+            raise ConfigError(
+                f"unit_rows must be {_MOST_UNIT_ROWS} or fewer, found {self.unit_rows}: the exact "
+                "sums take a unit's rows in one block"
+            )
         if self.format not in ("png", "parquet"):
             raise ConfigError(f"format is 'png' or 'parquet', found {self.format!r}")
 

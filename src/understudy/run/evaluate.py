@@ -88,10 +88,16 @@ def evaluate_release(
             seeds=range(seeds),
             epochs=epochs,
         )
-    if place.name == "release" and (place.parent / "owner").is_dir():
-        content = {"kind": "owner-only", "accuracy": [a.as_dict() for a in found]}
-        write_json(place.parent / "owner" / "evaluation.json", content)
+    _keep(place, found)
     return found
+
+
+def _keep(place: Path, found: Sequence[Accuracy]) -> None:
+    """Write the results into the owner's folder, where the release lies in a run's."""
+    owner = place.parent / "owner"
+    if place.name == "release" and owner.is_dir():
+        content = {"kind": "owner-only", "accuracy": [a.as_dict() for a in found]}
+        write_json(owner / "evaluation.json", content)
 
 
 def _facts(place: Path) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def prepare(config: RunConfig) -> Prepared:
     encoder, decoder = _models(config, source, shape)
     beside = partial(_beside, source, config)
     test = None if config.test is None else beside(config.test, "test")
-    public = None if config.public is None else beside(config.public, "train")
+    public_name = _public(config, encoder, shape)
+    public = None if public_name is None else beside(public_name, "train")
     if test is not None:
         _require_trainable(source, params, decoder)
         require_classes(source.classes, test)
@@ -73,6 +74,18 @@ def prepare(config: RunConfig) -> Prepared:
     context = Context(shape, encoder, decoder, public is not None, mu)
     plan = Plan.of(config.budget, chosen.weights(params, context))
     return Prepared(config, chosen, params, plan, source, test, public, encoder, decoder)
+
+
+def _public(config: RunConfig, encoder: Encoder | None, shape: Shape) -> str | None:
+    """The public dataset: procedural images where none is named and an encoder could use some.
+
+    An encoder whose numbers come in order of importance says itself which of them matter.
+    """
+    if config.public is not None:
+        return None if config.public == "none" else config.public
+    if encoder is None or encoder.ordered:
+        return None
+    return f"procedural:leaves?channels={shape[2]}"
 
 
 def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:

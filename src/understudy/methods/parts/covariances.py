@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.core.types import Labels, Vector
 from understudy.methods.parts import estimators
-from understudy.privacy.queries import Cells
+from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 from understudy.steps.mixture import square_root

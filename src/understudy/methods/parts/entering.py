@@ -12,7 +12,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.interface import Context, Materials
-from understudy.privacy.queries import Cells
+from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram
 from understudy.steps.space import Leading, Space, Sphere, whitening

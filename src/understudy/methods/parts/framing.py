@@ -7,7 +7,7 @@ import numpy as np
 from understudy.core.types import Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.entering import Entered
-from understudy.privacy.queries import Cells
+from understudy.privacy.cells import Cells
 from understudy.steps import shrinkage
 from understudy.steps.space import Frame, plain_frame, principal_frame
 

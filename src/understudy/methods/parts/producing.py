@@ -76,10 +76,9 @@ class Producer:
         decoder = self.materials.decoder
         if not isinstance(decoder, LinearDecoder):
             raise ConfigError("only a linear decoder has pixels before the cut to their range")
-        rng = np.random.default_rng(0)
 
         def decode(points: Vector) -> Vector:
-            return decoder.pixels(self.place.backward(points, rng)).astype(np.float64)
+            return decoder.pixels(self.place.backward(points, None)).astype(np.float64)
 
         zero = decode(np.zeros((1, self.mixture.dim)))
         means = decode(self.mixture.means)

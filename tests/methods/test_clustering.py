@@ -1,0 +1,145 @@
+"""Clustering end to end on small clouds: what is released resembles what went in."""
+
+import numpy as np
+import pytest
+from tests.run.samples import class_folders, embeddings
+
+from understudy import synthesize
+from understudy.core.errors import ConfigError
+from understudy.data import open_source
+from understudy.methods.clustering import METHOD, ClusteringParams, settled
+from understudy.methods.parts.interface import Context
+
+MUCH = 400.0  # an epsilon at which noise hardly matters
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory):
+    """Three classes of six numbers; each class stretched along an axis of its own."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 700)
+    middles = 4.0 * rng.normal(size=(3, 6))
+    spread = np.ones((3, 6))
+    spread[np.arange(3), np.arange(3)] = 3.0
+    values = middles[labels] + spread[labels] * rng.normal(size=(len(labels), 6))
+    path = tmp_path_factory.mktemp("clouds") / "clouds.npz"
+    np.savez(path, embeddings=values.astype(np.float32), labels=labels)
+    return path, values, labels, spread
+
+
+def released(source, tmp_path, epsilon=MUCH, public=None, **settings):
+    made = synthesize(
+        source,
+        out=tmp_path / "out",
+        epsilon=epsilon,
+        ledger=str(tmp_path / "ledger.db"),
+        settings=settings,
+        public=public,
+    )
+    batches = list(open_source(made.release).batches(1000))
+    rows = np.concatenate([batch.values for batch in batches])
+    return rows, np.concatenate([batch.labels for batch in batches]), made
+
+
+@pytest.mark.parametrize("covariance", ["spherical", "diagonal", "tied", "low_rank", "class"])
+@pytest.mark.parametrize("clusters", [1, 3])
+def test_classes_keep_their_means_and_their_order_of_spreads(
+    clouds, tmp_path, covariance, clusters
+):
+    path, values, labels, _ = clouds
+    rows, found, _ = released(
+        path, tmp_path, normalise=False, covariance=covariance, clusters=clusters
+    )
+    assert abs(len(rows) - len(values)) < 20
+    for label in range(3):
+        mine, true = rows[found == label], values[labels == label]
+        np.testing.assert_allclose(mine.mean(axis=0), true.mean(axis=0), atol=0.7)
+        if covariance in ("diagonal", "class") and clusters == 1:
+            assert mine.std(axis=0).argmax() == label
+
+
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_directions_are_kept_on_the_sphere(clouds, tmp_path, clusters):
+    path, values, labels, _ = clouds
+    rows, found, _ = released(path, tmp_path, clusters=clusters)
+    middle = values.mean(axis=0)
+    for label in range(3):
+        mean = rows[found == label].mean(axis=0) - middle
+        true = values[labels == label].mean(axis=0) - middle
+        assert mean @ true > 0.95 * np.linalg.norm(mean) * np.linalg.norm(true)
+    lengths = [np.median(np.linalg.norm(x - middle, axis=1)) for x in (rows, values)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.15)
+
+
+def test_public_rows_whiten_and_come_back_in_the_embeddings_own_space(clouds, tmp_path):
+    path, values, labels, _ = clouds
+    public = tmp_path / "public.npz"
+    rng = np.random.default_rng(5)
+    np.savez(public, embeddings=(5 * rng.normal(size=(900, 6))).astype(np.float32))
+    rows, found, _ = released(path, tmp_path, public=str(public), components=4)
+    assert rows.shape[1] == 6
+    centres = np.stack([rows[found == label].mean(axis=0) for label in range(3)])
+    distances = ((values[:, None] - centres) ** 2).sum(axis=2)
+    assert (distances.argmin(axis=1) == labels).mean() > 0.8
+
+
+def test_little_budget_blurs_the_release(tmp_path):
+    source = embeddings(tmp_path / "small.npz")
+    rows, _, _ = released(source, tmp_path, epsilon=0.01)
+    assert np.isfinite(rows).all()
+    assert len(rows) > 0
+
+
+def test_without_classes_there_is_one_mixture(clouds, tmp_path):
+    path, values, _, _ = clouds
+    rows, found, _ = released(path, tmp_path, conditional=False, clusters=3)
+    assert not found.any()
+    np.testing.assert_allclose(rows.mean(axis=0), values.mean(axis=0), atol=1.0)
+
+
+def test_images_come_out_as_bright_as_they_went_in(tmp_path):
+    source = class_folders(tmp_path / "scans", {"cat": 300, "dog": 300})
+    made = synthesize(
+        source,
+        out=tmp_path / "out",
+        epsilon=MUCH,
+        ledger=str(tmp_path / "ledger.db"),
+        settings={"clusters": 2},
+    )
+    mean = {}
+    for name, folder in (("real", source), ("synthetic", made.release)):
+        batch = next(iter(open_source(folder).batches(2000)))
+        mean[name] = [batch.values[batch.labels == label].mean() for label in (0, 1)]
+    np.testing.assert_allclose(mean["synthetic"], mean["real"], atol=6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"clusters": 0}, {"rank": 0}, {"components": 1}, {"power": 0.0}, {"oversample": 0}],
+)
+def test_settings_out_of_range_are_refused(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        ClusteringParams(**settings)
+
+
+def test_every_setting_is_described():
+    assert set(METHOD.options) == set(ClusteringParams.__dataclass_fields__)
+
+
+def test_embeddings_and_images_have_their_own_defaults():
+    nothing = Context((512,), None, None, False, 0.3)
+    params = settled(ClusteringParams(), nothing)
+    assert (params.clusters, params.covariance, params.normalise) == (1, "class", True)
+    assert set(METHOD.weights(params, nothing)) == {
+        "scale", "centre", "radii", "means", "covariance", "cluster covariances",
+    }  # fmt: skip
+
+
+def test_too_many_dimensions_for_a_matrix_are_refused():
+    with pytest.raises(ConfigError, match="covariance=diagonal"):
+        METHOD.weights(ClusteringParams(), Context((2000,), None, None, False, 1.0))
+    METHOD.weights(
+        ClusteringParams(covariance="diagonal"), Context((2000,), None, None, False, 1.0)
+    )
+    with pytest.raises(ConfigError, match="come in no order"):
+        METHOD.weights(ClusteringParams(components=9), Context((2000,), None, None, False, 1.0))

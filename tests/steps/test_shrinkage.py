@@ -1,0 +1,105 @@
+"""Noise that is known leaves the estimates; what stands out of it stays."""
+
+import numpy as np
+import pytest
+
+from understudy.steps import shrinkage
+
+
+def orthogonal_noise(d, sd, rng):
+    """Symmetric noise as `FullMoments` gets it: off the diagonal smaller by sqrt(2)."""
+    upper = np.triu(rng.normal(0, sd / np.sqrt(2), (d, d)), 1)
+    return upper + upper.T + np.diag(rng.normal(0, sd, d))
+
+
+def test_means_that_are_all_noise_become_one():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 2.0, (10, 400))
+    left = shrinkage.shrink_to_zero(noise, np.full(10, 4.0))
+    assert (left**2).sum() < 0.05 * (noise**2).sum()
+    together = shrinkage.shrink_to_common(noise + 5, np.full(10, 4.0))
+    assert together.std(axis=0).max() < 0.5
+    assert together.mean() == pytest.approx(5, abs=0.2)
+
+
+def test_james_and_stein_beat_the_raw_means():
+    rng = np.random.default_rng(1)
+    true = 3 + rng.normal(0, 1.0, (8, 200))
+    noisy = true + rng.normal(0, 1.0, true.shape)
+    better = shrinkage.shrink_to_common(noisy, np.ones(8))
+    assert ((better - true) ** 2).sum() < 0.7 * ((noisy - true) ** 2).sum()
+
+
+def test_means_without_noise_and_a_mean_alone_stay():
+    rows = np.random.default_rng(2).normal(size=(4, 6))
+    np.testing.assert_allclose(shrinkage.shrink_to_common(rows, np.full(4, 1e-12)), rows)
+    np.testing.assert_array_equal(shrinkage.shrink_to_common(rows[:1], np.ones(1)), rows[:1])
+
+
+def test_no_mean_is_divided_by_a_count_that_is_noise():
+    counts, means, variances = shrinkage.noisy_means(
+        np.array([-3.0, 1000.0]), np.array([[8.0], [500.0]]), 4.0, 2.0
+    )
+    np.testing.assert_allclose(counts, [8.0, 1000.0])
+    np.testing.assert_allclose(means, [[1.0], [0.5]])
+    np.testing.assert_allclose(variances, [1 / 16, 4e-6])
+
+
+def test_variances_that_are_all_noise_become_their_mean():
+    rng = np.random.default_rng(3)
+    noisy = 1 + rng.normal(0, 0.1, (3, 500))
+    even = shrinkage.shrink_variances(noisy, 0.01, floor=0.02)
+    assert even.std() < 0.03
+    kept = shrinkage.shrink_variances(np.array([[1.0, 9.0, -4.0]]), 1e-9, floor=0.02)
+    np.testing.assert_allclose(kept, [[1.0, 9.0, 0.04]], rtol=1e-6)
+
+
+def test_a_denoised_covariance_is_nearer_to_the_truth():
+    rng = np.random.default_rng(4)
+    d, sd = 120, 0.2
+    axes = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    true = (axes * np.geomspace(8, 0.05, d)) @ axes.T
+    noisy = true + orthogonal_noise(d, sd, rng)
+    clean = shrinkage.denoise_covariance(noisy, sd)
+    raw, better = (np.linalg.norm(m - true) for m in (noisy, clean))
+    assert better < 0.75 * raw
+    assert np.linalg.eigvalsh(clean).min() > 0
+    # The best that keeps the noisy eigenvectors (the oracle of the paper) is hardly better.
+    vectors = np.linalg.eigh(noisy)[1]
+    oracle = (vectors * np.einsum("ik,ij,jk->k", vectors, true, vectors)) @ vectors.T
+    assert better < 1.1 * np.linalg.norm(oracle - true)
+
+
+def test_pure_noise_leaves_no_directions():
+    rng = np.random.default_rng(5)
+    clean = shrinkage.denoise_spectrum(
+        np.linalg.eigvalsh(np.eye(200) + orthogonal_noise(200, 0.05, rng)), 200 * 0.05**2 / 2
+    )
+    assert clean.std() < 0.1
+    assert clean.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_without_noise_a_covariance_stays():
+    matrix = np.diag([1.0, 2.0, 5.0])
+    np.testing.assert_allclose(shrinkage.denoise_covariance(matrix, 0.0), matrix, atol=1e-12)
+
+
+def test_a_matrix_of_noise_becomes_its_target():
+    rng = np.random.default_rng(6)
+    target = np.eye(80)
+    noisy = target + orthogonal_noise(80, 0.3, rng)
+    assert np.linalg.norm(shrinkage.shrink_matrix(noisy, target, 0.3) - target) < 0.3 * (
+        np.linalg.norm(noisy - target)
+    )
+    far = target + np.diag(np.arange(80.0))
+    np.testing.assert_allclose(shrinkage.shrink_matrix(far, target, 1e-6), far, rtol=1e-6)
+
+
+def test_low_rank_keeps_the_leading_directions_and_the_trace():
+    rng = np.random.default_rng(7)
+    root = rng.normal(size=(12, 12))
+    matrix = root @ root.T
+    values = np.linalg.eigvalsh(shrinkage.low_rank(matrix, 3))
+    np.testing.assert_allclose(values[-3:], np.linalg.eigvalsh(matrix)[-3:])
+    np.testing.assert_allclose(values[:9], values[0])
+    assert values.sum() == pytest.approx(np.trace(matrix))
