@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Release
+from understudy.core.types import Labels, Release, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.covariances import Covariance, covariance_roots
 from understudy.methods.parts.entering import Entry, enter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import Context, Materials, Method
-from understudy.methods.parts.producing import Filter, check_filter, produce
+from understudy.methods.parts.producing import Filter, Sieve, check_filter, produce
 from understudy.privacy.cells import Cells
+from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 from understudy.steps.mixture import Mixture
+from understudy.steps.space import Frame
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,13 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
     params = settled(params, materials.context)
+    clusters = params.clusters or 1
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
+    entry = Entry.of(
+        materials.context, params.power, params.components, matrix=_wants_matrix(params)
+    )
     place = enter(
-        materials,
-        Entry.of(materials.context, params.power, params.components, matrix=_wants_matrix(params)),
-        conditional=params.conditional,
-        normalise=bool(params.normalise),
+        materials, entry, conditional=params.conditional, normalise=bool(params.normalise)
     )
     means = estimators.group_means(place.vault, Cells(place.origin), place.radius, "means")
     centres = shrinkage.shrink_to_common(means.means, means.variances)
@@ -131,7 +134,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         means.counts,
         matrix=_wants_matrix(params),
         plain=params.covariance in ("spherical", "diagonal"),
-        clusters=params.clusters or 1,
+        clusters=clusters,
         most=100 if params.covariance == "full" else 60,
     )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
@@ -141,43 +144,35 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         frame,
         frame.forward(centres),
         means.counts,
-        params.clusters or 1,
+        clusters,
         ["votes 1", "votes 2", *_lloyd_stages(params)],
         np.random.default_rng(materials.seed),
     )
-    # 7: Sigma_j <- DP-Covariance(D_j).
-    cells = Cells(points.reshape(len(centres), -1, points.shape[1]))
-    roots, root_of = np.diag(frame.spread)[None], np.zeros(cells.count, dtype=np.int64)
-    if _separate(params):
-        roots, root_of = covariance_roots(
-            local,
-            cells,
-            counts,
-            frame.radius,
-            params.covariance or "class",
-            params.rank,
-            "cluster covariances",
-            whitened=frame.whitened,
-        )
-    # 8: p_j <- n_j / sum n_j.
-    labels = np.repeat(np.arange(len(centres)), params.clusters or 1)
-    mixture = Mixture(
-        labels,
-        counts / counts.sum(),
-        frame.backward(points, centres[labels]),
-        frame.roots(roots),
-        root_of,
-    )
+    # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
+    roots, root_of = _roots(local, params, points, counts, frame)
+    labels = np.repeat(np.arange(len(centres)), clusters)
+    spots = frame.backward(points, centres[labels])
+    mixture = Mixture(labels, counts / counts.sum(), spots, frame.roots(roots), root_of)
     # 9 to 17: sample, filter, decode, filter.
-    return produce(
-        materials,
-        place,
-        mixture,
-        method=METHOD.name,
-        total=float(counts.sum()),
-        keep=params.filter,
-        threshold=params.threshold,
-        oversample=params.oversample,
+    keep = Sieve(params.filter, params.threshold, params.oversample)
+    return produce(materials, place, mixture, METHOD.name, float(counts.sum()), keep)
+
+
+def _roots(
+    local: Vault, params: ClusteringParams, points: Vector, counts: Vector, frame: Frame
+) -> tuple[Vector, Labels]:
+    """Roots of the clusters' covariances, and which of them each cluster has."""
+    if not _separate(params):
+        return np.diag(frame.spread)[None], np.zeros(len(points), dtype=np.int64)
+    return covariance_roots(
+        local,
+        Cells(points.reshape(-1, params.clusters or 1, points.shape[1])),
+        counts,
+        frame.radius,
+        params.covariance or "class",
+        params.rank,
+        "cluster covariances",
+        whitened=frame.whitened,
     )
 
 
@@ -186,6 +181,7 @@ METHOD = Method(
     summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
     source="Zhou et al., Private Training & Data Generation by Clustering Embeddings",
     params=ClusteringParams,
+    settle=settled,
     weights=weights,
     run=clustering,
     options=OPTIONS,

@@ -78,16 +78,8 @@ def evaluate_release(
     require_classes(release.classes, held_out)
     model = _encoder(place, facts, encoder, train) if release.kind == "embeddings" else None
     with progress_bars() as bars:
-        found = measure(
-            release,
-            train,
-            held_out,
-            model,
-            bars,
-            networks=networks,
-            seeds=range(seeds),
-            epochs=epochs,
-        )
+        options: dict[str, Any] = {"networks": networks, "seeds": range(seeds), "epochs": epochs}
+        found = measure(release, train, held_out, model, bars, **options)
     _keep(place, found)
     return found
 

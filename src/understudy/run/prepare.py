@@ -72,6 +72,7 @@ def prepare(config: RunConfig) -> Prepared:
         require_classes(source.classes, test)
     mu = run_mu_of(config.budget)
     context = Context(shape, encoder, decoder, public is not None, mu)
+    params = chosen.settle(params, context)
     plan = Plan.of(config.budget, chosen.weights(params, context))
     return Prepared(config, chosen, params, plan, source, test, public, encoder, decoder)
 

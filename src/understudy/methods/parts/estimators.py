@@ -131,12 +131,32 @@ def dp_kmeans(
     Returns:
         (classes, k, d).
     """
+    centres = _voted_centres(vault, start, axes, spread, clusters, stages[:2], rng, candidates)
+    for stage in stages[2:]:
+        groups = group_means(vault, Cells(centres), radius, stage)
+        flat = Cells(centres).flat
+        moved = flat + shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
+        centres = moved.reshape(centres.shape)
+    return centres
+
+
+def _voted_centres(
+    vault: Vault,
+    start: Vector,
+    axes: Vector,
+    spread: Vector,
+    clusters: int,
+    stages: Sequence[str],
+    rng: np.random.Generator,
+    candidates: int,
+) -> Vector:
+    """The first centres, (classes, k, d): candidates about the class means, voted on twice."""
     classes, many = len(start), candidates * clusters
     shadow = vault.view(lambda values: values @ axes.astype(np.float32))
     middle = start @ axes
     drawn = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))
     centres = np.zeros((classes, clusters, start.shape[1]))
-    for step, stage in enumerate(stages[:2]):
+    for step, stage in enumerate(stages):
         query = Votes(drawn)
         votes = shadow.release(query, stage=stage).reshape(classes, many)
         sd = vault.noise_sd(query, stage=stage)
@@ -147,9 +167,4 @@ def dp_kmeans(
             else:
                 found = kmeans.weighted_kmeans(drawn[label], weights, clusters, rng)
                 centres[label] = start[label] + (found - middle[label]) @ axes.T
-    for stage in stages[2:]:
-        groups = group_means(vault, Cells(centres), radius, stage)
-        flat = Cells(centres).flat
-        moved = flat + shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
-        centres = moved.reshape(centres.shape)
     return centres

@@ -73,6 +73,7 @@ class Method:
         summary: One line.
         source: The paper.
         params: A frozen dataclass of parameters with defaults; it checks itself.
+        settle: Parameters and context to parameters with nothing left open, for the record.
         weights: Parameters and context to the weight of each stage in the budget. Raises
             ConfigError for parameters that do not fit the context, before anything is spent.
         run: Does it.
@@ -82,6 +83,7 @@ class Method:
     summary: str
     source: str
     params: Callable[..., Any]
+    settle: Callable[[Any, Context], Any]
     weights: Callable[[Any, Context], Mapping[str, float]]
     run: Callable[[Materials, Any], Release]
     options: Mapping[str, str] = field(default_factory=dict)

@@ -24,6 +24,21 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True)
+class Sieve:
+    """Which samples are kept: the filters of Algorithm 1, by DP votes.
+
+    Attributes:
+        keep: Which filters.
+        threshold: Noisy votes a candidate needs.
+        oversample: Candidates drawn for each row wanted.
+    """
+
+    keep: Filter
+    threshold: float
+    oversample: int
+
+
+@dataclass(frozen=True)
 class Producer:
     """Draws synthetic rows: the same seed gives the same rows.
 
@@ -96,12 +111,9 @@ def produce(
     materials: Materials,
     place: Entered,
     mixture: Mixture,
-    *,
     method: str,
     total: float,
-    keep: Filter,
-    threshold: float,
-    oversample: int,
+    sieve: Sieve,
 ) -> Release:
     """Lines 9 to 17 of Algorithm 1.
 
@@ -111,23 +123,21 @@ def produce(
         mixture: What to sample from.
         method: The method's name.
         total: Noisy number of private rows, for the default count.
-        keep: Which filters.
-        threshold: Noisy votes a candidate needs.
-        oversample: Candidates drawn for each row wanted.
+        sieve: What is kept of the samples.
 
     Raises:
         ConfigError: A filter of images without a decoder.
     """
-    check_filter(keep, images=materials.decoder is not None)
+    check_filter(sieve.keep, images=materials.decoder is not None)
     count = materials.count or max(1, round(total))
     producer = Producer(materials, place, mixture)
     facts = {"noisy_rows": round(total), "components": len(mixture.weights)}
     batches: Callable[[], Iterator[SyntheticBatch]]
-    if keep == "none":
+    if sieve.keep == "none":
         batches = _stream(producer, count)
     else:
-        points, chosen = _filtered(producer, count, keep, threshold, oversample)
-        facts |= {"candidates": count * oversample, "kept": len(points)}
+        points, chosen = _filtered(producer, count, sieve)
+        facts |= {"candidates": count * sieve.oversample, "kept": len(points)}
         count = min(count, len(points))
         batches = _fixed(producer, points[:count], chosen[:count])
     shape = None if materials.decoder is None else materials.decoder.shape
@@ -168,16 +178,14 @@ def _fixed(
     return batches
 
 
-def _filtered(
-    producer: Producer, count: int, keep: Filter, threshold: float, oversample: int
-) -> tuple[Vector, Labels]:
+def _filtered(producer: Producer, count: int, sieve: Sieve) -> tuple[Vector, Labels]:
     """Candidates that enough private rows voted for, in the embedding and after decoding.
 
     An empty class cannot come of it: where no candidate of a class reaches every threshold, its
     most voted one stays.
     """
     classes = producer.place.classes
-    each = -(-count * oversample // classes)
+    each = -(-count * sieve.oversample // classes)
     drawn = [
         _of_class(producer.mixture, label, each, producer.materials.seed)
         for label in range(classes)
@@ -185,13 +193,13 @@ def _filtered(
     points = np.stack([points for points, _ in drawn])
     components = np.stack([components for _, components in drawn])
     votes = []
-    if keep in ("embeddings", "both"):
+    if sieve.keep in ("embeddings", "both"):
         votes.append(_votes(producer, points, "filter embeddings"))
-    if keep in ("images", "both"):
+    if sieve.keep in ("images", "both"):
         decoded = np.stack([_seen(producer, p, c) for p, c in zip(points, components, strict=True)])
         votes.append(_votes(producer, decoded, "filter images"))
     fewest = np.min(votes, axis=0)
-    alive = fewest >= threshold
+    alive = fewest >= sieve.threshold
     alive[np.arange(classes), fewest.argmax(axis=1)] |= ~alive.any(axis=1)
     order = np.random.default_rng([producer.materials.seed, 3]).permutation(int(alive.sum()))
     return points[alive][order], components[alive][order]
