@@ -15,7 +15,7 @@ from understudy.data import open_source
 from understudy.evaluate.utility import Network
 from understudy.run.folder import write_json
 from understudy.run.measure import Accuracy, measure
-from understudy.run.prepare import require_classes
+from understudy.run.prepare import encoder_name, require_classes
 from understudy.run.progress import progress_bars
 
 
@@ -111,4 +111,4 @@ def _encoder(place: Path, facts: dict[str, Any], name: str | None, real: Source)
     found = name or next((one for one in known if one), None)
     if found is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")
-    return load_encoder(found, shape=real.shape)
+    return load_encoder(encoder_name(found), shape=real.shape)

@@ -138,6 +138,16 @@ def require_classes(classes: tuple[str, ...], test: Source) -> None:
         )
 
 
+def encoder_name(asked: str | None) -> str:
+    """The encoder that a name stands for where it leaves options open.
+
+    Scattering gives thousands of numbers an image; their logarithms' 400 lowest frequencies lose
+    next to nothing (docs/backends.md) and leave less to be noised.
+    """
+    name = asked or "embedded:dct"
+    return f"{name}?log=10&coefficients=400" if name == "embedded:scattering" else name
+
+
 def _models(
     config: RunConfig, source: Source, shape: Shape
 ) -> tuple[Encoder | None, Decoder | None]:
@@ -147,7 +157,7 @@ def _models(
                 f"{config.source} holds embeddings already: leave out --encoder and --decoder"
             )
         return None, None
-    name = config.encoder or "embedded:dct"
+    name = encoder_name(config.encoder)
     encoder = load_encoder(name, shape=shape)
     decoder_name = config.decoder
     if decoder_name is None and name.partition("?")[0] == "embedded:dct":
