@@ -47,9 +47,28 @@ def test_a_decoder_alone_is_told_the_shape(tmp_path: Path, latent: str) -> None:
 def test_grey_images_are_repeated_for_a_model_of_three_channels(tmp_path: Path) -> None:
     file = channel_means(tmp_path / "means.onnx")
     grey = noise((16, 16, 1))
-    embeddings = load_encoder(f"onnx:{file}", shape=(16, 16, 1)).encode(grey)
+    embeddings = load_encoder(f"onnx:{file}?size=16", shape=(16, 16, 1)).encode(grey)
     mean = grey.reshape(5, -1).mean(1) / 255
     np.testing.assert_allclose(embeddings, np.repeat(mean[:, None], 3, axis=1), atol=1e-5)
+
+
+def test_pooled_features_are_taken_of_images_of_128_pixels_or_more(tmp_path: Path) -> None:
+    """A classifier's features say little of images much smaller than those it was trained on."""
+    file = save(  # counts pixels: the sum of an image that is white
+        tmp_path / "area.onnx",
+        [("ReduceSum", ["images", "axes"], ["area"], {"keepdims": 0})],
+        {"images": ["n", 3, "h", "w"]},
+        {"area": ["n", 3]},
+        {"axes": np.array([2, 3], dtype=np.int64)},
+    )
+
+    def pixels(options: str, *shape: int) -> float:
+        encoder = load_encoder(f"onnx:{file}{options}", shape=(*shape, 3))
+        return float(encoder.encode(np.full((1, *shape, 3), 255, np.uint8))[0, 0])
+
+    assert pixels("", 64, 32) == 256 * 128
+    assert pixels("", 200, 150) == 200 * 150
+    assert pixels("?size=32", 64, 64) == 32 * 32
 
 
 def test_colour_becomes_luma_for_a_model_of_one_channel(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Shape
 
 _SMALL = 64  # pixels; below this a model may have nothing left to pool
+_POOLED = 128  # pixels a side, at least, for models that pool everything into one vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class EncoderOptions(RunOptions):
 
     Attributes:
         size: Pixels a side that images are resized to, ``"128"``, or ``"128x96"`` for height x
-            width; by default what the model demands, else the dataset's own size.
+            width; by default what the model demands, else the dataset's own size, but at least 128
+            a side where the output is one pooled vector, as classifiers' features are: trained on
+            large pictures, they say little of small ones.
         batch: Images run at once.
         threads: Threads within one operation.
         input: Which input of the model takes the images, where there are several.
@@ -103,12 +106,26 @@ class OnnxEncoder:
             )
         self._channels = model.sizes[0] or shape[2]
         self._size = self._input_size(options.size)
+        self.latent = self._probe()
+        free = options.size is None and model.sizes[1:] == (None, None)
+        if free and len(self.latent) == 1 and min(self._size) < _POOLED:
+            self._enlarge()
+        self.dim = math.prod(self.latent)
+
+    def _enlarge(self) -> None:
+        """Work on larger images, if the output is pooled: as long as before."""
+        size, scale = self._size, _POOLED / min(self._size)
+        self._size = (round(size[0] * scale), round(size[1] * scale))
+        if self._probe() != self.latent:
+            self._size = size
+
+    def _probe(self) -> Shape:
+        """Shape of the output for one image."""
         probe = (self._channels, *self._size)
         if min(self._size) < _SMALL:
-            model.survives(probe)
-        black = np.full((min(2, model.batch), *probe), self._low, dtype=np.float32)
-        self.latent: Shape = model.run(black).shape[1:]
-        self.dim = math.prod(self.latent)
+            self._model.survives(probe)
+        black = np.full((min(2, self._model.batch), *probe), self._low, dtype=np.float32)
+        return self._model.run(black).shape[1:]
 
     def _input_size(self, wanted: str | None) -> tuple[int, int]:
         """(height, width) that images are resized to."""
