@@ -54,7 +54,8 @@ class Producer:
 
     def points(self, count: int, seed: int) -> Iterator[tuple[Vector, Labels]]:
         """Samples in the space, and the component of each."""
-        return self.mixture.sample(count, seed, BLOCK)
+        # Few at a time where each is decoded: whoever wants a handful need not wait for thousands.
+        return self.mixture.sample(count, seed, BLOCK if self.materials.decoder is None else 512)
 
     def finish(
         self, points: Vector, components: Labels, rng: np.random.Generator
