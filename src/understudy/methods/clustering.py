@@ -57,12 +57,12 @@ class ClusteringParams:
 
 
 OPTIONS = {
-    "clusters": "clusters per class (k); default 4 for images, 1 for embeddings",
+    "clusters": "clusters per class (k); for images 8, or 10 where mu >= 1; for embeddings 1",
     "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
     "rank": "directions kept of each matrix with covariance=low_rank",
     "components": "dimensions that statistics are taken in; default 256, 400 for images",
     "normalise": "project on the unit sphere about a DP centre; default for embeddings",
-    "power": "signed power of the embeddings first; default 0.5 if public ones are never negative",
+    "power": "signed power of the embeddings first; 0.5 if public ones are never negative",
     "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
     "conditional": "learn each class by itself; false: one mixture without classes",
     "filter": "keep only what enough private rows vote for: embeddings, images or both",

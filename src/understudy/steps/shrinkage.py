@@ -123,23 +123,6 @@ def shrink_matrix(matrix: Vector, target: Vector, noise_sd: float) -> Vector:
     return np.asarray(target + keep * (matrix - target))
 
 
-def positive_part(matrix: Vector, noise_edge: float = 0.0) -> Vector:
-    """The nearest positive semidefinite matrix without eigenvalues inside the noise.
-
-    An eigenvalue w of signal plus semicircular noise of radius 2 t stems from the signal
-    (w + sqrt(w^2 - 4 t^2)) / 2 where w > 2 t, and is noise below (Benaych-Georges and Nadakuditi
-    2011).
-
-    Args:
-        matrix: (d, d) symmetric.
-        noise_edge: t.
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    inner = np.sqrt(np.maximum(values**2 - 4 * noise_edge**2, 0.0))
-    clean = np.where(values > 2 * noise_edge, (values + inner) / 2, 0.0)
-    return np.asarray((vectors * clean) @ vectors.T)
-
-
 def low_rank(matrix: Vector, rank: int) -> Vector:
     """The leading ``rank`` eigenvalues kept, the rest replaced by their mean: (d, d)."""
     values, vectors = np.linalg.eigh(matrix)
