@@ -492,7 +492,7 @@ def test_defect_09_a_setting_that_no_code_reads(kind: type, owners: set[str]) ->
 NEEDS: dict[str, dict[str, Any]] = {
     "rank": {"covariance": "low_rank", "clusters": 1, "components": 12},
     "lloyd_steps": {"clusters": 2, "components": 12},
-    "threshold": {**QUICK, "filter": "embeddings", "oversample": 2},
+    "threshold": {**QUICK, "filter": "embeddings", "oversample": 2, "threshold": 0.5},
     "oversample": {**QUICK, "filter": "embeddings"},
 }
 """What must be set for a setting of the method to matter."""
