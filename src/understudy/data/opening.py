@@ -21,6 +21,7 @@ from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
 from understudy.data.manifest import manifest_columns, read_manifest
 from understudy.data.npz import open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
+from understudy.data.plugins import open_plugin
 from understudy.data.procedural import PREFIX, open_procedural
 from understudy.data.records import Options
 from understudy.data.tensors import open_safetensors
@@ -31,7 +32,7 @@ Split = Literal["train", "test"]
 KINDS = (
     "class folders of images, a folder of images with or without manifest.csv, a folder of idx "
     "files, .npz, .npy, .safetensors, .parquet, .tar, a folder that datasets.save_to_disk made, "
-    "hf:NAME, or procedural:leaves"
+    "hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
 )
 
 _SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
@@ -50,9 +51,9 @@ def open_source(
     """Open a dataset of images or embeddings, to be read in a stream.
 
     Args:
-        name: A folder or a file, ``hf:NAME`` or ``hf:NAME:CONFIG``, tars with ``{000..009}``, or
-            ``procedural:leaves``. What a run wrote is a dataset too: its folder, or the ``release``
-            in it.
+        name: A folder or a file, ``hf:NAME`` or ``hf:NAME:CONFIG``, tars with ``{000..009}``,
+            ``procedural:leaves``, or the name of a plug-in such as ``playhouse:pet-status``. What a
+            run wrote is a dataset too: its folder, or the ``release`` in it.
         split: Which half to read, where the dataset has halves; ignored where it has none.
         size: Resize images to this (height, width); one number means a square. Needed where they
             differ. The aspect ratio is not kept.
@@ -72,6 +73,9 @@ def open_source(
         return open_hub(options.name.removeprefix("hf:"), options)
     if options.name.startswith(PREFIX):
         return open_procedural(options)
+    plugin = open_plugin(options)
+    if plugin is not None:
+        return plugin
     path = Path(name).expanduser()
     if path.is_dir():
         return _open_folder(path, options)

@@ -1,0 +1,173 @@
+"""What can be said of a scene: the attributes, their values, and a random choice of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from understudy.core.errors import ConfigError
+from understudy.playhouse import colours, dog, person
+from understudy.playhouse.dice import Dice
+
+TARGETS = ("dog", "person", "bottle", "frame", "two-objects")
+PLACES: Mapping[str, Mapping[str, float]] = {
+    "dog eating": {"floor": 3, "rug": 1},
+    "dog sitting": {"floor": 2, "sofa": 2, "bed": 1, "rug": 1},
+    "dog sleeping": {"floor": 1, "sofa": 2, "bed": 2, "rug": 1.5},
+    "dog playing": {"floor": 3, "rug": 1},
+    "person eating": {"table": 1},
+    "person drinking": {"floor": 3, "rug": 1},
+    "person walking": {"floor": 3, "rug": 1},
+    "person reading": {"floor": 1, "sofa": 1.2},
+    "thing": {"table": 2, "shelf": 1.5, "floor": 1.5, "sofa": 1, "bed": 1},
+}
+LARGE = ("bed", "sofa", "table")
+SMALL = ("lamp", "plant", "rug", "picture")
+
+_COMMON: Mapping[str, tuple[str, ...]] = {
+    "wall": tuple(colours.WALLS),
+    "paper": ("plain", "striped", "panelled"),
+    "floor": tuple(colours.FLOORS),
+    "window": ("none", "day", "sunset", "night"),
+    "light": ("bright", "warm", "cold", "dim"),
+    "style": ("flat", "outlined", "soft"),
+}
+_BOTTLE = {"bottle": tuple(colours.BOTTLES), "cap": tuple(colours.CAPS)}
+_FRAME = {"frame": tuple(colours.FRAMES)}
+LOOKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "dog": {"coat": tuple(colours.COATS), "size": ("small", "big")},
+    "person": {
+        "shirt": tuple(colours.SHIRTS),
+        "trousers": tuple(colours.TROUSERS),
+        "hair": tuple(colours.HAIRS),
+    },
+    "bottle": _BOTTLE,
+    "frame": _FRAME,
+    "two-objects": {**_BOTTLE, **_FRAME},
+}
+"""Attributes of each target that make it look like itself."""
+
+STATUSES: Mapping[str, tuple[str, ...]] = {"dog": dog.STATUSES, "person": person.STATUSES}
+
+_ODDS: Mapping[str, Mapping[str, float]] = {
+    "paper": {"plain": 0.6, "striped": 0.2, "panelled": 0.2},
+    "window": {"none": 0.3, "day": 0.4, "sunset": 0.1, "night": 0.2},
+    "light": {"bright": 0.4, "warm": 0.25, "cold": 0.2, "dim": 0.15},
+}
+
+
+def values_of(target: str) -> dict[str, tuple[str, ...]]:
+    """Every attribute of a target with the values it can take, but the furniture.
+
+    Raises:
+        ConfigError: There is no such target.
+    """
+    if target not in TARGETS:
+        raise ConfigError(f"there is no target {target!r}; there are {', '.join(TARGETS)}")
+    found = {"target": (target,), **LOOKS[target], **_COMMON}
+    if target in STATUSES:
+        found["status"] = STATUSES[target]
+    keys = [key for key in PLACES if key.startswith(f"{target} ")] or ["thing"]
+    found["place"] = tuple(dict.fromkeys(place for key in keys for place in PLACES[key]))
+    if target == "two-objects":
+        found["frame place"] = found["place"]
+    return found
+
+
+def check(target: str, asked: Mapping[str, str]) -> None:
+    """Refuse attributes that do not exist.
+
+    Raises:
+        ConfigError: The target, an attribute or a value does not exist, or the target is never in
+            that place with that status.
+    """
+    known = values_of(target)
+    for key, value in asked.items():
+        if key == "furniture":
+            bad = [name for name in pieces(value) if name not in LARGE + SMALL]
+            if bad:
+                raise ConfigError(
+                    f"there is no furniture {bad[0]!r}; there are {', '.join(LARGE + SMALL)}"
+                )
+        elif key not in known:
+            raise ConfigError(
+                f"a {target} has no attribute {key!r}; it has {', '.join([*known, 'furniture'])}"
+            )
+        elif value not in known[key]:
+            raise ConfigError(
+                f"{key} of a {target} is one of {', '.join(known[key])}, not {value!r}"
+            )
+    status, place = asked.get("status"), asked.get("place")
+    if status is not None and place is not None and place not in PLACES[f"{target} {status}"]:
+        raise ConfigError(
+            f"no {target} is {status} on a {place}; the places are "
+            f"{', '.join(PLACES[f'{target} {status}'])}"
+        )
+
+
+def pieces(furniture: str) -> list[str]:
+    """The names in the attribute ``furniture``, such as ``"lamp, plant"``."""
+    return [name.strip() for name in furniture.split(",") if name.strip()]
+
+
+def choose(
+    target: str,
+    asked: Mapping[str, str],
+    look: Dice,
+    vary: Dice,
+    places: frozenset[str] | None = None,
+) -> dict[str, str]:
+    """Every attribute of a scene.
+
+    Args:
+        target: One of `TARGETS`.
+        asked: Attributes that are settled.
+        look: Chooses what a home keeps: the target's look, and the room.
+        vary: Chooses the rest: status, place, light.
+        places: Where a target can be in this home; None: everywhere.
+    """
+    found = {"target": target}
+    for key, values in LOOKS[target].items():
+        found[key] = look.of(values)
+    for key, values in _COMMON.items():
+        dice = vary if key == "light" else look
+        found[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
+    odds = PLACES["thing"]
+    if target in STATUSES:
+        found["status"] = asked.get("status") or _status(target, asked.get("place"), vary)
+        odds = PLACES[f"{target} {found['status']}"]
+    if places is not None:
+        odds = {place: odd for place, odd in odds.items() if place in places}
+    found["place"] = vary.weighted(odds)
+    if target == "two-objects":
+        found["frame place"] = found["place"] if vary.chance(0.4) else vary.weighted(odds)
+    found.update(asked)
+    if "furniture" not in asked:
+        names = _furniture(found, look.child("furniture"))
+        if names:
+            found["furniture"] = ", ".join(names)
+    return found
+
+
+def _status(target: str, place: str | None, dice: Dice) -> str:
+    """A status that can be at the place."""
+    can = [
+        status
+        for status in STATUSES[target]
+        if place is None or place in PLACES[f"{target} {status}"]
+    ]
+    return dice.of(can)
+
+
+def _furniture(attributes: Mapping[str, str], dice: Dice) -> list[str]:
+    """One to three pieces, in an order that the dice alone decide, so that a home keeps them."""
+    used = {attributes["place"], attributes.get("frame place", "")}
+    if "floor" in used:  # whatever stands on the floor must not seem to stand on a rug
+        used.add("rug")
+    count = 1 + dice.below(3)
+    order = [*SMALL, dice.of(LARGE)]
+    order = [order.pop(dice.below(len(order))) for _ in range(len(order))]
+    crowded = bool(used & {*LARGE, "shelf"})
+    free = [name for name in order if name not in used and not (crowded and name in LARGE)]
+    found = free[:count]
+    # Always in one order: the same furniture is the same attribute.
+    return [name for name in LARGE + SMALL if name in found]

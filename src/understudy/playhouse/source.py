@@ -1,0 +1,219 @@
+"""Named datasets of the playhouse, drawn as they are read.
+
+playhouse:pet-status?homes=50&per_home=20&gap=1&split=train&size=64&seed=0
+playhouse:world?count=4000&target=dog,person
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, Literal
+from urllib.parse import parse_qsl
+
+import numpy as np
+from PIL import Image
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.types import Batch, Images, Shape
+from understudy.playhouse.homes import TASKS, Home
+from understudy.playhouse.picture import Picture
+from understudy.playhouse.world import LARGEST, SMALLEST, World
+
+PREFIX = "playhouse:"
+UNIT = "home"
+NAMES = (*TASKS, "world")
+
+_UNLABELLED = ("all",)
+_SPLITS = ("train", "test")
+_MOST = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options of a name.
+
+    Attributes:
+        homes: How many homes; homes 0 to ``homes`` - 1 live there.
+        per_home: Pictures of each.
+        gap: Domain gap to the public world, 0 to 2.
+        split: ``"train"`` or ``"test"``: other pictures of the same homes.
+        size: Pixels a side that are drawn.
+        seed: Another street, or another public world.
+        count: Pictures of the public world.
+        target: Targets in the public world, with commas.
+        first: Number of the first home: ``first=50`` gives homes that others never see.
+    """
+
+    homes: int = 50
+    per_home: int = 20
+    gap: float = 1.0
+    split: str = "train"
+    size: int = 64
+    seed: int = 0
+    count: int = 4000
+    target: str = "dog,person,bottle,two-objects"
+    first: int = 0
+
+
+_OF_HOMES = frozenset({"homes", "per_home", "gap", "split", "size", "seed", "first"})
+_OF_WORLD = frozenset({"count", "target", "split", "size", "seed"})
+
+
+class PlayhouseSource:
+    """A ``Source`` of playhouse pictures; the same name gives the same pictures.
+
+    Rows go round the homes: the first picture of each, the second of each, and so on. In the
+    public world every row is another room, and rows have no unit.
+
+    Args:
+        name: What it was opened by.
+        kind: One of `NAMES`.
+        asked: The options.
+        size: (height, width) to resize to; None: as drawn.
+    """
+
+    kind: Literal["images", "embeddings"] = "images"
+    skipped = 0
+
+    def __init__(
+        self, name: str, kind: str, asked: _Asked, size: tuple[int, int] | None = None
+    ) -> None:
+        self.name = name
+        self.has_units = kind != "world"
+        self._asked, self._kind = asked, kind
+        height, width = size or (asked.size, asked.size)
+        self.shape: Shape = (height, width, 3)
+        # Drawn at the size asked for where that is a square: no resampling, and captions hold.
+        square = height == width and SMALLEST <= height <= LARGEST
+        self._drawn = height if square else asked.size
+        if kind == "world":
+            self._world = World(self._drawn, tuple(asked.target.split(",")))
+            self.classes = tuple(sorted(self._world.classes))
+        else:
+            self.classes = self._home(0).classes or _UNLABELLED
+        self._half = _SPLITS.index(asked.split)
+
+    def __len__(self) -> int:
+        asked = self._asked
+        return asked.homes * asked.per_home if self.has_units else asked.count
+
+    def picture(self, row: int) -> Picture:
+        """All that is known of a row: caption, attributes, masks, boxes and keypoints too.
+
+        At the size drawn, which is that of the rows wherever they are square.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        if not 0 <= row < len(self):
+            raise IndexError(f"{self.name} has rows 0 to {len(self) - 1}, not {row}")
+        if not self.has_units:
+            # Worlds of other seeds, and the other split, begin 2^32 pictures further on.
+            return self._world.draw(((2 * self._asked.seed + self._half) << 32) + row)
+        picture, home = divmod(row, self._asked.homes)
+        return self._home(home).draw(2 * picture + self._half)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Every picture in order, ``size`` at a time.
+
+        Raises:
+            ConfigError: ``size`` is less than 1.
+        """
+        if size < 1:
+            raise ConfigError(f"a batch has 1 row or more, not {size}")
+        for start in range(0, len(self), size):
+            rows = range(start, min(start + size, len(self)))
+            found = [self.picture(row) for row in rows]
+            yield Batch(
+                np.stack([self._resized(picture.image) for picture in found]),
+                np.array([self._label(picture) for picture in found], dtype=np.int64),
+                np.array([p.unit for p in found], dtype=np.str_) if self.has_units else None,
+            )
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """A keyed digest of each picture's pixels."""
+        for row in range(len(self)):
+            image = self._resized(self.picture(row).image)
+            yield hashlib.blake2b(image.tobytes(), key=key, digest_size=16).digest()
+
+    def _home(self, place: int) -> Home:
+        asked = self._asked
+        number = asked.first + place
+        return _home(number, asked.gap, self._kind, self._drawn, asked.seed)
+
+    def _label(self, picture: Picture) -> int:
+        if not self.has_units:
+            return self.classes.index(picture.attributes["target"])
+        return 0 if picture.label is None else picture.label
+
+    def _resized(self, image: Images) -> Images:
+        height, width, _ = self.shape
+        if image.shape[:2] == (height, width):
+            return image
+        resized = Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(resized)
+
+
+@lru_cache(maxsize=1024)
+def _home(number: int, gap: float, task: str, size: int, seed: int) -> Home:
+    return Home(number, gap, task, size, seed=seed)
+
+
+def open_playhouse(
+    name: str,
+    size: tuple[int, int] | None = None,
+    *,
+    split: str = "train",
+    unit: str | None = None,
+) -> PlayhouseSource:
+    """The source of a name such as ``playhouse:pet-status?homes=50&per_home=20&gap=1``.
+
+    Args:
+        name: A dataset of the playhouse and its options.
+        size: (height, width) of the images; None: as the name says.
+        split: Which half, unless the name says it.
+        unit: The column that rows are grouped by: ``"home"`` is the only one there is.
+
+    Raises:
+        ConfigError: Another name, or an option that does not exist or makes no sense.
+        SourceError: There is no such unit.
+        MissingExtra: The package that draws is not installed.
+    """
+    kind, _, query = name.removeprefix(PREFIX).partition("?")
+    if kind not in NAMES:
+        raise ConfigError(
+            f"there is no {PREFIX}{kind}; there are {', '.join(PREFIX + known for known in NAMES)}"
+        )
+    asked = _read(name, query, _OF_WORLD if kind == "world" else _OF_HOMES, split)
+    if unit is not None and (unit != UNIT or kind == "world"):
+        known = "none" if kind == "world" else f"only {UNIT!r}"
+        raise SourceError(f"has no column {unit!r} that says whose row it is; it has {known}", name)
+    source = PlayhouseSource(name, kind, asked, size)
+    source.picture(0)  # a package that is missing is missed now, not in the middle of a run
+    return source
+
+
+def _read(name: str, query: str, known: frozenset[str], split: str) -> _Asked:
+    found: dict[str, Any] = {"split": split}
+    kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(_Asked)}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in known:
+            raise ConfigError(
+                f"{name}: there is no option {key!r}; there are {', '.join(sorted(known))}"
+            )
+        try:
+            found[key] = kinds[key](value)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {key} is a number, found {value!r}") from error
+    asked = _Asked(**found)
+    if asked.split not in _SPLITS:
+        raise ConfigError(f"{name}: split is train or test, found {asked.split!r}")
+    for key in ("homes", "per_home", "count"):
+        if not 1 <= getattr(asked, key) <= _MOST:
+            raise ConfigError(f"{name}: {key} is 1 to {_MOST:,}, found {getattr(asked, key)}")
+    if min(asked.seed, asked.first) < 0:
+        raise ConfigError(f"{name}: seed and first are 0 or more")
+    return asked

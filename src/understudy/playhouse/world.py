@@ -1,0 +1,109 @@
+"""The public world: rooms with a target each, all different."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from understudy.core.errors import ConfigError
+from understudy.playhouse.attributes import TARGETS, check
+from understudy.playhouse.dice import Dice
+from understudy.playhouse.grammar import describe
+from understudy.playhouse.picture import Picture
+from understudy.playhouse.render import render
+from understudy.playhouse.staging import sample
+
+SMALLEST, LARGEST = 16, 1024
+
+
+class Drawable(Protocol):
+    """A world or a home."""
+
+    def draw(self, seed: int) -> Picture:
+        """The picture of a seed."""
+        ...
+
+
+class World:
+    """Rooms that nobody lives in: public pictures without end.
+
+    Args:
+        size: Pixels a side, 16 to 1024.
+        targets: What the pictures show, in equal parts; the class of a picture is its target's
+            place here.
+
+    Raises:
+        ConfigError: The size or a target makes no sense.
+    """
+
+    def __init__(
+        self,
+        size: int = 64,
+        targets: Sequence[str] = ("dog", "person", "bottle", "two-objects"),
+    ) -> None:
+        self.size = check_size(size)
+        unknown = [target for target in targets if target not in TARGETS]
+        if unknown or not targets:
+            raise ConfigError(f"targets are some of {', '.join(TARGETS)}, not {list(targets)}")
+        self.classes = tuple(targets)
+
+    def draw(self, seed: int) -> Picture:
+        """The picture of a seed: always the same one."""
+        return self._draw(seed, {})
+
+    def draw_as(self, seed: int, **attributes: str) -> Picture:
+        """A picture with some attributes settled, such as ``status="eating", wall="blue"``.
+
+        Raises:
+            ConfigError: An attribute or a value does not exist.
+        """
+        return self._draw(seed, {key.replace("_", " "): value for key, value in attributes.items()})
+
+    def _draw(self, seed: int, asked: dict[str, str]) -> Picture:
+        dice = Dice("world", seed)
+        target = dice.of(self.classes)
+        if "target" in asked:
+            target = asked["target"]
+        if asked:
+            check(target, asked)
+        scene = sample(target, asked, dice, dice)
+        caption = describe(scene.attributes, dice)
+        label = self.classes.index(target) if target in self.classes else None
+        return render(scene, self.size, caption=caption, label=label)
+
+
+def check_size(size: int) -> int:
+    """The size, if pictures can have it.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    if not SMALLEST <= size <= LARGEST:
+        raise ConfigError(f"size is {SMALLEST} to {LARGEST} pixels a side, not {size}")
+    return size
+
+
+def render_many(scene: Drawable, seeds: Iterable[int]) -> dict[str, Any]:
+    """Many pictures at once, as arrays.
+
+    Returns:
+        ``images`` (n, h, w, 3) uint8, ``segments`` (n, h, w) uint8, ``labels`` (n,) int64 with -1
+        where there is none, and lists of ``captions``, ``attributes``, ``instances``, ``units``.
+
+    Raises:
+        ConfigError: There are no seeds.
+    """
+    found = [scene.draw(seed) for seed in seeds]
+    if not found:
+        raise ConfigError("render_many needs one seed or more")
+    return {
+        "images": np.stack([picture.image for picture in found]),
+        "segments": np.stack([picture.segments for picture in found]),
+        "labels": np.array([-1 if p.label is None else p.label for p in found], dtype=np.int64),
+        "captions": [picture.caption for picture in found],
+        "attributes": [picture.attributes for picture in found],
+        "instances": [picture.instances for picture in found],
+        "units": [picture.unit for picture in found],
+    }

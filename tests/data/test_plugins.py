@@ -1,0 +1,90 @@
+"""Datasets of other packages, found by their prefix."""
+
+import sys
+from importlib.metadata import EntryPoint
+from types import ModuleType
+
+import numpy as np
+import pytest
+from tests.data.samples import check_source
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.types import Batch
+from understudy.data import open_source, plugins
+
+
+class Stripes:
+    """A whole dataset of four images."""
+
+    kind = "images"
+    classes = ("all",)
+    has_units = False
+    skipped = 0
+
+    def __init__(self, name, size, split):
+        self.name, self.split = name, split
+        self.shape = (*(size or (4, 4)), 3)
+
+    def __len__(self):
+        return 4
+
+    def batches(self, size):
+        for start in range(0, 4, size):
+            rows = range(start, min(start + size, 4))
+            values = np.stack([np.full(self.shape, row, dtype=np.uint8) for row in rows])
+            yield Batch(values, np.zeros(len(rows), dtype=np.int64))
+
+    def digests(self, key):
+        return (key[:15] + bytes([row]) for row in range(4))
+
+
+def open_stripes(name, size, *, split, unit):
+    if "refuse" in name:
+        raise ConfigError(f"{name}: no")
+    if "break" in name:
+        raise ZeroDivisionError("oh")
+    return None if "nothing" in name else Stripes(name, size, split)
+
+
+def register(monkeypatch, *values, prefix="stripes"):
+    found = [EntryPoint(prefix, value, plugins.GROUP) for value in values]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
+
+
+def test_an_installed_prefix_opens(monkeypatch):
+    register(monkeypatch, f"{__name__}:open_stripes")
+    module = ModuleType(__name__)
+    module.open_stripes = open_stripes
+    monkeypatch.setitem(sys.modules, __name__, module)
+    source = open_source("stripes:some?many=4", split="test", size=(3, 5))
+    assert source.split == "test"
+    assert check_source(source)[0].shape == (4, 3, 5, 3)
+    with pytest.raises(ConfigError, match="no"):
+        open_source("stripes:refuse")
+    with pytest.raises(SourceError, match="ZeroDivisionError: oh"):
+        open_source("stripes:break")
+    with pytest.raises(SourceError, match="NoneType, no dataset"):
+        open_source("stripes:nothing")
+
+
+def test_a_plugin_that_does_not_import_is_named(monkeypatch):
+    register(monkeypatch, "understudy.no_such_module:opener")
+    with pytest.raises(SourceError, match="no_such_module"):
+        open_source("stripes:some")
+
+
+def test_a_prefix_has_one_owner(monkeypatch):
+    register(monkeypatch, "somebody.else:opener", prefix="playhouse")
+    with pytest.raises(SourceError, match=r"more than once.*somebody\.else:opener"):
+        open_source("playhouse:world")
+
+
+def test_the_playhouse_needs_no_installation(monkeypatch):
+    register(monkeypatch)
+    assert len(open_source("playhouse:world?count=3")) == 3
+
+
+def test_other_names_with_a_colon_are_still_paths(monkeypatch, tmp_path):
+    register(monkeypatch)
+    with pytest.raises(SourceError, match="no such file"):
+        open_source(tmp_path / "stripes:some")

@@ -1,0 +1,34 @@
+"""The command line synthesizes a private dataset of the playhouse, one home a unit."""
+
+import json
+
+from typer.testing import CliRunner
+
+from understudy.cli.main import app
+
+NAME = "playhouse:pet-status?homes=12&per_home=8&size=16"
+
+
+def test_synthesize_protects_homes(tmp_path):
+    words = ["--unit", "home", "--epsilon", "8", "--set", "clusters=1", "--set", "components=8"]
+    places = ["--out", str(tmp_path / "out"), "--ledger", str(tmp_path / "ledger.db")]
+    ended = CliRunner().invoke(app, ["synthesize", NAME, *words, "--count", "20", *places])
+    assert ended.exit_code == 0, ended.output
+    assert "rows sharing 'home'" in ended.output
+    told = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert "home" in json.dumps(told)
+    assert len(list((tmp_path / "out" / "release").rglob("*.png"))) >= 20
+
+
+def test_the_test_half_goes_beside_it(tmp_path):
+    words = ["--test", f"{NAME}&split=test", "--size", "32", "--unit", "home", "--dry-run"]
+    places = ["--out", str(tmp_path / "out"), "--ledger", str(tmp_path / "ledger.db")]
+    ended = CliRunner().invoke(app, ["synthesize", NAME, *words, *places])
+    assert ended.exit_code == 0, ended.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_name_is_bad_input(tmp_path):
+    ended = CliRunner().invoke(app, ["synthesize", "playhouse:cats", "--out", str(tmp_path / "o")])
+    assert ended.exit_code != 0
+    assert "playhouse:pet-status" in ended.output + str(ended.exception)

@@ -1,0 +1,210 @@
+"""Public pictures: the same every time, true to their attributes, with masks that fit."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.ndimage import binary_dilation
+
+from understudy.core.errors import ConfigError, MissingExtra
+from understudy.playhouse import SEGMENT_CLASSES, World, canvas, colours, render_many
+from understudy.playhouse.attributes import PLACES, TARGETS, choose, values_of
+from understudy.playhouse.dice import Dice
+from understudy.playhouse.render import KEYPOINTS, render
+from understudy.playhouse.scene import Light, main_colour
+from understudy.playhouse.staging import sample
+
+EVERYTHING = World(targets=TARGETS)
+
+
+def scene(target, seed, **asked):
+    """A scene in plain light, so that colours are those that were painted."""
+    return replace(sample(target, asked, Dice(seed), Dice(seed, "vary")), light=Light())
+
+
+def changed(one, other):
+    return (one.image != other.image).any(axis=2)
+
+
+def test_a_seed_is_a_picture():
+    first = render_many(EVERYTHING, range(12))
+    again = render_many(World(targets=TARGETS), reversed(range(12)))
+    assert (first["images"] == again["images"][::-1]).all()
+    assert (first["segments"] == again["segments"][::-1]).all()
+    assert first["captions"] == again["captions"][::-1]
+    assert first["images"].shape == (12, 64, 64, 3)
+    assert first["images"].dtype == first["segments"].dtype == np.uint8
+    assert len({image.tobytes() for image in first["images"]}) == 12
+
+
+def test_another_process_draws_the_same():
+    code = "from understudy.playhouse import World; print(World().draw(5).image.sum())"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(told) == World().draw(5).image.sum()
+
+
+def test_sizes_show_the_same_scene():
+    small, large = World(32).draw(3), World(128).draw(3)
+    assert large.image.shape == (128, 128, 3)
+    shrunk = large.image.reshape(32, 4, 32, 4, 3).mean(axis=(1, 3))
+    assert np.abs(shrunk - small.image).mean() < 6
+    assert small.attributes == large.attributes
+    for one, other in zip(small.instances, large.instances, strict=True):
+        np.testing.assert_allclose(one.box * 4, other.box, atol=5)
+        np.testing.assert_allclose(one.keypoints[:, :2] * 4, other.keypoints[:, :2], atol=1e-3)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_settled_attributes_are_kept(target):
+    for key, values in values_of(target).items():
+        for value in values:
+            asked = {"target": target, key: value}
+            assert asked.items() <= EVERYTHING.draw_as(1, **asked).attributes.items()
+
+
+def test_the_example_of_the_caption_can_be_asked_for():
+    asked = {
+        "target": "dog",
+        "coat": "brown",
+        "status": "sleeping",
+        "place": "sofa",
+        "wall": "blue",
+        "furniture": "lamp, plant",
+    }
+    picture = World().draw_as(0, **asked)
+    assert asked.items() <= picture.attributes.items()
+    assert picture.label == 0
+    shown = {SEGMENT_CLASSES[index] for index in np.unique(picture.segments)}
+    assert {"wall", "dog", "furniture", "lamp", "plant"} <= shown
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"target": "cat"},
+        {"target": "dog", "coat": "violet"},
+        {"target": "dog", "shirt": "red"},
+        {"target": "dog", "furniture": "lamp, throne"},
+        {"target": "dog", "status": "eating", "place": "bed"},
+        {"target": "person", "status": "barking"},
+    ],
+)
+def test_what_the_world_does_not_have_is_refused(asked):
+    with pytest.raises(ConfigError):
+        World().draw_as(0, **asked)
+
+
+def test_a_world_needs_sense():
+    with pytest.raises(ConfigError, match="pixels"):
+        World(8)
+    with pytest.raises(ConfigError, match="targets"):
+        World(targets=("cat",))
+    with pytest.raises(ConfigError, match="seed"):
+        render_many(World(), [])
+
+
+@pytest.mark.parametrize("kind", ["dog", "person", "bottle", "frame"])
+def test_a_mask_is_where_the_target_is(kind):
+    for seed in range(12):
+        whole = scene(kind, seed)
+        picture = render(whole, 64)
+        (instance,) = picture.instances
+        # A person's table, plate, cup or book goes with them, a dog's bowl and ball too.
+        props = (picture.segments == SEGMENT_CLASSES.index("prop")) | (
+            picture.segments == SEGMENT_CLASSES.index("furniture")
+        )
+        gone = changed(picture, render(replace(whole, actors=()), 64))
+        assert gone[instance.mask].mean() > 0.97
+        # What changes outside is the outline, half of it, and the shadow on the ground.
+        outside = gone & ~binary_dilation(instance.mask | props, np.ones((5, 5)))
+        left, _, right, bottom = instance.box.astype(int)
+        outside[max(0, bottom - 9) :, max(0, left - 9) : right + 9] = False
+        assert outside.sum() <= 4  # the tips of pointed ears
+
+
+def test_recolouring_a_dog_changes_its_mask_only():
+    for seed in range(10):
+        whole = scene("dog", seed, status="sitting", coat="brown")
+        (actor,) = whole.actors
+        blue = replace(actor, look=replace(actor.look, coat=(40, 60, 220)))
+        picture, other = render(whole, 64), render(replace(whole, actors=(blue,)), 64)
+        mask = picture.instances[0].mask
+        assert (other.instances[0].mask == mask).all()
+        edge = binary_dilation(mask, np.ones((3, 3)))
+        assert not (changed(picture, other) & ~edge).any()
+        assert changed(picture, other)[mask].mean() > 0.85
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_boxes_and_keypoints_fit_the_masks(target):
+    world = World(targets=(target,))
+    for seed in range(25):
+        picture = world.draw(seed)
+        assert len(picture.instances) == (2 if target == "two-objects" else 1)
+        for instance in picture.instances:
+            rows, columns = np.nonzero(instance.mask)
+            box = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+            assert tuple(instance.box) == box
+            index = SEGMENT_CLASSES.index(instance.name)
+            assert (instance.mask == (picture.segments == index)).all()
+            assert instance.names == KEYPOINTS[instance.name]
+            assert instance.keypoints.shape == (len(instance.names), 3)
+            left, top, right, bottom = instance.box
+            x, y, seen = instance.keypoints.T
+            assert set(seen) <= {0.0, 1.0}
+            assert ((seen == 0) | ((x >= 0) & (x < 64) & (y >= 0) & (y < 64))).all()
+            near = (x > left - 3) & (x < right + 3) & (y > top - 3) & (y < bottom + 3)
+            assert (near | (seen == 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "axis", "low", "high"),
+    [("dog", 0, 0.40, 0.72), ("person", 1, 0.55, 0.98), ("bottle", 0, 0.10, 0.27)],
+)
+def test_targets_are_large_in_the_frame(target, axis, low, high):
+    boxes = [World(targets=(target,)).draw(seed).instances[0].box / 64 for seed in range(60)]
+    spans = sorted(box[2 + axis] - box[axis] for box in boxes)
+    assert low < spans[3]
+    assert spans[-4] < high
+
+
+@pytest.mark.parametrize("coat", colours.COATS)
+def test_a_dog_has_the_colour_it_is_said_to_have(coat):
+    found = np.array(
+        [
+            np.median(picture.image[picture.instances[0].mask], axis=0)
+            for picture in (
+                World().draw_as(seed, target="dog", coat=coat, light="bright") for seed in range(20)
+            )
+        ]
+    ).mean(axis=0)
+    nearest = min(colours.COATS, key=lambda name: np.abs(found - colours.COATS[name]).sum())
+    assert nearest == coat
+
+
+def test_targets_stand_out_from_walls_nobody_asked_for():
+    near = 0
+    for seed in range(100):
+        whole = scene("dog", seed)
+        near += colours.distance(main_colour(whole.actors[0].look), whole.room.wall) < 60
+    assert near <= 2
+
+
+def test_every_status_and_place_occurs():
+    seen = set()
+    for seed in range(500):
+        target = ("dog", "person")[seed % 2]
+        found = choose(target, {}, Dice(seed), Dice(seed, "vary"))
+        seen.add((f"{found['target']} {found['status']}", found["place"]))
+    wanted = {(key, place) for key, places in PLACES.items() for place in places if key != "thing"}
+    assert seen == wanted
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "aggdraw", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'understudy\[playhouse\]'"):
+        canvas.Canvas(64, (1, 0, 0, 0, 1, 0), (0, 0, 0))
