@@ -19,7 +19,19 @@ from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
-Kind = Literal["encoder", "decoder", "encoder and decoder"]
+Kind = Literal[
+    "encoder",
+    "decoder",
+    "encoder and decoder",
+    "generator",
+    "tuner",
+    "captioner",
+    "writer",
+    "segmenter",
+    "detector",
+    "pose estimator",
+    "all kinds",
+]
 
 T = TypeVar("T")
 
@@ -78,6 +90,19 @@ class Backend(Protocol):
 
         Raises:
             BackendError: There is no such decoder, or it cannot make such images.
+        """
+        ...
+
+
+@runtime_checkable
+class ModelBackend(Backend, Protocol):
+    """A family with models of other ports besides: generators, tuners, captioners, ..."""
+
+    def model(self, kind: Kind, rest: str, **options: Any) -> object:
+        """The model named ``rest`` that satisfies the port ``kind`` names.
+
+        Raises:
+            BackendError: There is no such model, or its options are wrong.
         """
         ...
 

@@ -12,23 +12,79 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from understudy.backends.plugin import Backend, BackendInfo
+from understudy.backends.plugin import Backend, BackendInfo, Kind, ModelBackend
 from understudy.core.errors import BackendError
-from understudy.core.ports import Decoder, Encoder
+from understudy.core.ports import (
+    Captioner,
+    Decoder,
+    Detector,
+    Encoder,
+    Generator,
+    PoseEstimator,
+    Segmenter,
+    Tuner,
+    Writer,
+)
 from understudy.core.types import Shape
 
-__all__ = ["BUILT_IN", "GROUP", "BackendInfo", "backends", "load_decoder", "load_encoder"]
+__all__ = [
+    "BUILT_IN",
+    "GROUP",
+    "BackendInfo",
+    "backends",
+    "load_decoder",
+    "load_encoder",
+    "load_model",
+]
 
 GROUP = "understudy.backends"
 
 BUILT_IN = {
     "embedded": "understudy.backends.embedded:backend",
+    "hf": "understudy.backends.hub:backend",
     "onnx": "understudy.backends.onnx:backend",
 }
 """The entry points of this package, for a source tree on the path that was never installed."""
+
+P = TypeVar("P")
+
+_KINDS: dict[type, Kind] = {
+    Generator: "generator",
+    Tuner: "tuner",
+    Captioner: "captioner",
+    Writer: "writer",
+    Segmenter: "segmenter",
+    Detector: "detector",
+    PoseEstimator: "pose estimator",
+}
+
+
+def load_model(port: type[P], name: str, **options: Any) -> P:
+    """Load a model of any port but encoders and decoders, which need the images' shape.
+
+    Args:
+        port: The port it must satisfy, such as `Generator`.
+        name: ``family:rest``, with options after a question mark if wanted.
+        options: More options; the same as those inside the name.
+
+    Returns:
+        The model.
+
+    Raises:
+        BackendError: The family, the model or an option does not exist, or cannot be used.
+        MissingExtra: The model needs a package that is not installed.
+    """
+    backend, rest, merged = _find(name, options)
+    kind = _KINDS[port]
+    if not isinstance(backend, ModelBackend):
+        raise BackendError(f"{name} is no {kind}: its family has encoders and decoders only")
+    model = backend.model(kind, rest, **merged)
+    if not isinstance(model, port):
+        raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
+    return model
 
 
 def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:

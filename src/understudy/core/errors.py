@@ -5,7 +5,9 @@
     │   ├── SourceError            a dataset, or one file of it, cannot be read
     │   ├── ConfigError            an option or a configuration file is wrong
     │   ├── BackendError           a model cannot be loaded or used
-    │   │   └── MissingExtra       a package is not installed; names the pip command
+    │   │   ├── MissingExtra       a package is not installed; names the pip command
+    │   │   ├── HubUnreachable     a model is not on this machine and the hub does not answer
+    │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
     │   └── RunError               a run folder cannot be started, resumed or read
     ├── BudgetRefused              the budget does not cover the request; exits with 3
@@ -16,6 +18,7 @@ A message says what is wrong, what was found, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -65,6 +68,35 @@ class MissingExtra(BackendError):
         super().__init__(
             f"{what} needs a package that is not installed: pip install 'understudy[{extra}]'"
         )
+
+
+class HubUnreachable(BackendError):
+    """A model is not on this machine and the model hub cannot be reached.
+
+    Args:
+        name: What was asked for, such as ``"hf:openai/clip-vit-base-patch32"``.
+        instead: The embedded model that does the same job without a download.
+    """
+
+    def __init__(self, name: str, instead: str) -> None:
+        super().__init__(
+            f"{name} is not on this machine and the model hub cannot be reached. Connect, or give "
+            f"a local folder (hf:/path/to/model), or use {instead}, which needs no download"
+        )
+
+
+class UnsupportedTask(BackendError):
+    """A model was asked for something it cannot do.
+
+    Args:
+        name: The model.
+        task: What was asked, such as ``"inpainting"``.
+        tasks: What it can do.
+    """
+
+    def __init__(self, name: str, task: str, tasks: Iterable[str]) -> None:
+        told = ", ".join(sorted(tasks)) or "nothing else"
+        super().__init__(f"{name} cannot do {task}; it can do {told}")
 
 
 class LedgerError(InputError):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.types import Batch, Embeddings, Images, Shape
+from understudy.core.types import (
+    Batch,
+    Embeddings,
+    Found,
+    Images,
+    Maps,
+    Masks,
+    Shape,
+    Texts,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,6 +79,176 @@ class LinearDecoder(Decoder, Protocol):
 
     def pixels(self, embeddings: Embeddings) -> NDArray[np.float32]:
         """Before that cut: (n, height, width, channels) float32, 0 black to 1 white, unbounded."""
+        ...
+
+
+@runtime_checkable
+class TextEncoder(Encoder, Protocol):
+    """An encoder that puts texts into the space of its images: cosines compare the two.
+
+    Both kinds of embedding have unit norm.
+    """
+
+    def encode_text(self, texts: Texts) -> Embeddings:
+        """Embed n texts: (n, d) float32 of unit norm."""
+        ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What every model below states.
+
+    Attributes:
+        name: The name it was asked for by; asking again gives the same model.
+        licence: Licence and origin of the weights, for the card.
+    """
+
+    name: str
+    licence: str
+
+
+@runtime_checkable
+class Generator(Model, Protocol):
+    """Text to images, and what else the same model can do.
+
+    Row i of a call with ``seed`` depends on its own inputs, on ``seed`` and on i, and not on how
+    rows are put in batches (up to float rounding).
+
+    Attributes:
+        shape: (height, width, channels) of the images it makes.
+        tasks: What it can do: ``"text"``, ``"variation"``, ``"inpainting"``, and ``"control:KIND"``
+            for each kind of hint, such as ``"control:edges"``. The method of a task that is not
+            listed raises `UnsupportedTask`.
+    """
+
+    shape: Shape
+    tasks: frozenset[str]
+
+    def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
+        """One image a prompt: (n, height, width, channels) uint8."""
+        ...
+
+    def vary(self, images: Images, prompts: Texts, *, strength: float, seed: int = 0) -> Images:
+        """Image to image: ``strength`` in [0, 1], 0 gives the image back, 1 forgets it."""
+        ...
+
+    def inpaint(
+        self, images: Images, masks: Masks, prompts: Texts, *, strength: float = 1.0, seed: int = 0
+    ) -> Images:
+        """Draw anew where a mask is True; every other pixel stays exactly as it was."""
+        ...
+
+    def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
+        """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
+        ...
+
+
+@runtime_checkable
+class PromptedDecoder(Decoder, Protocol):
+    """A decoder that is told what to draw besides (unCLIP)."""
+
+    def decode_prompted(
+        self, embeddings: Embeddings, prompts: Texts, *, noise_level: int = 0, seed: int = 0
+    ) -> Images:
+        """Decode (n, d) float32 embeddings of images with a class prompt each.
+
+        ``noise_level`` is the step of the noising schedule that the embeddings are moved to first:
+        more of it means more variety and less likeness.
+        """
+        ...
+
+
+@runtime_checkable
+class Tuner(Model, Protocol):
+    """Fine-tunes a generator on a few images of one subject (DreamBooth)."""
+
+    def tune(
+        self,
+        images: Images,
+        prompt: str,
+        *,
+        class_prompt: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        seed: int = 0,
+    ) -> Generator:
+        """A new generator that knows the subject by ``prompt``; the old one is unchanged.
+
+        Args:
+            images: (n, height, width, channels) uint8 of the subject.
+            prompt: Names the subject by a rare word, such as ``"a photo of xyz dog"``.
+            class_prompt: Names its class, for prior preservation; None leaves that out.
+            settings: Of the tuner: steps, learning rate, rank, ...
+            folder: Where to keep the tuned weights, in the hub's format.
+            seed: Of the training.
+        """
+        ...
+
+
+@runtime_checkable
+class Captioner(Model, Protocol):
+    """Images to texts."""
+
+    def caption(self, images: Images) -> list[str]:
+        """One caption an image, never empty."""
+        ...
+
+
+@runtime_checkable
+class Writer(Model, Protocol):
+    """Writes captions: RANDOM_API and VARIATION_API of text Private Evolution."""
+
+    def write(self, count: int, *, label: str | None = None, seed: int = 0) -> list[str]:
+        """``count`` captions from nothing, of a class if one is given."""
+        ...
+
+    def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
+        """One variation a text; ``degree`` in [0, 1] is how much of it may change."""
+        ...
+
+
+@runtime_checkable
+class Segmenter(Model, Protocol):
+    """Images to semantic maps.
+
+    Attributes:
+        classes: Class names; 0 is often the background.
+    """
+
+    classes: tuple[str, ...]
+
+    def segment(self, images: Images) -> Maps:
+        """(n, height, width) int64 at the size of the images."""
+        ...
+
+
+@runtime_checkable
+class Detector(Model, Protocol):
+    """Images to objects: boxes, and masks where the model gives instances.
+
+    Attributes:
+        classes: Class names.
+    """
+
+    classes: tuple[str, ...]
+
+    def detect(self, images: Images) -> list[Found]:
+        """What is in each image."""
+        ...
+
+
+@runtime_checkable
+class PoseEstimator(Model, Protocol):
+    """Images to keypoints.
+
+    Attributes:
+        keypoints: Names of the keypoints.
+    """
+
+    keypoints: tuple[str, ...]
+
+    def pose(self, images: Images) -> list[NDArray[np.float32]]:
+        """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
         ...
 
 

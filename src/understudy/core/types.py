@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,15 @@ Labels = NDArray[np.int64]
 
 Vector = NDArray[np.float64]
 """Any released or computed array of real numbers, float64."""
+
+Masks = NDArray[np.bool_]
+"""Masks: (n, height, width) bool, True inside."""
+
+Maps = NDArray[np.int64]
+"""Semantic maps: (n, height, width) int64, an index into the model's class names a pixel."""
+
+Texts = Sequence[str]
+"""Captions or prompts, one a row."""
 
 Shape = tuple[int, ...]
 """Shape of one record: (height, width, channels) of an image, or (d,) of an embedding."""
@@ -53,6 +62,23 @@ class SyntheticBatch:
     labels: Labels
     embeddings: Embeddings | None = None
     images: Images | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The objects found in one image, best first.
+
+    Attributes:
+        boxes: (k, 4) float32, left, top, right, bottom in pixels of the image.
+        labels: (k,) int64, an index into the model's class names.
+        scores: (k,) float32 in [0, 1].
+        masks: (k, height, width) bool; None where the model finds boxes only.
+    """
+
+    boxes: NDArray[np.float32]
+    labels: Labels
+    scores: NDArray[np.float32]
+    masks: Masks | None = None
 
 
 @dataclass(frozen=True, slots=True)

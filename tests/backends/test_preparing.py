@@ -1,0 +1,179 @@
+"""Our batches against the image processors of ``transformers``, one image at a time by Pillow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import BackendError
+from understudy.core.types import Images, Shape
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from understudy.backends.preparing import (  # noqa: E402
+    Preparation,
+    check_pictures,
+    preparation_config,
+    read_preparation,
+)
+
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("CLIP", {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}),
+    ("CLIP", {"size": {"shortest_edge": 24}, "crop_size": {"height": 31, "width": 40}}),
+    ("CLIP", {"size": 40, "crop_size": 33, "resample": 2}),
+    ("CLIP", {"size": {"height": 20, "width": 30}, "do_center_crop": False, "resample": 1}),
+    ("CLIP", {"do_resize": False, "do_center_crop": False}),
+    ("CLIP", {}),
+    ("Siglip", {"size": {"height": 32, "width": 32}, **HALF}),
+    ("Siglip", {"size": {"height": 50, "width": 90}, "resample": 0, "do_normalize": False}),
+    ("Bit", {"size": {"shortest_edge": 32}, "crop_size": 28, "do_center_crop": True, **IMAGENET}),
+    ("ViT", {"size": {"height": 32, "width": 32}, "resample": 2, **HALF}),
+    ("Blip", {"size": {"height": 48, "width": 48}, "do_rescale": True, "rescale_factor": 0.01}),
+    ("Segformer", {"size": {"height": 64, "width": 64}, **IMAGENET}),
+    ("Segformer", {"size": 80, "do_reduce_labels": True, "do_rescale": False, **IMAGENET}),
+    ("Detr", {"size": {"shortest_edge": 40, "longest_edge": 60}, **IMAGENET}),
+    ("Detr", {"size": {"shortest_edge": 40, "longest_edge": 200}}),
+    ("RTDetr", {"size": {"height": 64, "width": 64}}),
+    ("Mask2Former", {"size": {"shortest_edge": 40, "longest_edge": 90}, "size_divisor": 32}),
+    ("MaskFormer", {"size": {"shortest_edge": 33, "longest_edge": 90}, "size_divisor": 16}),
+]
+SHAPES: list[Shape] = [(40, 56, 3), (61, 24, 3), (32, 32, 3)]
+
+
+def noise(shape: Shape, rows: int = 3) -> Images:
+    """Noise of single pixels and of larger spots.
+
+    Neither black nor white: what bicubic overshoots is cut off after the first pass, and versions
+    of Pillow differ in whether that is the one across or the one down.
+    """
+    images = np.random.default_rng(4).integers(80, 176, (rows, *shape), dtype=np.uint8)
+    images[1] = np.repeat(np.repeat(images[1, ::8, ::8], 8, axis=0), 8, axis=1)[
+        : shape[0], : shape[1]
+    ]
+    return images
+
+
+def written(folder: Path, kind: str, told: dict[str, Any]) -> str:
+    content = {"image_processor_type": f"{kind}ImageProcessor", **told}
+    (folder / "preprocessor_config.json").write_text(json.dumps(content))
+    return str(folder)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("kind", "told"), CASES, ids=lambda case: str(case)[:60])
+def test_it_agrees_with_the_library(
+    kind: str, told: dict[str, Any], shape: Shape, tmp_path: Path
+) -> None:
+    import transformers
+
+    images = noise(shape)
+    ours = read_preparation(written(tmp_path, kind, told))(images, torch.device("cpu"))
+    processor = getattr(transformers, f"{kind}ImageProcessorPil")(**told)
+    theirs = processor(list(images), return_tensors="pt")["pixel_values"]
+    assert ours.shape == theirs.shape
+    assert ours.dtype == torch.float32
+    # Pillow and torch round a value between two of the 256 differently now and then.
+    prepared = read_preparation(str(tmp_path))
+    step = prepared.scale / min(prepared.std)
+    assert (ours - theirs).abs().max() <= 2.01 * step
+    assert (ours - theirs).abs().mean() < 0.2 * step
+
+
+def test_what_the_file_leaves_out_is_the_processors_default(tmp_path: Path) -> None:
+    found = read_preparation(written(tmp_path, "CLIP", {}))
+    assert (found.size, found.edges, found.crop, found.resample) == ((224, 0), True, (224, 224), 3)
+    found = read_preparation(written(tmp_path, "Segformer", {}))
+    assert (found.size, found.edges, found.crop) == ((512, 512), False, None)
+    found = read_preparation(written(tmp_path, "Detr", {}))
+    assert (found.size, found.edges) == ((800, 1333), True)
+
+
+def test_old_spellings_are_read(tmp_path: Path) -> None:
+    old = {"feature_extractor_type": "DetrFeatureExtractor", "size": 800, "max_size": 1333}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(old))
+    found = read_preparation(str(tmp_path))
+    assert (found.size, found.edges) == ((800, 1333), True)
+
+
+def test_the_processor_of_a_processor_comes_first(tmp_path: Path) -> None:
+    written(tmp_path, "CLIP", {"size": 7})
+    whole = {"image_processor": {"image_processor_type": "SiglipImageProcessor", "size": 9}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(whole))
+    assert preparation_config(str(tmp_path))["size"] == 9
+
+
+def test_another_size_keeps_the_way_to_it(tmp_path: Path) -> None:
+    clip = read_preparation(written(tmp_path, "CLIP", {})).asked(64)
+    assert (clip.size, clip.edges, clip.crop) == ((64, 0), True, (64, 64))
+    siglip = read_preparation(written(tmp_path, "Siglip", {})).asked(64)
+    assert (siglip.size, siglip.edges, siglip.crop) == ((64, 64), False, None)
+    detr = read_preparation(written(tmp_path, "Detr", {}), dense=True).asked(64)
+    assert detr.target(40, 56) == (64, 89)
+
+
+def test_dense_outputs_cut_nothing_away(tmp_path: Path) -> None:
+    folder = written(tmp_path, "CLIP", {"size": {"shortest_edge": 32}})
+    assert read_preparation(folder, dense=True).crop is None
+
+
+def test_red_and_blue_change_places_where_the_file_says_so(tmp_path: Path) -> None:
+    folder = written(tmp_path, "MobileViT", {"size": 8, "do_normalize": False})
+    red = np.zeros((1, 8, 8, 3), dtype=np.uint8)
+    red[..., 0] = 255
+    found = read_preparation(folder, dense=True)(red, torch.device("cpu"))
+    assert found[0, :, 0, 0].tolist() == [0, 0, 1]
+
+
+def test_grey_and_read_only_images_are_taken(tmp_path: Path) -> None:
+    prepare = read_preparation(written(tmp_path, "Siglip", {"size": {"height": 8, "width": 8}}))
+    grey = noise((8, 8, 1))
+    grey.setflags(write=False)
+    colour = np.repeat(grey, 3, axis=3)
+    device = torch.device("cpu")
+    assert torch.equal(prepare(grey, device), prepare(colour, device))
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"size": {"longest_edge": 4}}, "size"),
+        ({"size": "large"}, "large"),
+        ({"crop_size": {"width": 4}}, "height"),
+        ({"rescale_offset": True}, "rescale_offset"),
+    ],
+)
+def test_what_is_not_known_is_refused(told: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match=reason):
+        read_preparation(written(tmp_path, "CLIP", told))
+
+
+def test_a_folder_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match=r"no preprocessor_config.json"):
+        read_preparation(str(tmp_path))
+    (tmp_path / "preprocessor_config.json").write_text("[1, 2")
+    with pytest.raises(BackendError, match="not JSON"):
+        read_preparation(str(tmp_path))
+
+
+def test_check_pictures_takes_a_shape_or_any() -> None:
+    images = noise((8, 9, 3))
+    check_pictures(images, "it")
+    check_pictures(images, "it", (8, 9, 3))
+    with pytest.raises(BackendError, match="it was loaded for"):
+        check_pictures(images, "it", (9, 8, 3))
+    with pytest.raises(BackendError, match="it takes uint8 images"):
+        check_pictures(images[..., :2], "it")
+
+
+def test_sized_takes_away_the_crop() -> None:
+    told = Preparation((32, 0), True, (32, 32), 1, 3, 1 / 255, (0.0,) * 3, (1.0,) * 3)
+    assert told.sized(8, 16).target(100, 100) == (8, 16)
+    assert told.sized(8, 16).crop is None
