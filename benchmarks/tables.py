@@ -15,7 +15,7 @@ from understudy.evaluate.utility import Labelled, gather
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 CACHE = ROOT / "build" / "benchmarks"
-PACKAGES = ("numpy", "scipy", "opendp", "torch", "onnxruntime", "opacus")
+PACKAGES = ("numpy", "scipy", "opendp", "torch", "onnxruntime", "opacus", "diffusers")
 
 
 class Skipped(Exception):

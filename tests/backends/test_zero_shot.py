@@ -211,7 +211,7 @@ def test_the_dump_of_the_playhouse_is_read() -> None:
         "bottle": {"bottle": ["orange", "white"], "cap": ["red", "black"], "place": ["shelf"]},
         "frame": {"frame": ["golden", "wooden"]},
     }
-    captioner = ZeroShotCaptioner(encoder, read_grammar({**dump, "values": values}))
+    captioner = ZeroShotCaptioner(encoder, read_grammar({**dump, "possible": values}))
     captions = {
         ("dog", "brown", "sleeping", "asleep"): "a brown dog sleeping, a blue wall",
         ("person", "reading", "red", "shirt"): "a person in a red shirt reading",

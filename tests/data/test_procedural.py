@@ -51,6 +51,8 @@ def test_digests_depend_on_key_and_image():
         "procedural:leaves?count=many",
         "procedural:leaves?count=0",
         "procedural:leaves?channels=2",
+        "procedural:scenes?count=0",
+        "procedural:scenes?seed=-1",
     ],
 )
 def test_what_does_not_exist_is_refused(name):

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.run.samples import class_folders, embeddings
+from tests.backends.tiny_onnx import block_fill, block_means
+from tests.run.samples import class_folders, embeddings, save
 
 from understudy import synthesize
+from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.clustering import METHOD, ClusteringParams, settled
@@ -143,3 +145,93 @@ def test_too_many_dimensions_for_a_matrix_are_refused():
     )
     with pytest.raises(ConfigError, match="come in no order"):
         METHOD.weights(ClusteringParams(components=9), Context((2000,), None, None, False, 1.0))
+
+
+# Latents on a grid
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """An encoder to a grid of 4 x 4 and its decoder: (n, 3, 4, 4) means of blocks."""
+    folder = tmp_path_factory.mktemp("pair")
+    encoder = f"onnx:{block_means(folder / 'encoder.onnx')}"
+    return {"encoder": encoder, "decoder": f"onnx:{block_fill(folder / 'decoder.onnx')}"}
+
+
+def context_of(pair, *, decoder=True, public=True, mu=0.3):
+    shape = (16, 16, 3)
+    encoder = load_encoder(pair["encoder"], shape=shape)
+    made = load_decoder(pair["decoder"], shape=shape, encoder=encoder) if decoder else None
+    return Context(shape, encoder, made, public, mu)
+
+
+def test_latents_on_a_grid_have_their_own_defaults(pair):
+    context = context_of(pair, mu=2.0)
+    assert context.grid == (3, 4, 4)
+    params = settled(ClusteringParams(), context)
+    assert (params.clusters, params.covariance, params.normalise) == (1, "class", False)
+    linear = settled(ClusteringParams(components=9), context)
+    assert (linear.clusters, linear.covariance) == (10, "full")
+    assert settled(ClusteringParams(power=1.0), context).clusters == 10
+
+
+def test_there_is_no_grid_without_public_pictures_or_a_decoder_or_with_a_linear_one(pair):
+    assert context_of(pair, decoder=False).grid is None
+    assert context_of(pair, public=False).grid is None
+    dct = load_encoder("embedded:dct", shape=(16, 16, 3))
+    linear = load_decoder("embedded:dct", shape=(16, 16, 3), encoder=dct)
+    assert Context((16, 16, 3), dct, linear, True, 1.0).grid is None
+    onto = context_of(pair)
+    assert Context((16, 16, 3), onto.encoder, linear, True, 1.0).grid is None
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory):
+    """Calm red tiles that are much alike, and checked blue ones that vary in light."""
+    folder = tmp_path_factory.mktemp("tiles")
+    rng = np.random.default_rng(2)
+    check = np.indices((4, 4)).sum(axis=0) % 2 - 0.5
+    for name, colour, light, contrast in (
+        ("calm", (170, 90, 90), 4.0, 6.0),
+        ("checked", (90, 90, 170), 25.0, 90.0),
+    ):
+        (folder / name).mkdir()
+        for number in range(150):
+            blocks = check * rng.choice([-1, 1]) * contrast + rng.normal(0, 5, (4, 4))
+            tile = blocks.repeat(4, 0).repeat(4, 1)[:, :, None] + colour + rng.normal(0, light)
+            save(np.clip(tile, 0, 255).astype(np.uint8), folder / name / f"{number}.png")
+    return folder
+
+
+def tile_moments(folder):
+    """Of each class: mean colour, deviation of a tile's light from it, contrast within a tile."""
+    batch = next(iter(open_source(folder).batches(2000)))
+    found = []
+    for label in range(2):
+        light = batch.values[batch.labels == label].astype(float)
+        colour = light.mean(axis=(1, 2))
+        contrast = light.mean(axis=3)[:, ::4, ::4].std(axis=(1, 2)).mean()
+        found.append((colour.mean(axis=0), colour.mean(axis=1).std(), contrast))
+    return found
+
+
+def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_their_class(
+    tiles, pair, tmp_path
+):
+    made = synthesize(
+        tiles,
+        out=tmp_path / "out",
+        epsilon=MUCH,
+        count=300,
+        ledger=str(tmp_path / "ledger.db"),
+        public="procedural:scenes?count=400",
+        **pair,
+    )
+    stages = [stage.stage for stage in made.receipt.stages]
+    assert stages == ["scale", "means", "spread", "covariance", "cluster covariances"]
+    for (colour, variety, contrast), (its, varies, contrasts) in zip(
+        tile_moments(tiles), tile_moments(made.release), strict=True
+    ):
+        np.testing.assert_allclose(its, colour, atol=10)
+        assert 0.6 * variety < varies < 1.6 * variety + 4
+        assert 0.7 * contrast < contrasts < 1.3 * contrast + 2

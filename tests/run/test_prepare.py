@@ -1,6 +1,7 @@
 """What does not fit together is refused before anything private is read or spent."""
 
 import pytest
+from tests.backends.tiny_onnx import block_fill, block_means, channel_means
 from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
 from understudy.core.errors import BackendError, ConfigError, SourceError
@@ -127,3 +128,17 @@ def test_shapes_of_images_must_agree_without_size(tmp_path):
     with pytest.raises(SourceError, match="size"):
         prepared(mixed, tmp_path)
     assert prepared(mixed, tmp_path, size=8).source.shape == (8, 8, 1)
+
+
+def test_public_pictures_suit_what_is_made_of_them(images, tmp_path):
+    """Scenes where a decoder makes images of a grid, leaves where features alone are released."""
+    encoder = f"onnx:{block_means(tmp_path / 'enc.onnx')}"
+    decoder = f"onnx:{block_fill(tmp_path / 'dec.onnx')}"
+    drawn = {"size": 16, "settings": {}, "encoder": encoder}
+    grid = prepared(images, tmp_path, decoder=decoder, **drawn)
+    assert grid.public.name == "procedural:scenes?channels=1"
+    assert prepared(images, tmp_path, **drawn).public.name == "procedural:leaves?channels=1"
+    pooled = f"onnx:{channel_means(tmp_path / 'pool.onnx')}"
+    assert prepared(images, tmp_path, **{**drawn, "encoder": pooled}).public is not None
+    assert prepared(images, tmp_path, decoder=decoder, public="none", **drawn).public is None
+    assert prepared(images, tmp_path).public is None

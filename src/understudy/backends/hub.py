@@ -226,7 +226,8 @@ class HubBackend:
         }
         if kind not in loaders:
             raise BackendError(f"hf: has no {kind}")
-        read_config(rest, options.get("revision"), instead="embedded:studio")
+        instead = "embedded:writer" if kind == "writer" else "embedded:studio"
+        read_config(rest, options.get("revision"), instead=instead)
         file, function = loaders[kind]
         return getattr(_module(file, f"hf:{rest}"), function)(rest, options)
 

@@ -199,7 +199,7 @@ def _slots(name: str, told: Any) -> Iterator[Slot]:
 def _from_dump(told: Mapping[str, Any]) -> PhraseGrammar:
     """The grammar of a dump: ``attributes``, how ``subjects`` are made of them, and ``details``.
 
-    ``values`` may say for each target which values its attributes take; an attribute that it does
+    ``possible`` may say for each target which values its attributes take; an attribute that it does
     not name is not asked for. Without it, what not every target has is left out.
     """
     phrases, subjects = told["attributes"], told["subjects"]
@@ -233,8 +233,8 @@ def _from_dump(told: Mapping[str, Any]) -> PhraseGrammar:
 
 def _known(told: Mapping[str, Any], target: str) -> Mapping[str, Sequence[str]]:
     """The values that each attribute of a target takes."""
-    if "values" in told:
-        known: Mapping[str, Sequence[str]] = told["values"][target]
+    if "possible" in told:
+        known: Mapping[str, Sequence[str]] = told["possible"][target]
         return known
     shape = told["subjects"][target]
     # Not everybody has a collar, and a thing, which is an attribute itself, does nothing.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from understudy.cli import ledger, show
+from understudy.cli import ledger, show, studio
 from understudy.core.errors import ConfigError, UnderstudyError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(studio.app, name="studio")
 
 
 @app.command()
@@ -138,6 +139,22 @@ def evaluate(
             skip_bad=skip_bad,
         )
     )
+
+
+@app.command()
+def sample(
+    prompt: Annotated[str, typer.Argument(help="What to draw.")],
+    out: Annotated[Path, typer.Option(help="Folder of the pictures.")],
+    count: Annotated[int, typer.Option(help="How many.")] = 16,
+    model: Annotated[str, typer.Option(help="A generator; see `understudy backends`.")] = (
+        "embedded:studio"
+    ),
+    seed: Annotated[int, typer.Option(help="The same seed draws the same pictures.")] = 0,
+) -> None:
+    """Draw pictures of a sentence. Reads nothing private and spends nothing."""
+    from understudy.run.sample import sample as draw
+
+    show.samples(draw(prompt, out=out, count=count, model=model, seed=seed))
 
 
 @app.command()

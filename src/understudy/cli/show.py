@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,7 @@ from understudy.run.books import Entry
 from understudy.run.doctor import Check
 from understudy.run.dry import DryRun
 from understudy.run.measure import Accuracy
+from understudy.run.sample import Samples
 from understudy.run.synthesize import Result
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
@@ -158,3 +160,20 @@ def findings(found: Sequence[str]) -> None:
         _console.print(finding)
     if not found:
         _console.print("every row is as it was written")
+
+
+def studio(stages: Sequence[str], out: Path) -> None:
+    """A studio that was trained."""
+    _console.print(f"trained: {', '.join(stages)}")
+    _console.print(f"use it:  embedded:studio?folder={out}")
+
+
+def exported(path: Path) -> None:
+    """Something that was written."""
+    _console.print(f"written: {path}")
+
+
+def samples(made: Samples) -> None:
+    """Pictures that were drawn."""
+    _console.print(f"pictures: {len(made.pictures)} in {made.sheet.parent}")
+    _console.print(f"sheet:    {made.sheet}")

@@ -1,16 +1,16 @@
-"""``procedural:leaves``: public images that nobody took, made as they are read.
+"""``procedural:leaves`` and ``procedural:scenes``: public images nobody took, made when read.
 
 A dead-leaves image is a pile of shapes that hide one another, with sizes by a power law; it has the
 edges, occlusions and spectra of natural images (Lee, Mumford and Huang 2001), and networks trained
 on such images see well (Baradad et al. 2021). Here each leaf is a rotated diamond, ellipse or box,
 filled with 1/f texture. What an encoder does with them says much of what it does with any
-image, and no licence and no person is in them.
+image, and no licence and no person is in them. Scenes are those of `understudy.data.scenes`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -23,6 +23,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Batch, Images, Shape
 from understudy.data.names import UNLABELLED
 from understudy.data.records import Options
+from understudy.data.scenes import scene
 
 PREFIX = "procedural:"
 _DEFAULT_SIDE = 64
@@ -31,25 +32,29 @@ _MOST_LEAVES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaves:
-    count: int = 4000
+class _Drawing:
+    """What was asked for in the name."""
+
+    kind: str
+    count: int
     seed: int = 0
     channels: int = 3
 
     def __post_init__(self) -> None:
+        name = PREFIX + self.kind
         if not 1 <= self.count <= 1_000_000:
-            raise ConfigError(f"procedural:leaves: count is 1 to 1,000,000, found {self.count}")
+            raise ConfigError(f"{name}: count is 1 to 1,000,000, found {self.count}")
         if self.seed < 0:
-            raise ConfigError(f"procedural:leaves: seed is 0 or more, found {self.seed}")
+            raise ConfigError(f"{name}: seed is 0 or more, found {self.seed}")
         if self.channels not in (1, 3):
-            raise ConfigError(f"procedural:leaves: channels is 1 or 3, found {self.channels}")
+            raise ConfigError(f"{name}: channels is 1 or 3, found {self.channels}")
 
 
-class LeavesSource:
-    """A ``Source`` of dead-leaves images; the same name gives the same images.
+class ProceduralSource:
+    """A ``Source`` of drawn images; the same name gives the same images.
 
     Args:
-        leaves: What was asked for in the name.
+        drawing: What was asked for in the name.
         options: Name and size; a square of 64 pixels where no size is given.
     """
 
@@ -57,15 +62,15 @@ class LeavesSource:
     has_units = False
     skipped = 0
 
-    def __init__(self, leaves: _Leaves, options: Options) -> None:
+    def __init__(self, drawing: _Drawing, options: Options) -> None:
         self.name = options.name
         self.classes: tuple[str, ...] = UNLABELLED
         height, width = options.size or (_DEFAULT_SIDE, _DEFAULT_SIDE)
-        self.shape: Shape = (height, width, leaves.channels)
-        self._leaves = leaves
+        self.shape: Shape = (height, width, drawing.channels)
+        self._drawing = drawing
 
     def __len__(self) -> int:
-        return self._leaves.count
+        return self._drawing.count
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Every image in order, ``size`` at a time.
@@ -88,10 +93,11 @@ class LeavesSource:
     def _image(self, row: int) -> Images:
         """(height, width, channels) uint8."""
         height, width, channels = self.shape
-        rng = np.random.default_rng([self._leaves.seed, row])
+        rng = np.random.default_rng([self._drawing.seed, row])
         shrink = max(1.0, max(height, width) / _LARGEST_SIDE)
         drawn = (max(1, round(height / shrink)), max(1, round(width / shrink)))
-        pixels = np.rint(dead_leaves(*drawn, channels, rng) * 255).astype(np.uint8)
+        draw = DRAWN[self._drawing.kind].draw
+        pixels = np.rint(draw(*drawn, channels, rng) * 255).astype(np.uint8)
         if drawn == (height, width):
             return pixels
         image = Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
@@ -99,17 +105,17 @@ class LeavesSource:
         return large.reshape(height, width, channels)
 
 
-def open_procedural(options: Options) -> LeavesSource:
-    """The source that ``procedural:leaves[?count=4000&seed=0&channels=3]`` names.
+def open_procedural(options: Options) -> ProceduralSource:
+    """The source that a name like ``procedural:leaves?count=4000&seed=0&channels=3`` stands for.
 
     Raises:
         ConfigError: Another name, or an option that does not exist or makes no sense.
     """
     kind, _, query = options.name.removeprefix(PREFIX).partition("?")
-    if kind != "leaves":
-        raise ConfigError(f"there is no {PREFIX}{kind}; there is {PREFIX}leaves")
+    if kind not in DRAWN:
+        raise ConfigError(f"there is no {PREFIX}{kind}; there is {' and '.join(NAMES)}")
     known = {"count", "seed", "channels"}
-    found: dict[str, int] = {}
+    found = {"count": DRAWN[kind].count}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known or not value.isdecimal():
             raise ConfigError(
@@ -117,7 +123,7 @@ def open_procedural(options: Options) -> LeavesSource:
                 f"found {name}={value}"
             )
         found[name] = int(value)
-    return LeavesSource(_Leaves(**found), options)
+    return ProceduralSource(_Drawing(kind, **found), options)
 
 
 def dead_leaves(
@@ -169,3 +175,17 @@ def _textures(height: int, width: int, count: int, rng: np.random.Generator) -> 
     noise = np.fft.irfft2((waves[0] + 1j * waves[1]) * frequency**-slope, s=(height, width))
     contrast = rng.uniform(0.0, 0.3, count)[:, None, None]
     return np.asarray(noise * contrast / np.maximum(noise.std(axis=(1, 2), keepdims=True), 1e-9))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A way to draw, and how many images there are where nobody says."""
+
+    draw: Callable[[int, int, int, np.random.Generator], NDArray[np.float32]]
+    count: int
+
+
+DRAWN = {"leaves": _Kind(dead_leaves, 4000), "scenes": _Kind(scene, 6000)}
+"""What can be drawn, by name."""
+
+NAMES = tuple(PREFIX + kind for kind in DRAWN)

@@ -57,10 +57,10 @@ class ClusteringParams:
 
 
 OPTIONS = {
-    "clusters": "clusters per class (k); for images 8, or 10 where mu >= 1; for embeddings 1",
+    "clusters": "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1",
     "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
     "rank": "directions kept of each matrix with covariance=low_rank",
-    "components": "dimensions that statistics are taken in; default 256, 400 for images",
+    "components": "dimensions of the space; default 256, 400 for images, as many as needed for grids",
     "normalise": "project on the unit sphere about a DP centre; default for embeddings",
     "power": "signed power of the embeddings first; 0.5 if public ones are never negative",
     "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
@@ -74,10 +74,11 @@ OPTIONS = {
 def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
     images, rich = context.decoder is not None, context.mu >= 1
+    linear = images and Entry.grid_of(context, params.power, params.components) is None
     return replace(
         params,
-        clusters=params.clusters or ((10 if rich else 8) if images else 1),
-        covariance=params.covariance or ("full" if images and rich else "class"),
+        clusters=params.clusters or ((10 if rich else 8) if linear else 1),
+        covariance=params.covariance or ("full" if linear and rich else "class"),
         normalise=(not images) if params.normalise is None else params.normalise,
     )
 
@@ -149,7 +150,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         np.random.default_rng(materials.seed),
     )
     # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
-    roots, root_of = _roots(local, params, points, counts, frame)
+    roots, root_of = _roots(local, params, points, counts, frame, lengths=entry.grid is not None)
     labels = np.repeat(np.arange(len(centres)), clusters)
     spots = frame.backward(points, centres[labels])
     mixture = Mixture(labels, counts / counts.sum(), spots, frame.roots(roots), root_of)
@@ -159,7 +160,13 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
 
 
 def _roots(
-    local: Vault, params: ClusteringParams, points: Vector, counts: Vector, frame: Frame
+    local: Vault,
+    params: ClusteringParams,
+    points: Vector,
+    counts: Vector,
+    frame: Frame,
+    *,
+    lengths: bool,
 ) -> tuple[Vector, Labels]:
     """Roots of the clusters' covariances, and which of them each cluster has."""
     if not _separate(params):
@@ -173,6 +180,7 @@ def _roots(
         params.rank,
         "cluster covariances",
         whitened=frame.whitened,
+        lengths=lengths,
     )
 
 

@@ -65,7 +65,7 @@ def prepare(config: RunConfig) -> Prepared:
     encoder, decoder = _models(config, source, shape)
     beside = partial(_beside, source, config)
     test = None if config.test is None else beside(config.test, "test")
-    public_name = _public(config, encoder, shape)
+    public_name = _public(config, encoder, decoder, shape)
     public = None if public_name is None else beside(public_name, "train")
     if test is not None:
         _require_trainable(source, params, decoder)
@@ -77,16 +77,22 @@ def prepare(config: RunConfig) -> Prepared:
     return Prepared(config, chosen, params, plan, source, test, public, encoder, decoder)
 
 
-def _public(config: RunConfig, encoder: Encoder | None, shape: Shape) -> str | None:
+def _public(
+    config: RunConfig, encoder: Encoder | None, decoder: Decoder | None, shape: Shape
+) -> str | None:
     """The public dataset: procedural images where none is named and an encoder could use some.
 
-    An encoder whose numbers come in order of importance says itself which of them matter.
+    An encoder whose numbers come in order of importance says itself which of them matter. Where
+    images are decoded from latents on a grid, their lines and patches come from public pictures,
+    so these have some.
     """
     if config.public is not None:
         return None if config.public == "none" else config.public
     if encoder is None or encoder.ordered:
         return None
-    return f"procedural:leaves?channels={shape[2]}"
+    grid = Context(shape, encoder, decoder, True, 0.0).grid
+    kind = "leaves" if grid is None else "scenes"
+    return f"procedural:{kind}?channels={shape[2]}"
 
 
 def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:

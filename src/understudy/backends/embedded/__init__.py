@@ -1,27 +1,36 @@
-"""Models that work on a bare machine: nothing to download, no weights.
+"""Models that work on a bare machine: nothing to download.
 
-``embedded:dct`` is an exact codec, ``embedded:scattering`` an encoder that needs PyTorch.
+``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
+have no weights. ``embedded:studio`` is the mini studio: small models of every kind, in this
+package. ``embedded:writer`` writes captions from a grammar.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
-from understudy.backends.plugin import BackendInfo, installed, read_options
+from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
+from understudy.backends.plugin import BackendInfo, Kind, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
+if TYPE_CHECKING:
+    from understudy.backends.embedded.studio.opening import Studio
+
 _DCT = "embedded:dct"
 _SCATTERING = "embedded:scattering"
+_STUDIO = "embedded:studio"
+_WRITER = "embedded:writer"
 
 
 class EmbeddedBackend:
     """The family ``embedded``."""
 
     def models(self) -> list[BackendInfo]:
-        """The codec and the scattering encoder."""
+        """The codec, the scattering encoder, the mini studio and the writer."""
         return [
             BackendInfo(
                 name=_DCT,
@@ -37,6 +46,22 @@ class EmbeddedBackend:
                 what="wavelet scattering: stable to shifts and deformations, no weights",
                 extra="torch",
                 available=installed("torch"),
+                licence="none",
+            ),
+            BackendInfo(
+                name=_STUDIO,
+                kind="all kinds",
+                what="the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
+                extra="models",
+                available=installed("torch", "transformers", "diffusers"),
+                licence="Apache-2.0",
+            ),
+            BackendInfo(
+                name=_WRITER,
+                kind="writer",
+                what="captions from a grammar of phrases",
+                extra=None,
+                available=True,
                 licence="none",
             ),
         ]
@@ -57,18 +82,24 @@ class EmbeddedBackend:
                 raise MissingExtra(_SCATTERING, "torch") from error
             read = read_options(options, scattering.ScatteringOptions, name=_SCATTERING)
             return scattering.ScatteringEncoder(shape, read)
+        if rest == "studio":
+            return _studio(options).encoder(shape, options)
         raise BackendError(
-            f"there is no encoder embedded:{rest}. There are {_DCT} and {_SCATTERING}"
+            f"there is no encoder embedded:{rest}. There are {_DCT}, {_SCATTERING} and {_STUDIO}"
         )
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """``dct``, with as many coefficients as its encoder unless options say otherwise.
+        """``dct``, with as many coefficients as its encoder unless options say so, or ``studio``.
 
         Raises:
             BackendError: Another name, wrong options, or an encoder of another kind.
         """
+        if rest == "studio":
+            return _studio(options).decoder(shape, encoder, options)
         if rest != "dct":
-            raise BackendError(f"there is no decoder embedded:{rest}. There is {_DCT}")
+            raise BackendError(
+                f"there is no decoder embedded:{rest}. There are {_DCT} and {_STUDIO}"
+            )
         if encoder is not None:
             if not isinstance(encoder, DctEncoder):
                 raise BackendError(
@@ -76,6 +107,40 @@ class EmbeddedBackend:
                 )
             options.setdefault("coefficients", encoder.dim)
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
+
+    def model(self, kind: Kind, rest: str, **options: Any) -> object:
+        """``studio`` for everything but texts, ``writer`` for texts.
+
+        Raises:
+            BackendError: Another name, wrong options, or a kind that it has not.
+            MissingExtra: The studio without the packages that run it.
+        """
+        if rest == "writer" and kind == "writer":
+            read = read_options(options, GrammarOptions, name=_WRITER)
+            return GrammarWriter(read)
+        if rest == "studio":
+            studio = _studio(options)
+            if kind == "generator":
+                return studio.generator(options)
+            if kind == "tuner":
+                return studio.tuner(options)
+            if kind == "segmenter":
+                return studio.segmenter(options)
+            if kind == "captioner":
+                return studio.captioner(options)
+        raise BackendError(
+            f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
+            f"captioner; {_WRITER} is a writer"
+        )
+
+
+def _studio(options: Mapping[str, Any]) -> Studio:
+    try:
+        from understudy.backends.embedded.studio.opening import Studio
+    except ImportError as error:
+        raise MissingExtra(_STUDIO, "models") from error
+    folder = options.get("folder")
+    return Studio(None if folder is None else str(folder))
 
 
 backend = EmbeddedBackend()

@@ -28,6 +28,7 @@ def covariance_roots(
     stage: str,
     *,
     whitened: bool,
+    lengths: bool,
 ) -> tuple[Vector, Labels]:
     """Roots of the cells' covariances, shrunk by the noise that is known to be in them.
 
@@ -40,6 +41,7 @@ def covariance_roots(
         rank: Kept directions for ``low_rank``.
         stage: The stage.
         whitened: Whether residuals have about unit covariance.
+        lengths: Whether a class may have longer residuals than another.
 
     Returns:
         Roots (f, d, d), or (f, d) of diagonal ones; and which of them each cell has.
@@ -49,7 +51,9 @@ def covariance_roots(
         return _variances(vault, cells, counts, radius, stage, one=kind == "spherical"), each
     slots = {"tied": np.zeros_like(each), "class": each // cells.centres.shape[1]}
     slot = slots.get(kind, each)
-    measure = _shapes if whitened and cells.centres.shape[1] == 1 else _covariances
+    measure = _covariances
+    if whitened and cells.centres.shape[1] == 1:
+        measure = _cleaned if lengths else _shapes
     found = list(measure(vault, cells, counts, radius, slot, stage))
     if kind == "low_rank":
         found = [shrinkage.low_rank(matrix, min(rank, cells.dim)) for matrix in found]
@@ -113,3 +117,26 @@ def _shapes(
         for total, scale in zip(totals, scales, strict=True)
     ]
     return np.stack([matrix * (cells.dim / np.trace(matrix)) for matrix in found])
+
+
+def _cleaned(
+    vault: Vault,
+    cells: Cells,
+    counts: Vector,
+    radius: float,
+    slot: Labels,
+    stage: str,
+) -> Vector:
+    """Covariances in coordinates where the pooled one is about the identity, each by itself.
+
+    The noise that is known leaves the spectrum; what a class has more or less of than the others,
+    its length included, stays.
+    """
+    totals, sd = estimators.second_moments(vault, cells, radius, slot, stage)
+    sizes = np.bincount(slot, counts)
+    return np.stack(
+        [
+            shrinkage.denoise_covariance(total / size, sd / size, floor=0.05)
+            for total, size in zip(totals, sizes, strict=True)
+        ]
+    )

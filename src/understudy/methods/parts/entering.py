@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Embeddings, Vector
+from understudy.core.types import Embeddings, Shape, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.interface import Context, Materials
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram
+from understudy.steps.grid import GridSpace, description_length
 from understudy.steps.space import Leading, Space, Sphere, whitening
 
 PUBLIC_ROWS = 8192
@@ -37,6 +38,7 @@ class Entry:
         whiten: Whether public images whiten the space.
         bound: A bound on norms in the space that is known without looking; None: ask.
         images: Whether images are released.
+        grid: Shape of the latents whose descriptions are the space; None: a linear space.
     """
 
     total: int
@@ -45,6 +47,7 @@ class Entry:
     whiten: bool
     bound: float | None
     images: bool
+    grid: Shape | None = None
 
     @classmethod
     def of(
@@ -63,6 +66,9 @@ class Entry:
         """
         encoder = context.encoder
         total = int(context.shape[0]) if encoder is None else encoder.dim
+        grid = cls.grid_of(context, power, components)
+        if grid is not None:
+            return cls(total, description_length(grid), None, True, None, True, grid)
         ordered = encoder is not None and encoder.ordered
         if components is None and matrix and (ordered or context.public):
             components = _IMAGE_COMPONENTS if context.decoder is not None else _EMBEDDING_COMPONENTS
@@ -81,6 +87,14 @@ class Entry:
         if encoder is not None and not context.public and power in (None, 1):
             bound = encoder.norm_bound
         return cls(total, dim, power, context.public, bound, context.decoder is not None)
+
+    @staticmethod
+    def grid_of(context: Context, power: float | None, components: int | None) -> Shape | None:
+        """Shape of the latents where their descriptions are the space.
+
+        Whoever asks for a power or a number of components wants the linear space.
+        """
+        return context.grid if power is None and components is None else None
 
 
 @dataclass(frozen=True)
@@ -101,15 +115,15 @@ class Entered:
     entry: Entry
     classes: int
     radius: float
-    space: Space | Leading
+    space: Space | Leading | GridSpace
     sphere: Sphere | None
     radii: Vector | None
     edges: Vector
 
     @property
-    def images(self) -> bool:
-        """Whether images are released."""
-        return self.entry.images
+    def selective(self) -> bool:
+        """Whether few axes are kept: of images in a linear space, most say next to nothing."""
+        return self.entry.images and self.entry.grid is None
 
     @property
     def origin(self) -> Vector:
@@ -148,8 +162,12 @@ def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: b
     """
     encoder, vault = materials.encoder, materials.vault
     space = _space(materials, entry)
-    vault = vault.embedded() if encoder is None else vault.map(encoder.encode)
-    vault = vault.view(space.forward)
+    if encoder is None:
+        vault = vault.embedded().view(space.forward)
+    elif entry.grid is not None:  # a description takes longer to make than to read again
+        vault = vault.map(lambda images: space.forward(encoder.encode(images)))
+    else:
+        vault = vault.map(encoder.encode).view(space.forward)
     classes = max(1, len(materials.classes)) if conditional else 1
     if not conditional:
         vault = vault.unconditional()
@@ -158,7 +176,7 @@ def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: b
     return _on_sphere(entered) if normalise else entered
 
 
-def _space(materials: Materials, entry: Entry) -> Space | Leading:
+def _space(materials: Materials, entry: Entry) -> Space | Leading | GridSpace:
     if not entry.whiten or materials.public is None:
         return Leading(entry.total, entry.dim, entry.power or 1.0)
     rows: list[NDArray[Any]] = []
@@ -170,6 +188,8 @@ def _space(materials: Materials, entry: Entry) -> Space | Leading:
         bar(len(batch.labels))
         if sum(map(len, rows)) >= PUBLIC_ROWS:
             break
+    if entry.grid is not None:
+        return GridSpace.of(np.concatenate(rows), entry.grid)
     return whitening(np.concatenate(rows), entry.power, entry.dim)
 
 

@@ -51,10 +51,8 @@ def within_class_frame(
     if plain:
         return plain_frame(dim, reach, covariance, lead)
     keep = dim
-    if place.images:
+    if place.selective:
         edge = 2 * np.sqrt(dim / 2) * noise_sd
         keep = int(np.clip((np.linalg.eigvalsh(raw) > edge).sum(), min(_LEAST, dim), most))
-    images = place.images
-    return principal_frame(
-        covariance, keep, min(lead, keep), mahalanobis=not images, rest=not images
-    )
+    every = not place.selective
+    return principal_frame(covariance, keep, min(lead, keep), mahalanobis=every, rest=every)

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from understudy.core.ports import Decoder, Encoder, Source
+from understudy.core.ports import Decoder, Encoder, LinearDecoder, Source
 from understudy.core.types import Release, Shape
 from understudy.privacy.vault import Vault
+from understudy.steps.grid import is_grid
+
+
+@runtime_checkable
+class LatentEncoder(Encoder, Protocol):
+    """An encoder that says what shape its embeddings had before they were flattened.
+
+    Attributes:
+        latent: That shape; (channels, height, width) where they lie on a grid.
+    """
+
+    latent: Shape
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,13 @@ class Context:
     decoder: Decoder | None
     public: bool
     mu: float
+
+    @property
+    def grid(self) -> Shape | None:
+        """(C, H, W) of the latents, where images are decoded from a grid and some are public."""
+        latent = self.encoder.latent if isinstance(self.encoder, LatentEncoder) else ()
+        images = self.decoder is not None and not isinstance(self.decoder, LinearDecoder)
+        return latent if images and self.public and is_grid(latent) else None
 
 
 @dataclass(frozen=True)
