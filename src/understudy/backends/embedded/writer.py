@@ -1,0 +1,233 @@
+"""``embedded:writer``: captions from a grammar of phrases; no network, no weights.
+
+    embedded:writer                  of anything in the playhouse
+    embedded:writer?target=dog       of dogs only
+    embedded:writer?keep=target      variations may change what somebody does
+
+Variations are read, changed in part, and told in other words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from understudy.backends.embedded.phrases import (
+    FURNITURE,
+    PLACE,
+    SECOND,
+    STATUS,
+    TARGET,
+    Attributes,
+    Rng,
+    load_grammar,
+    pieces,
+)
+from understudy.backends.plugin import full_name
+from understudy.core.errors import BackendError
+from understudy.core.types import Texts
+
+NAME = "embedded:writer"
+
+# How likely a caption from nothing names an attribute; the target and its status always stand.
+_SHORT, _USUAL, _LONG = 0.1, 0.45, 0.85
+_OFTEN = 0.55
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarOptions:
+    """Options of the writer.
+
+    Attributes:
+        target: What captions from nothing are about; by default anything.
+        keep: Attributes that a variation never changes, separated by commas: those that make the
+            class of a row.
+        grammar: A JSON file with another grammar.
+    """
+
+    target: str | None = None
+    keep: str = f"{TARGET},{STATUS}"
+    grammar: str | None = None
+
+
+class GrammarWriter:
+    """Writes captions, and reads and rewrites them.
+
+    Args:
+        options: See `GrammarOptions`.
+
+    Attributes:
+        name: The name that asks for this writer again.
+        licence: ``"none"``: there are no weights.
+        unread: Texts so far that the grammar could not read, and that were given back unchanged.
+
+    Raises:
+        BackendError: There is no such grammar or target.
+    """
+
+    licence = "none"
+
+    def __init__(self, options: GrammarOptions | None = None) -> None:
+        options = options or GrammarOptions()
+        self.name = full_name(NAME, options)
+        self.unread = 0
+        self._grammar = load_grammar(options.grammar)
+        self._keep = frozenset(name.strip() for name in options.keep.split(","))
+        self._targets = self._grammar.targets
+        if options.target is not None:
+            if options.target not in self._targets:
+                raise BackendError(
+                    f"{self.name}: there is no target {options.target!r}; there are "
+                    f"{', '.join(self._targets)}"
+                )
+            self._targets = (options.target,)
+
+    def write(self, count: int, *, label: str | None = None, seed: int = 0) -> list[str]:
+        """``count`` captions from nothing, of a class if one is given.
+
+        Args:
+            count: How many.
+            label: A value of the grammar, such as ``"sleeping"`` or ``"bottle"``, or words that
+                it can read, such as ``"a brown dog"``.
+            seed: Row i depends on ``label``, ``seed`` and i.
+
+        Raises:
+            BackendError: The grammar has no words for the label.
+        """
+        if count < 0:
+            raise BackendError(f"{self.name}: cannot write {count} captions")
+        starts = self._starts(label)
+        return [self._written(starts, _rng(seed, row)) for row in range(count)]
+
+    def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
+        """One variation a text; a text that the grammar cannot read is given back unchanged.
+
+        Args:
+            texts: The texts.
+            degree: In [0, 1], the share of the attributes that change; 0 gives the texts back.
+            seed: Row i depends on its text, ``degree``, ``seed`` and i.
+
+        Raises:
+            BackendError: ``degree`` is not in [0, 1].
+        """
+        if not 0 <= degree <= 1:
+            raise BackendError(f"{self.name}: degree must be in [0, 1], found {degree}")
+        if degree == 0:
+            return list(texts)
+        return [self._varied(text, degree, _rng(seed, row)) for row, text in enumerate(texts)]
+
+    def _starts(self, label: str | None) -> list[Attributes]:
+        """What is settled for a label: one or more targets, with what else it says."""
+        if label is None:
+            return [{TARGET: target} for target in self._targets]
+        told = label.strip().lower()
+        found = []
+        for target in self._targets:
+            known = self._grammar.possible[target]
+            exact = [name for name, values in known.items() if told in values]
+            if exact:
+                # A class is what something is or does, before it is a colour of something.
+                first = min(exact, key=lambda name: (name not in self._keep, exact.index(name)))
+                found.append({TARGET: target, first: told})
+        found = [one for one in found if one.get(TARGET) == told] or found
+        if found:
+            return found
+        read = self._grammar.read(told)
+        for target in self._targets:
+            known = self._grammar.possible[target]
+            if read.get(TARGET, target) == target and all(
+                value in known.get(name, (value,) if name == FURNITURE else ())
+                for name, value in read.items()
+            ):
+                found.append({TARGET: target, **read})
+        if not read or not found:
+            states = {s for t in self._targets for s in self._grammar.possible[t].get(STATUS, ())}
+            known_words = ", ".join([*self._targets, *sorted(states)])
+            raise BackendError(
+                f"{self.name} has no words for the class {label!r}; classes are what it can read, "
+                f"such as {known_words}"
+            )
+        return found
+
+    def _written(self, starts: list[Attributes], rng: Rng) -> str:
+        start = starts[int(rng.integers(len(starts)))]
+        whole = self._grammar.complete(start, rng)
+        detail = (_SHORT, _USUAL, _LONG)[int(rng.choice(3, p=[0.25, 0.45, 0.3]))]
+        said = {
+            name: value
+            for name, value in whole.items()
+            if name in start or name == STATUS or rng.random() < self._likely(name, detail)
+        }
+        return self._grammar.describe(_coherent(said), rng)
+
+    def _likely(self, attribute: str, detail: float) -> float:
+        """How likely an attribute is named: looks and place more often than the room."""
+        if attribute == PLACE or attribute in self._grammar.looks:
+            return min(1.0, _OFTEN + detail)
+        return detail * 0.4 if attribute in ("paper", "style", "window") else detail
+
+    def _varied(self, text: str, degree: float, rng: Rng) -> str:
+        known = self._grammar.read(text)
+        if known.get(TARGET) not in self._grammar.possible:
+            self.unread += 1
+            return text
+        free = sorted(set(known) - self._keep - {TARGET})
+        exact = degree * len(free)
+        count = int(exact) + int(rng.random() < exact - int(exact))
+        changed = dict(known)
+        order = [free[index] for index in rng.permutation(len(free))[:count]]
+        # What it does comes before where: the place has to fit.
+        for attribute in sorted(order, key=lambda name: name != STATUS):
+            changed[attribute] = self._other(attribute, changed, rng)
+        if changed.get(STATUS) != known.get(STATUS) and PLACE in changed and PLACE not in order:
+            possible = self._grammar.values(PLACE, changed)
+            if possible and changed[PLACE] not in possible:
+                changed[PLACE] = possible[int(rng.integers(len(possible)))]
+        if rng.random() < degree:
+            changed = self._more_or_less(changed, rng)
+        return self._grammar.describe(_coherent(changed), rng)
+
+    def _other(self, attribute: str, known: Attributes, rng: Rng) -> str:
+        """Another value of an attribute, where there is one."""
+        if attribute == FURNITURE:
+            return self._grammar.furniture(known, rng)
+        rest = {
+            name: value for name, value in known.items() if name != PLACE or attribute != STATUS
+        }
+        values = [
+            value for value in self._grammar.values(attribute, rest) if value != known[attribute]
+        ]
+        return values[int(rng.integers(len(values)))] if values else known[attribute]
+
+    def _more_or_less(self, known: Attributes, rng: Rng) -> Attributes:
+        """One attribute more, or one less: captions tell more or less of the same."""
+        kept = self._keep | {TARGET, STATUS, SECOND}
+        if rng.random() < 0.5:
+            droppable = sorted(set(known) - kept)
+            gone = droppable[int(rng.integers(len(droppable)))] if droppable else None
+            return {name: value for name, value in known.items() if name != gone}
+        whole = self._grammar.complete(known, rng)
+        new = sorted(set(whole) - set(known) - kept)
+        if not new:
+            return known
+        added = new[int(rng.integers(len(new)))]
+        return {**known, added: whole[added]}
+
+
+def _coherent(said: Attributes) -> Attributes:
+    """Without what cannot be said alone: a wall's paper, furniture that something stands on."""
+    if "paper" in said and "wall" not in said:
+        said = {name: value for name, value in said.items() if name != "paper"}
+    if SECOND in said and PLACE not in said:
+        said = {name: value for name, value in said.items() if name != SECOND}
+    if FURNITURE in said:
+        taken = {said.get(PLACE), said.get(SECOND)}
+        left = [name for name in pieces(said[FURNITURE]) if name not in taken]
+        said = {name: value for name, value in said.items() if name != FURNITURE}
+        said |= {FURNITURE: ", ".join(left)} if left else {}
+    return said
+
+
+def _rng(seed: int, row: int) -> Rng:
+    return np.random.default_rng(np.random.SeedSequence((seed % 2**64, row)))

@@ -1,0 +1,226 @@
+"""The port `Tuner` over pipelines of Stable Diffusion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from understudy.backends.diffusion.loading import licence_of, loading
+from understudy.backends.diffusion.options import GeneratorOptions
+from understudy.backends.diffusion.pictures import Pictures
+from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
+from understudy.backends.plugin import full_name, read_options
+from understudy.backends.tuning.material import Latents, class_images, encode_images, views
+from understudy.backends.tuning.settings import TuningSettings
+from understudy.backends.tuning.training import Lesson, Progress, Pupils, train
+from understudy.backends.tuning.weights import (
+    fused,
+    merge_into_inpainting,
+    rebuilt,
+    save_lora,
+)
+from understudy.core.errors import BackendError
+from understudy.core.types import Images
+
+_INPAINTING = "inpainting"  # the folder inside a tuned model's
+_CLASS_SEED = 0  # images of the class are the same for every tuning, so that they can be kept
+
+
+def load_tuner(rest: str, options: Mapping[str, Any]) -> DreamBooth:
+    """A tuner of any Stable Diffusion pipeline in the hub's format.
+
+    Args:
+        rest: Name on the hub, or folder.
+        options: Of the generator that is tuned and of those that come out: `GeneratorOptions`.
+            With ``inpainting`` what is learned goes into that model too.
+
+    Raises:
+        BackendError: There is no such model, or it is of another family.
+    """
+    read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
+    name = full_name(f"hf:{rest}", read)
+    if read.offload:
+        raise BackendError(f"{name}: a model that is tuned cannot be offloaded: leave offload out")
+    # A compiled network can be neither copied nor given adapters; what comes out is compiled.
+    pipelines = open_pipelines(rest, replace(read, compile=False), name=name)
+    return DreamBooth(pipelines, read, name=name, licence=licence_of(rest, read.revision))
+
+
+class DreamBooth:
+    """Fine-tunes a generator on a few images of one subject (Ruiz et al., CVPR 2023).
+
+    Args:
+        pipelines: The model to begin with; it stays as it is.
+        options: Of the generators, this one and those that come out.
+        name: The name it was asked for by.
+        licence: Licence and origin of its weights.
+
+    Raises:
+        BackendError: The model is none of Stable Diffusion 1 or 2.
+    """
+
+    def __init__(
+        self, pipelines: Pipelines, options: GeneratorOptions, *, name: str, licence: str
+    ) -> None:
+        self.name, self.licence = name, licence
+        self._pipelines, self._options = pipelines, options
+        self._text = pipelines.encoder_of_prompts
+        parts = set(getattr(self._text, "components", {}))
+        if not {"unet", "vae", "text_encoder", "tokenizer"} <= parts or "text_encoder_2" in parts:
+            raise BackendError(
+                f"{name} is a {type(self._text).__name__}; tuning is for the pipelines of Stable "
+                "Diffusion 1 and 2 (StableDiffusionPipeline, StableUnCLIPPipeline)"
+            )
+        if "text" not in pipelines.tasks:
+            raise BackendError(
+                f"{name} is an inpainting model: tune the text-to-image model it comes from, with "
+                "inpainting=NAME of this one"
+            )
+        base = replace(options, compile=False)
+        self._base = Pictures(pipelines, base, name=name, licence=licence)
+        self._known: dict[tuple[str, int, str | None], Latents] = {}
+
+    def tune(
+        self,
+        images: Images,
+        prompt: str,
+        *,
+        class_prompt: str | None = None,
+        settings: TuningSettings | Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Pictures:
+        """A new generator that knows the subject by ``prompt``; the old one is unchanged.
+
+        Args:
+            images: (n, height, width, 1 or 3) uint8 of the subject.
+            prompt: Names the subject by a rare word, such as ``"a photo of xyz dog"``.
+            class_prompt: Names its class, for prior preservation; None leaves that out.
+            settings: See `TuningSettings`.
+            folder: Where to keep the tuned weights: a pipeline's folder, or the adapters of LoRA.
+            seed: Of the training.
+            progress: Called after each step with the steps done, the steps in all and the loss.
+
+        Raises:
+            BackendError: The images or a setting are wrong, or the training failed.
+        """
+        told = self._settings(settings)
+        self._check(images, prompt, class_prompt)
+        if folder is not None and self._options.lora is not None and not told.full:
+            raise BackendError(
+                f"{self.name} has adapters already, and those of a tuning would not be enough to "
+                "load it again: say full=true, or tune without keeping a folder"
+            )
+        lessons = self._lessons(images, prompt, class_prompt, told, seed)
+        pupils = train(self._text, lessons, told, seed=seed, progress=progress)
+        changed = {"unet": fused(pupils.unet)}
+        if pupils.text_encoder is not None:
+            changed["text_encoder"] = fused(pupils.text_encoder)
+        text, inpainting = rebuilt(self._text, **changed), None
+        if self._pipelines.inpainter is not None:
+            whole = self._pipelines.inpainter.network
+            inpainting = merge_into_inpainting(whole, text.unet, self._text.unet)
+        if folder is not None:
+            with loading(f"hf:{folder}"):  # no bars of the libraries here either
+                _keep(folder, pupils, text, inpainting, full=told.full)
+            self._note(folder, told, prompt, class_prompt)
+        return self._generator(text, inpainting, self._tuned_name(folder, told))
+
+    def _lessons(
+        self,
+        images: Images,
+        prompt: str,
+        class_prompt: str | None,
+        settings: TuningSettings,
+        seed: int,
+    ) -> list[Lesson]:
+        """The subject, and its class where that is to be remembered."""
+        size = native_size(self._text, self._text.unet)
+        seen = views(images, size, settings, np.random.default_rng(seed))
+        lessons = [Lesson(encode_images(self._text.vae, seen), prompt)]
+        if class_prompt is not None and settings.prior_weight > 0:
+            known = self._class_latents(class_prompt, size, settings)
+            lessons.append(Lesson(known, class_prompt, settings.prior_weight))
+        return lessons
+
+    def _generator(self, text: Any, inpainting: Any, name: str) -> Pictures:
+        """A generator like the base, over a tuned pipeline."""
+        found, options = self._pipelines, replace(self._options, lora=None)
+        controlnets = {
+            task.removeprefix("control:"): found.ready(task).controlnet
+            for task in found.tasks
+            if task.startswith("control:")
+        }
+        made = Pipelines(text, options, name=name, inpainting=inpainting, controlnets=controlnets)
+        return Pictures(made, options, name=name, licence=f"{self.licence}, tuned")
+
+    def _class_latents(
+        self, prompt: str, size: tuple[int, int], settings: TuningSettings
+    ) -> Latents:
+        """Of images of the class, which are drawn once for all tunings."""
+        key = (prompt, settings.class_images, settings.class_folder)
+        if key not in self._known:
+            made = class_images(
+                lambda prompts, seed: self._base.generate(prompts, seed=seed),
+                prompt,
+                settings,
+                _CLASS_SEED,
+            )
+            seen = views(made, size, TuningSettings(), np.random.default_rng(_CLASS_SEED))
+            self._known[key] = encode_images(self._text.vae, seen)
+        return self._known[key]
+
+    def _settings(self, settings: TuningSettings | Mapping[str, Any] | None) -> TuningSettings:
+        if isinstance(settings, TuningSettings):
+            return settings
+        return read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
+
+    def _check(self, images: Images, prompt: str, class_prompt: str | None) -> None:
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+            raise BackendError(
+                f"{self.name} is tuned on uint8 images of shape (n, height, width, 1 or 3), found "
+                f"{images.dtype} of shape {images.shape}"
+            )
+        if not len(images):
+            raise BackendError(f"{self.name} is tuned on one image or more, found none")
+        if not prompt.strip() or (class_prompt is not None and not class_prompt.strip()):
+            raise BackendError(f"{self.name}: a prompt for the tuning is empty")
+
+    def _note(
+        self, folder: Path, settings: TuningSettings, prompt: str, class_prompt: str | None
+    ) -> None:
+        """Beside the weights, where they are from."""
+        told = {"prompt": prompt, "class_prompt": class_prompt, "settings": asdict(settings)}
+        text = json.dumps({"base": self.name, **told}, indent=2) + "\n"
+        (folder / "tuning.json").write_text(text, "utf-8")
+
+    def _tuned_name(self, folder: Path | None, settings: TuningSettings) -> str:
+        """The name that loads it again, where it was kept."""
+        if folder is None:
+            return f"{self.name} (tuned)"
+        if not settings.full:
+            told = urlencode({"lora": folder}, safe="/:")
+            return f"{self.name}{'&' if '?' in self.name else '?'}{told}"
+        # A studio's options have other defaults, and more of them.
+        keys = [field.name for field in fields(GeneratorOptions)]
+        plain = GeneratorOptions(**{key: getattr(self._options, key) for key in keys})
+        merged = self._pipelines.inpainter is not None
+        again = replace(plain, lora=None, inpainting=str(folder / _INPAINTING) if merged else None)
+        return full_name(f"hf:{folder}", again)
+
+
+def _keep(folder: Path, pupils: Pupils, text: Any, inpainting: Any, *, full: bool) -> None:
+    """Save adapters, or the whole pipeline with its inpainting model, where it has one."""
+    if not full:
+        save_lora(folder, pupils.unet, pupils.text_encoder)
+        return
+    text.save_pretrained(folder, safe_serialization=True)
+    if inpainting is not None:
+        inpainting.save_pretrained(folder / _INPAINTING / "unet")

@@ -1,0 +1,198 @@
+"""Tuned weights: adapters put on and folded in, saved and read, merged into an inpainting model."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import warnings
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from diffusers import StableDiffusionPipeline
+from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers
+from peft import LoraConfig
+from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils import get_peft_model_state_dict
+from torch import nn
+
+from understudy.backends.diffusion.loading import loading
+from understudy.backends.tuning.settings import TuningSettings
+from understudy.core.errors import BackendError
+
+N = TypeVar("N", bound=nn.Module)
+
+_ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
+_ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
+_TEXT = ["q_proj", "k_proj", "v_proj", "out_proj"]
+
+
+def add_lora(network: Any, settings: TuningSettings) -> None:
+    """Put adapters of LoRA on a denoising network or a text encoder; only they will be trained.
+
+    The second matrix of each begins at 0, so that nothing changes before the first step.
+    """
+    network.requires_grad_(False)
+    if hasattr(network, "add_adapter") and hasattr(network, "conv_in"):
+        targets: Any = _ALL if settings.layers == "all" else _ATTENTION
+    else:
+        targets = _TEXT
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.rank,
+        init_lora_weights="gaussian",
+        target_modules=targets,
+    )
+    network.add_adapter(config)
+    for weight in network.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.float()
+
+
+def has_lora(network: nn.Module) -> bool:
+    """Whether adapters are on a network."""
+    return any(isinstance(module, BaseTunerLayer) for module in network.modules())
+
+
+def fused(network: N) -> N:
+    """A network whose adapters are folded into its weights; one without any is given back itself.
+
+    Args:
+        network: A denoising network or a text encoder; it stays as it is.
+    """
+    if not has_lora(network):
+        return network
+    plain = copy.deepcopy(network)
+    _fold(plain)
+    return plain
+
+
+def _fold(network: nn.Module) -> None:
+    """Fold the adapters into the weights, in place."""
+    for name, module in list(network.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            parent, _, key = name.rpartition(".")
+            setattr(network.get_submodule(parent), key, module.get_base_layer())
+    for mark in ("peft_config", "_hf_peft_config_loaded"):
+        vars(network).pop(mark, None)
+
+
+def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> None:
+    """Save adapters as ``pytorch_lora_weights.safetensors``, which `load_lora_weights` reads."""
+    layers: dict[str, Any] = {"unet_lora_layers": get_peft_model_state_dict(unet)}
+    if text_encoder is not None:
+        raw = get_peft_model_state_dict(text_encoder)
+        told = convert_state_dict_to_diffusers(raw)  # type: ignore[no-untyped-call]
+        layers["text_encoder_lora_layers"] = told
+    StableDiffusionPipeline.save_lora_weights(folder, **layers)
+
+
+def fold_lora(pipeline: Any, folder: Path | str) -> None:
+    """Fold saved adapters into the weights of a pipeline, in place.
+
+    Args:
+        pipeline: Any text-to-image pipeline of diffusers that can be given adapters.
+        folder: Where the adapters were saved, or their name on the hub.
+
+    Raises:
+        BackendError: There are no such adapters, or they are for another model.
+    """
+    if not hasattr(pipeline, "load_lora_weights"):
+        raise BackendError(f"a {type(pipeline).__name__} cannot be given the adapters of {folder}")
+    with loading(f"hf:{folder}"), warnings.catch_warnings():
+        # Adapters that fit in part say so by a warning; they are of another model.
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            pipeline.load_lora_weights(folder, use_safetensors=True)
+        except RuntimeWarning as error:
+            raise BackendError(f"the adapters of {folder} are of another model: {error}") from error
+    for part in pipeline._lora_loadable_modules:
+        network = getattr(pipeline, part, None)
+        if network is not None and has_lora(network):
+            _fold(network)
+
+
+def fold_into_both(pipeline: Any, inpainting: N | None, folder: Path | str) -> N | None:
+    """Fold saved adapters into a pipeline, in place, and into its inpainting model.
+
+    Returns:
+        The inpainting model with what the adapters know, or None where there is none.
+
+    Raises:
+        BackendError: There are no such adapters, or they are for another model.
+    """
+    base = None if inpainting is None else copy.deepcopy(pipeline.unet)
+    fold_lora(pipeline, folder)
+    if inpainting is None or base is None:
+        return None
+    return merge_into_inpainting(inpainting, pipeline.unet, base)
+
+
+def with_lora(pipeline: Any, folder: Path | str) -> Any:
+    """A pipeline with saved adapters folded in; the given one is unchanged.
+
+    Raises:
+        BackendError: There are no such adapters, or they are for another model.
+    """
+    parts = getattr(pipeline, "_lora_loadable_modules", ())
+    copies = {part: copy.deepcopy(getattr(pipeline, part)) for part in parts}
+    own = rebuilt(pipeline, **copies)
+    fold_lora(own, folder)
+    return own
+
+
+def rebuilt(pipeline: Any, **changed: Any) -> Any:
+    """A pipeline of the same class over the same parts but for those that are given."""
+    parts = {**pipeline.components, **changed}
+    if "requires_safety_checker" in inspect.signature(type(pipeline)).parameters:
+        parts["requires_safety_checker"] = False
+    made = type(pipeline)(**parts)
+    made.set_progress_bar_config(disable=True)
+    return made
+
+
+@torch.no_grad()
+def merge_into_inpainting(inpainting: N, tuned: nn.Module, base: nn.Module) -> N:
+    """What a tuning taught, put into an inpainting model (SpinML, section 3.3).
+
+    new inpainting = inpainting + (tuned - base), weight by weight. The first convolution of an
+    inpainting model takes more channels (the mask, and what is left of the image): these stay.
+
+    Args:
+        inpainting: The denoising network of an inpainting model of the same family.
+        tuned: That of the tuned model, with adapters or without.
+        base: That of the model it was tuned from.
+
+    Returns:
+        A new network; the three are unchanged.
+
+    Raises:
+        BackendError: The networks do not belong together.
+    """
+    found, start = fused(tuned).state_dict(), fused(base).state_dict()
+    merged = copy.deepcopy(inpainting)
+    goal = merged.state_dict()
+    if found.keys() != start.keys():
+        raise BackendError(
+            "the tuned model and its base are not of the same kind: only one of them has "
+            f"{', '.join(sorted(found.keys() ^ start.keys())[:3])}"
+        )
+    for key, weight in found.items():
+        if not weight.is_floating_point():
+            continue
+        delta = weight.float() - start[key].to(weight.device).float()
+        if not delta.any():
+            continue
+        place = goal.get(key)
+        if place is not None and re.fullmatch(r"conv_in\.weight", key):
+            place = place[:, : weight.shape[1]]
+        if place is None or place.shape != weight.shape:
+            told = "nothing" if place is None else tuple(place.shape)
+            raise BackendError(
+                f"the inpainting model does not belong to the tuned one: at {key} the tuned one "
+                f"has {tuple(weight.shape)} and the inpainting one {told}"
+            )
+        place.copy_(place.float() + delta.to(place.device))
+    return merged

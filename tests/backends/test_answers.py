@@ -1,0 +1,130 @@
+import pytest
+
+from understudy.backends.answers import MalformedAnswer, Rules, read_answer
+
+RULES = Rules(fewest=3, most=12)
+CAPTION = "A brown dog sleeps on a red sofa."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CAPTION,
+        f"  {CAPTION}\n",
+        f'"{CAPTION}"',
+        f"“{CAPTION}”",
+        f"'{CAPTION}'",
+        f"**{CAPTION}**",
+        f"Sure, here is a caption:\n\n{CAPTION}",
+        f"Sure! Here's a caption for an imaginary photo: {CAPTION}",
+        f"Certainly! Here is one:\n\n1. {CAPTION}\n2. A cat sits on a bed.",
+        f"Of course. {CAPTION}",
+        f"Here is the rewritten caption:\n{CAPTION}",
+        f"Caption: {CAPTION}",
+        f"**Caption:** {CAPTION}",
+        f"New caption: “{CAPTION}”",
+        f"Image caption 1: {CAPTION}",
+        f"1) {CAPTION}",
+        f"- {CAPTION}",
+        f"### {CAPTION}",
+        f"{CAPTION}\n\nNote: I made up the colours.",
+        f"{CAPTION}\n\nLet me know if you want another one!",
+        f'["{CAPTION}", "Something else entirely here."]',
+        f'{{"caption": "{CAPTION}"}}',
+        f'{{"Captions": [{{"text": "{CAPTION}"}}]}}',
+        f'```json\n["{CAPTION}"]\n```',
+        f"```\n{CAPTION}\n```",
+        f'Here is the JSON:\n["{CAPTION}"]',
+        f"<think>The user wants: a dog.\n\nA dog on a sofa.</think>\n\n{CAPTION}",
+        "A   brown dog\tsleeps on a red  sofa.",
+    ],
+)
+def test_what_wraps_a_caption_is_taken_off(answer: str) -> None:
+    assert read_answer(answer, RULES) == CAPTION
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "Great hall with tall windows. Light falls in.",
+        "Note taking app with a white page",
+        "Sorrowful woman in a blue dress",
+        "Okay sign made by a child's hand",
+        'The word "yes" on a red door',
+        "'Hello' is written on the wall in 'red'",
+        "I-beam over a narrow kitchen table",
+        "Photo of a cat_like statue in snow",
+        "Text on a screen: meet at noon today",
+        "3 dogs play with a ball outside",
+        "A well-lit room; on the bed, a cat",
+    ],
+)
+def test_captions_that_look_like_wrapping_stay_whole(caption: str) -> None:
+    assert read_answer(caption, RULES) == caption
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "empty"),
+        (" \n\t ", "empty"),
+        ("Sure, here is a caption:", "introduction only"),
+        ("Caption:", "introduction only"),
+        ("12345 67 89", "no words"),
+        ("...", "no words"),
+        ("I'm sorry, but I cannot help with that.", "refusal"),
+        ("I\u2019m unable to see pictures.", "refusal"),
+        ("I can't describe real people.", "refusal"),
+        ("As an AI language model, I have no eyes.", "refusal"),
+        ("Unfortunately, there is no image.", "refusal"),
+        ("Please provide the caption you want changed.", "refusal"),
+        ("It seems you forgot the caption.", "refusal"),
+        ("A dog", "too short"),
+        ("a " * 5 + "very long caption that goes on and on", "too long"),
+        ("A _ dog sleeps on a sofa.", "blanks left"),
+        ("A brown dog on the ___, asleep", "blanks left"),
+        ("<think>I should say a dog", "unfinished thought"),
+        ("A dog <|im_end|> sleeps there", "control characters"),
+        ("A dog \ufffd\ufffd sleeps there", "control characters"),
+        ("A dog [/INST] sleeps there", "control characters"),
+        ('["A dog on a sofa", ', "broken JSON"),
+        ("[]", "JSON without a caption"),
+        ('{"error": "no image given"}', "JSON without a caption"),
+        ("dog dog dog dog dog dog dog sofa", "one word again and again"),
+    ],
+)
+def test_what_is_no_caption_is_refused_with_the_reason(answer: str, reason: str) -> None:
+    with pytest.raises(MalformedAnswer, match=f"^{reason}$"):
+        read_answer(answer, RULES)
+
+
+ASKED = (
+    "You write captions. You answer with one caption.\n"
+    "Rewrite this caption plainly, keep its subject and change a few of its words.\n"
+    "Caption: a brown dog sleeps on a red sofa near the tall lamp"
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "You write captions. You answer with one caption.",
+        "rewrite this caption plainly, keep its subject and change a few of its words",
+        "Rewrite this caption plainly, keep its subject and change",
+    ],
+)
+def test_an_answer_that_repeats_the_question_is_refused(answer: str) -> None:
+    with pytest.raises(MalformedAnswer, match="repeats the question"):
+        read_answer(answer, Rules(1, 60), asked=ASKED)
+
+
+def test_an_answer_that_gives_the_text_back_is_refused_but_a_shorter_one_is_not() -> None:
+    given = "a brown dog sleeps on a red sofa near the tall lamp"
+    with pytest.raises(MalformedAnswer, match="unchanged"):
+        read_answer(f'"{given.capitalize()}."', Rules(1, 60), asked=ASKED, given=given)
+    shorter = "a brown dog sleeps on a red sofa"
+    assert read_answer(shorter, Rules(1, 60), asked=ASKED, given=given) == shorter
+
+
+def test_limits_count_words() -> None:
+    assert read_answer("one two three", Rules(3, 3)) == "one two three"

@@ -1,0 +1,193 @@
+"""The writer over a chat model that is a plain function: what is asked again, and what is told."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from understudy.backends.chatting import ChatOptions, ChatWriter, whole_lines
+from understudy.backends.prompting import Messages, load_prompts
+from understudy.core.errors import BackendError
+
+CAPTIONS = [f"a {colour} dog sleeps on the old sofa" for colour in ("red", "blue", "white", "grey")]
+
+
+class Scripted:
+    """Answers by conversation and seed, and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[Messages, int, int], str]) -> None:
+        self.answer = answer
+        self.calls: list[list[tuple[str, int]]] = []
+
+    def __call__(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
+        call = len(self.calls)
+        self.calls.append(
+            [(one[-1]["content"], seed) for one, seed in zip(conversations, seeds, strict=True)]
+        )
+        return [
+            self.answer(one, seed, call) for one, seed in zip(conversations, seeds, strict=True)
+        ]
+
+
+def writer(
+    answer: Callable[[Messages, int, int], str], *, tries: int = 4, variation: str = "mixed"
+) -> tuple[ChatWriter, Scripted]:
+    chat = Scripted(answer)
+    options = ChatOptions(tries, variation)
+    return ChatWriter(chat, load_prompts("default"), name="scripted", options=options), chat
+
+
+def good(_: Messages, seed: int, __: int) -> str:
+    return CAPTIONS[seed % len(CAPTIONS)]
+
+
+def test_good_answers_are_asked_for_once() -> None:
+    made, chat = writer(good)
+    captions = made.write(6, seed=3)
+    assert set(captions) <= set(CAPTIONS)
+    assert (made.malformed, made.asked, len(chat.calls)) == (0, 6, 1)
+
+
+def test_malformed_answers_are_counted_and_asked_again_with_another_seed() -> None:
+    def second_time(messages: Messages, seed: int, call: int) -> str:
+        return good(messages, seed, call) if call else "I'm sorry, I can't do that."
+
+    made, chat = writer(second_time)
+    assert set(made.write(5)) <= set(CAPTIONS)
+    assert made.faults == {"refusal": 5}
+    assert made.malformed == 5
+    assert made.asked == 10
+    first, second = ({seed for _, seed in call} for call in chat.calls)
+    assert not first & second
+
+
+def test_only_the_rows_that_failed_are_asked_again() -> None:
+    def odd_fails(messages: Messages, seed: int, call: int) -> str:
+        return "" if call == 0 and seed % 2 else good(messages, seed, call)
+
+    made, chat = writer(odd_fails)
+    captions = made.write(12, seed=1)
+    failed = sum(seed % 2 for _, seed in chat.calls[0])
+    assert 0 < failed < 12
+    assert len(chat.calls[1]) == failed
+    assert made.faults == {"empty": failed}
+    kept = [CAPTIONS[seed % 4] for _, seed in chat.calls[0] if not seed % 2]
+    assert [
+        caption for caption, (_, seed) in zip(captions, chat.calls[0], strict=True) if not seed % 2
+    ] == kept
+
+
+def test_writing_from_nothing_fails_loudly_after_the_tries() -> None:
+    made, chat = writer(lambda *_: "Sure, here is a caption:", tries=3)
+    with pytest.raises(BackendError) as raised:
+        made.write(4)
+    told = str(raised.value)
+    assert "4 of 4 captions were still malformed after 3 tries" in told
+    assert "12 introduction only" in told
+    assert "'Sure, here is a caption:'" in told
+    assert "default" in told
+    assert len(chat.calls) == 3
+
+
+def test_a_variation_that_fails_leaves_the_text_as_it_was() -> None:
+    def no_cats(messages: Messages, seed: int, call: int) -> str:
+        return "" if "elephant" in messages[-1]["content"] else good(messages, seed, call)
+
+    made, _ = writer(no_cats, tries=2, variation="rephrase")
+    texts = ["a grey elephant stands in the yard", "a dog lies on the bed"]
+    varied = made.vary(texts, degree=0.5)
+    assert varied[0] == texts[0]
+    assert varied[1] in CAPTIONS
+    assert made.faults == {"empty": 2}
+
+
+def test_an_unchanged_rephrasing_is_asked_again_but_blanks_may_restore_the_text() -> None:
+    text = "a dog lies on the bed near the window"
+    rephrasing, _ = writer(lambda *_: text.capitalize() + ".", tries=2, variation="rephrase")
+    assert rephrasing.vary([text], degree=0.5) == [text]
+    assert rephrasing.faults == {"unchanged": 2}
+    filling, _ = writer(lambda *_: text, variation="blanks")
+    assert filling.vary([text], degree=0.5) == [text]
+    assert filling.malformed == 0
+
+
+def test_no_degree_asks_nothing_and_gives_the_texts_back() -> None:
+    made, chat = writer(good)
+    assert made.vary(["one two", "three"], degree=0) == ["one two", "three"]
+    assert not chat.calls
+
+
+def test_empty_texts_are_not_asked_about() -> None:
+    made, chat = writer(good)
+    assert made.vary(["", "  "], degree=1) == ["", "  "]
+    assert not chat.calls
+
+
+def test_more_degree_means_more_blanks() -> None:
+    made, chat = writer(good, variation="blanks")
+    text = "one two three four five six seven eight nine ten"
+    made.vary([text], degree=0.2)
+    made.vary([text], degree=0.8)
+    asked = [call[0][0].partition("Caption:")[2] for call in chat.calls]
+    assert [line.partition("\n")[0].count("_") for line in asked] == [2, 8]
+
+
+def test_mixed_variation_asks_in_both_ways() -> None:
+    made, chat = writer(good)
+    made.vary(["a dog lies on the bed near the window"] * 20, degree=0.4)
+    blanks = ["underscore" in asked for asked, _ in chat.calls[0]]
+    assert 3 < sum(blanks) < 17
+
+
+def test_short_texts_may_be_varied_to_texts_as_short() -> None:
+    made, _ = writer(lambda *_: "a cat", variation="rephrase")  # the prompts ask for five words
+    assert made.vary(["a dog"], degree=0.5) == ["a cat"]
+
+
+def test_a_row_depends_on_the_seed_and_its_number_only() -> None:
+    made, chat = writer(good)
+    few, more = made.write(3, seed=8), made.write(7, seed=8)
+    assert more[:3] == few
+    assert chat.calls[1][:3] == chat.calls[0]
+    made.write(3, seed=9)
+    assert not {seed for _, seed in chat.calls[2]} & {seed for _, seed in chat.calls[0]}
+
+
+def test_a_label_reaches_the_model() -> None:
+    made, chat = writer(good)
+    made.write(2, label="a sleeping cat")
+    assert all("a sleeping cat" in asked for asked, _ in chat.calls[0])
+
+
+@pytest.mark.parametrize("degree", [-0.1, 1.1, float("nan")])
+def test_degrees_outside_zero_to_one_are_refused(degree: float) -> None:
+    with pytest.raises(BackendError, match=r"degree must be in \[0, 1\]"):
+        writer(good)[0].vary(["a"], degree=degree)
+
+
+def test_wrong_calls_and_settings_are_refused() -> None:
+    with pytest.raises(BackendError, match="cannot write -1"):
+        writer(good)[0].write(-1)
+    with pytest.raises(ValueError, match="tries must be 1"):
+        ChatOptions(tries=0)
+    with pytest.raises(ValueError, match="mixed, rephrase or blanks"):
+        ChatOptions(variation="translate")
+
+
+def test_a_model_that_loses_answers_is_found_out() -> None:
+    made = ChatWriter(lambda *_: ["one answer"], load_prompts("default"), name="lossy")
+    with pytest.raises(BackendError, match="lossy gave 1 answers to 2 questions"):
+        made.write(2)
+
+
+def test_a_way_that_the_prompts_have_not_is_refused(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("write: Write one.\nrephrase: 'Again: {{ text }}'\n")
+    with pytest.raises(BackendError, match="have no blanks; they have rephrase"):
+        ChatWriter(
+            lambda *_: [], load_prompts(str(path)), name="x", options=ChatOptions(4, "blanks")
+        )
+
+
+def test_an_answer_that_was_cut_off_keeps_its_whole_lines() -> None:
+    assert whole_lines("a caption\nand half of") == "a caption"
+    assert whole_lines("half of a capt") == ""

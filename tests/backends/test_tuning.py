@@ -1,0 +1,393 @@
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+pytest.importorskip("peft")
+
+from diffusers import DDIMScheduler, FlowMatchEulerDiscreteScheduler  # noqa: E402
+from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
+from tests.backends.tiny_models.tuning import subject  # noqa: E402
+
+from understudy.backends.registry import load_model  # noqa: E402
+from understudy.backends.tuning import (  # noqa: E402
+    SPINML,
+    DreamBooth,
+    Latents,
+    TuningSettings,
+    denoising_loss,
+    encode_images,
+    fused,
+    merge_into_inpainting,
+    with_lora,
+)
+from understudy.backends.tuning.material import views  # noqa: E402
+from understudy.backends.tuning.training import Lesson, Noising, Pupils, train  # noqa: E402
+from understudy.backends.tuning.weights import has_lora  # noqa: E402
+from understudy.core.errors import BackendError  # noqa: E402
+from understudy.core.ports import Generator, Tuner  # noqa: E402
+
+PROMPT, CLASS = "xyz dog", "a dog"
+FULL = TuningSettings(full=True, steps=8, rate=4e-3)
+LORA = TuningSettings(steps=8, rate=2e-2, layers="all", rank=4)
+QUICK = "steps=2&guidance=1"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pipelines")
+    for kind in ("sd15", "sd15-inpainting", "sd21-unclip", "sdxl"):
+        tiny.saved(kind, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuner(models: Path) -> DreamBooth:
+    return load_model(Tuner, f"hf:{models}/sd15?{QUICK}")
+
+
+@pytest.fixture(scope="module")
+def pipeline(tuner: DreamBooth):
+    return tuner._pipelines.encoder_of_prompts
+
+
+@pytest.fixture(scope="module")
+def latents(pipeline) -> Latents:
+    return encode_images(pipeline.vae, subject())
+
+
+def weights(network) -> dict:
+    return {key: weight.clone() for key, weight in network.state_dict().items()}
+
+
+def same(one: dict, other: dict) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
+def test_a_tuned_model_denoises_the_subject_better(pipeline, latents, settings) -> None:
+    before = denoising_loss(pipeline, latents, PROMPT)
+    pupils = train(pipeline, [Lesson(latents, PROMPT)], settings)
+    tuned = copy.copy(pipeline)
+    tuned.unet = fused(pupils.unet)
+    assert denoising_loss(tuned, latents, PROMPT) < 0.95 * before
+
+
+def test_the_base_model_stays_as_it_is(tuner: DreamBooth, pipeline) -> None:
+    parts = [pipeline.unet, pipeline.text_encoder, pipeline.vae]
+    before = [weights(part) for part in parts]
+    image = tuner._base.generate([PROMPT], seed=3)
+    for full in (True, False):
+        told = {"full": full, "text_encoder": True, "steps": 1, "rate": 1e-2}
+        tuned = tuner.tune(subject(), PROMPT, settings=told)
+        assert not np.array_equal(tuned.generate([PROMPT], seed=3), image)
+    assert all(same(weights(part), old) for part, old in zip(parts, before, strict=True))
+    assert not any(has_lora(part) for part in parts)
+    np.testing.assert_array_equal(tuner._base.generate([PROMPT], seed=3), image)
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "lora"])
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "without"])
+def test_a_kept_model_loads_again_and_draws_the_same(
+    tuner: DreamBooth, tmp_path: Path, full: bool, text: bool
+) -> None:
+    told = {"full": full, "text_encoder": text, "steps": 1, "rate": 1e-2}
+    tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path / "kept")
+    again = load_model(Generator, tuned.name)
+    assert again.name == tuned.name
+    drawn, redrawn = (one.generate([PROMPT, CLASS], seed=4) for one in (tuned, again))
+    assert np.abs(drawn.astype(int) - redrawn).max() <= 1
+    assert np.abs(drawn.astype(int) - tuner._base.generate([PROMPT, CLASS], seed=4)).max() > 1
+    assert PROMPT in (tmp_path / "kept" / "tuning.json").read_text()
+
+
+def test_kept_adapters_are_those_of_diffusers(tuner: DreamBooth, pipeline, tmp_path: Path) -> None:
+    told = {"steps": 2, "rate": 1e-2, "text_encoder": True}
+    tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "pytorch_lora_weights.safetensors",
+        "tuning.json",
+    }
+    folded = with_lora(pipeline, tmp_path)
+    known = tuned._pipelines.encoder_of_prompts
+    for part in ("unet", "text_encoder"):
+        ours, theirs = (weights(getattr(one, part)) for one in (known, folded))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
+
+
+def test_adapters_of_another_model_are_refused(tuner: DreamBooth, models: Path, tmp_path) -> None:
+    tuner.tune(subject(), PROMPT, settings={"steps": 1}, folder=tmp_path / "kept")
+    with pytest.raises(BackendError):
+        load_model(Generator, f"hf:{models}/sdxl?lora={tmp_path / 'kept'}")
+    with pytest.raises(BackendError):
+        load_model(Generator, f"hf:{models}/sd15?lora={tmp_path / 'nothing'}")
+
+
+def test_the_seed_decides_every_weight(pipeline, latents) -> None:
+    for settings in (FULL, LORA):
+        few = TuningSettings(steps=1, full=settings.full, rate=1e-3)
+        one, two, other = (
+            weights(train(pipeline, [Lesson(latents, PROMPT)], few, seed=seed).unet)
+            for seed in (1, 1, 2)
+        )
+        assert same(one, two)
+        assert not same(one, other)
+
+
+def test_the_class_is_remembered_for_its_weight(pipeline, latents) -> None:
+    """Prior preservation: a model taught the subject alone denoises the class worse."""
+    known = encode_images(pipeline.vae, 255 - subject())
+    told = TuningSettings(full=True, steps=12, rate=4e-3)
+    found = {}
+    for weight in (0.0, 1.0):
+        lessons = [Lesson(latents, PROMPT), Lesson(known, CLASS, weight)]
+        tuned = copy.copy(pipeline)
+        tuned.unet = train(pipeline, lessons, told).unet
+        found[weight] = denoising_loss(tuned, known, CLASS)
+    assert found[1.0] < found[0.0]
+
+
+def test_images_of_the_class_are_drawn_once_and_kept(tuner: DreamBooth, tmp_path: Path) -> None:
+    folder = tmp_path / "class"
+    told = {"steps": 1, "class_images": 3, "class_folder": str(folder)}
+    tuner.tune(subject(), PROMPT, class_prompt=CLASS, settings=told)
+    files = sorted(folder.glob("*.png"))
+    assert [file.name for file in files] == ["00000.png", "00001.png", "00002.png"]
+    before = [file.stat().st_mtime_ns for file in files]
+    fresh = DreamBooth(tuner._pipelines, tuner._options, name=tuner.name, licence="none")
+    fresh.tune(subject(), PROMPT, class_prompt=CLASS, settings=told)
+    assert [file.stat().st_mtime_ns for file in files] == before
+    with pytest.raises(BackendError, match="holds images of 'a dog'"):
+        fresh.tune(subject(), PROMPT, class_prompt="a cat", settings=told)
+
+
+def test_an_unclip_model_is_tuned_as_a_text_to_image_model(models: Path, tmp_path: Path) -> None:
+    tuner = load_model(Tuner, f"hf:{models}/sd21-unclip?{QUICK}")
+    told = {"full": True, "steps": 5, "rate": 4e-3}
+    tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path)
+    known, base = (one._pipelines.encoder_of_prompts for one in (tuned, tuner))
+    latents = encode_images(base.vae, subject())
+    assert denoising_loss(known, latents, PROMPT) < denoising_loss(base, latents, PROMPT)
+    again = load_model(Generator, tuned.name).generate([PROMPT], seed=1)
+    assert np.abs(again.astype(int) - tuned.generate([PROMPT], seed=1)).max() <= 1
+
+
+def test_progress_is_told_after_every_step(tuner: DreamBooth) -> None:
+    seen: list[tuple[int, int, float]] = []
+    told = TuningSettings(steps=3, full=True, accumulation=2)
+    tuner.tune(subject(), PROMPT, settings=told, progress=lambda *step: seen.append(step))
+    assert [step[:2] for step in seen] == [(1, 3), (2, 3), (3, 3)]
+    assert all(np.isfinite(loss) and loss > 0 for _, _, loss in seen)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_passes_in_half_precision_train_weights_in_full(pipeline, latents, precision) -> None:
+    told = TuningSettings(
+        full=True, steps=2, rate=1e-2, precision=precision, checkpointing=True, text_encoder=True
+    )
+    pupils = train(pipeline, [Lesson(latents, PROMPT)], told)
+    assert pupils.unet.dtype == torch.float32
+    assert not same(weights(pupils.unet), weights(pipeline.unet))
+    assert all(weight.isfinite().all() for weight in pupils.unet.parameters())
+    assert not pupils.unet.is_gradient_checkpointing
+
+
+@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
+def test_the_goal_of_the_loss_gives_the_latents_back(kind: str) -> None:
+    """From what is noisy and what the network should say, the latents follow."""
+    rng = torch.Generator().manual_seed(0)
+    latents = torch.randn((6, 4, 8, 8), generator=rng)
+    if kind == "flow":
+        scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
+    else:
+        scheduler = DDIMScheduler(prediction_type=kind)
+    noisy, times, goal = Noising(scheduler)(latents, rng)
+    if kind == "flow":
+        level = (times / 1000).view(-1, 1, 1, 1)
+        found = noisy - level * goal
+    else:
+        level = scheduler.alphas_cumprod[times].view(-1, 1, 1, 1)
+        signal, rest = level.sqrt(), (1 - level).sqrt()
+        found = {
+            "epsilon": (noisy - rest * goal) / signal,
+            "v_prediction": signal * noisy - rest * goal,
+            "sample": goal,
+        }[kind]
+    assert torch.allclose(found, latents, atol=2e-3)
+    assert len(set(times.tolist())) > 3
+
+
+def test_an_unknown_prediction_is_refused() -> None:
+    class Odd:
+        config = {"prediction_type": "score"}  # noqa: RUF012
+
+    with pytest.raises(BackendError, match="predicts score cannot be tuned"):
+        Noising(Odd())
+
+
+def test_latents_are_drawn_from_their_distribution(latents: Latents) -> None:
+    rng = torch.Generator().manual_seed(0)
+    one = Latents(latents.mean[:1], latents.std[:1] + 0.5)
+    drawn = one.draw(2000, rng)
+    assert torch.allclose(drawn.mean(0), one.mean[0], atol=0.1)
+    assert torch.allclose(drawn.std(0), one.std[0], atol=0.1)
+
+
+def test_images_without_random_crops_are_only_resized() -> None:
+    rng = np.random.default_rng(0)
+    assert views(subject(3), (32, 32), TuningSettings(), rng).shape == (3, 32, 32, 3)
+    assert views(subject(3, 64, 64), (32, 32), TuningSettings(), rng).shape == (3, 32, 32, 3)
+
+
+def test_flips_and_crops_show_other_parts_of_the_images() -> None:
+    rng = np.random.default_rng(0)
+    image = subject(1)
+    flipped = views(image, (32, 32), TuningSettings(flips=True, views=20), rng)
+    kinds = {view.tobytes() for view in flipped}
+    assert kinds == {image[0].tobytes(), np.ascontiguousarray(image[0, :, ::-1]).tobytes()}
+    cropped = views(image, (32, 32), TuningSettings(crop=0.5, views=20), rng)
+    assert len({view.tobytes() for view in cropped}) > 15
+
+
+def test_wide_images_are_cut_and_not_squeezed() -> None:
+    wide = np.zeros((1, 16, 64, 3), np.uint8)
+    wide[:, :, ::2] = 255  # stripes would blur to grey where the width is squeezed
+    made = views(wide, (16, 16), TuningSettings(views=5), np.random.default_rng(0))
+    assert made.shape == (5, 16, 16, 3)
+    assert set(np.unique(made)) == {0, 255}
+
+
+class TestMerging:
+    def test_an_untuned_model_changes_nothing(self) -> None:
+        base, inpainting = tiny.unet(), tiny.unet(in_channels=9)
+        merged = merge_into_inpainting(inpainting, base, base)
+        assert merged is not inpainting
+        assert same(weights(merged), weights(inpainting))
+
+    def test_what_was_learned_appears_exactly(self) -> None:
+        base, inpainting = tiny.unet(), tiny.unet(in_channels=9)
+        tuned, before = copy.deepcopy(base), weights(inpainting)
+        with torch.no_grad():
+            for index, weight in enumerate(tuned.parameters()):
+                weight += 0.25 * (index + 1)
+        merged = weights(merge_into_inpainting(inpainting, tuned, base))
+        for index, (key, _) in enumerate(base.named_parameters()):
+            change = merged[key] - before[key]
+            shared = change[:, :4] if key == "conv_in.weight" else change
+            expected = torch.full_like(shared, 0.25 * (index + 1))
+            assert torch.allclose(shared, expected, atol=1e-4), key
+        assert torch.equal(merged["conv_in.weight"][:, 4:], before["conv_in.weight"][:, 4:])
+        assert same(weights(inpainting), before)
+
+    def test_adapters_are_folded_in_first(self, pipeline, latents) -> None:
+        pupils = train(pipeline, [Lesson(latents, PROMPT)], TuningSettings(steps=2, rate=1e-2))
+        inpainting = tiny.unet(in_channels=9)
+        assert has_lora(pupils.unet)
+        by_adapters = merge_into_inpainting(inpainting, pupils.unet, pipeline.unet)
+        by_weights = merge_into_inpainting(inpainting, fused(pupils.unet), pipeline.unet)
+        assert same(weights(by_adapters), weights(by_weights))
+        assert not same(weights(by_adapters), weights(inpainting))
+        assert has_lora(pupils.unet)
+
+    def test_models_that_do_not_belong_together_are_refused(self) -> None:
+        base = tiny.unet()
+        tuned = copy.deepcopy(base)
+        with torch.no_grad():
+            for weight in tuned.parameters():
+                weight += 1
+        with pytest.raises(BackendError, match="does not belong to the tuned one"):
+            merge_into_inpainting(tiny.unet(block_out_channels=(8, 32)), tuned, base)
+        with pytest.raises(BackendError, match="not of the same kind"):
+            merge_into_inpainting(tiny.unet(in_channels=9), tiny.unclip_unet(), base)
+
+    @pytest.mark.parametrize("full", [True, False], ids=["full", "lora"])
+    def test_a_tuned_generator_inpaints_what_it_learned(
+        self, models: Path, tmp_path: Path, full: bool
+    ) -> None:
+        name = f"hf:{models}/sd15?{QUICK}&inpainting={models}/sd15-inpainting"
+        tuner = load_model(Tuner, name)
+        told = {"full": full, "steps": 2, "rate": 1e-2}
+        tuned = tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path / "kept")
+        again = load_model(Generator, tuned.name)
+        masks = np.zeros((1, 32, 32), bool)
+        masks[:, 8:24, 8:24] = True
+        drawn, redrawn, before = (
+            one.inpaint(subject(1), masks, [PROMPT], seed=1) for one in (tuned, again, tuner._base)
+        )
+        assert np.abs(drawn.astype(int) - redrawn).max() <= 1
+        assert np.abs(drawn.astype(int) - before).max() > 1
+        np.testing.assert_array_equal(drawn[~masks], subject(1)[~masks])
+
+
+def test_settings_come_as_texts_too(tuner: DreamBooth) -> None:
+    assert tuner._settings({"steps": "3", "full": "true", "rate": "1e-3"}) == TuningSettings(
+        steps=3, full=True, rate=1e-3
+    )
+
+
+def test_learning_rates_are_those_of_the_papers() -> None:
+    assert TuningSettings().learning_rate == 1e-4
+    assert SPINML.learning_rate == 2e-6
+    assert (SPINML.prior_weight, SPINML.accumulation, SPINML.steps) == (0.01, 2, 800)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"steps": 0}, "steps must be 1 or more"),
+        ({"batch": 0}, "batch must be 1 or more"),
+        ({"rate": -1}, "rate must be positive"),
+        ({"rate": float("nan")}, "rate must be positive"),
+        ({"prior_weight": -0.1}, "prior_weight must be 0 or more"),
+        ({"crop": 0}, r"crop must be in \(0, 1\]"),
+        ({"layers": "some"}, "layers is attention or all"),
+        ({"precision": "int8"}, "precision is auto"),
+        ({"clip": 0}, "clip must be positive"),
+        ({"colour": 1}, "has no option 'colour'"),
+    ],
+)
+def test_wrong_settings_are_refused(tuner: DreamBooth, settings: dict, says: str) -> None:
+    with pytest.raises(BackendError, match=says):
+        tuner.tune(subject(), PROMPT, settings=settings)
+
+
+def test_wrong_images_and_prompts_are_refused(tuner: DreamBooth) -> None:
+    with pytest.raises(BackendError, match="uint8 images of shape"):
+        tuner.tune(subject().astype(np.float32), PROMPT)
+    with pytest.raises(BackendError, match="uint8 images of shape"):
+        tuner.tune(subject()[0], PROMPT)
+    with pytest.raises(BackendError, match="found none"):
+        tuner.tune(subject()[:0], PROMPT)
+    with pytest.raises(BackendError, match="prompt for the tuning is empty"):
+        tuner.tune(subject(), " ")
+    with pytest.raises(BackendError, match="prompt for the tuning is empty"):
+        tuner.tune(subject(), PROMPT, class_prompt="")
+
+
+def test_a_loss_that_is_no_number_is_an_error(pipeline, latents) -> None:
+    broken = Latents(latents.mean * torch.nan, latents.std)
+    with pytest.raises(BackendError, match="tuning failed at step 0: the loss is not a number"):
+        train(pipeline, [Lesson(broken, PROMPT)], FULL)
+
+
+def test_models_that_cannot_be_tuned_say_so(models: Path) -> None:
+    with pytest.raises(BackendError, match="StableDiffusionXLPipeline; tuning is for"):
+        load_model(Tuner, f"hf:{models}/sdxl")
+    with pytest.raises(BackendError, match="is an inpainting model"):
+        load_model(Tuner, f"hf:{models}/sd15-inpainting")
+    with pytest.raises(BackendError, match="cannot be offloaded"):
+        load_model(Tuner, f"hf:{models}/sd15?offload=true")
+
+
+def test_only_adapters_are_trained_with_lora(pipeline) -> None:
+    pupils = Pupils.of(pipeline, LORA)
+    names = [name for name, weight in pupils.unet.named_parameters() if weight.requires_grad]
+    assert names
+    assert all("lora_" in name for name in names)
+    whole = Pupils.of(pipeline, FULL)
+    assert all(weight.requires_grad for weight in whole.unet.parameters())
+    assert pupils.text_encoder is None

@@ -1,0 +1,196 @@
+"""The embedded writer of captions, held against the playhouse whose words it uses."""
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from scripts import write_grammar
+
+from understudy.backends.embedded.phrases import Grammar, load_grammar
+from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
+from understudy.backends.registry import load_model
+from understudy.core.errors import BackendError
+from understudy.core.ports import Writer
+from understudy.playhouse import attributes, grammar
+
+MANY = 400
+
+
+@pytest.fixture(scope="module")
+def captions() -> list[str]:
+    return GrammarWriter().write(MANY, seed=5)
+
+
+def test_the_packaged_grammar_is_the_playhouses() -> None:
+    """Where this fails, run ``python scripts/write_grammar.py``."""
+    assert write_grammar.FILE.read_text("utf-8") == write_grammar.text()
+
+
+def test_the_playhouse_can_draw_what_is_written(captions: list[str]) -> None:
+    for caption in captions:
+        said = grammar.read(caption)
+        attributes.check(said["target"], said)
+
+
+def test_the_playhouse_can_draw_what_is_varied(captions: list[str]) -> None:
+    for degree in (0.3, 1.0):
+        free = GrammarWriter(GrammarOptions(keep="target"))
+        for caption in free.vary(captions, degree=degree, seed=1):
+            said = grammar.read(caption)
+            attributes.check(said["target"], said)
+            if "status" in said and "place" in said:
+                key = f"{said['target']} {said['status']}"
+                assert said["place"] in attributes.PLACES[key], caption
+
+
+def test_it_reads_what_the_playhouse_says_as_the_playhouse_does(captions: list[str]) -> None:
+    ours, dice = load_grammar(), random.Random(3)
+    for caption in captions:
+        assert ours.read(caption) == grammar.read(caption)
+        theirs = grammar.describe(grammar.read(caption), dice)
+        assert ours.read(theirs) == grammar.read(theirs)
+
+
+def test_describing_and_reading_are_inverse() -> None:
+    import numpy as np
+
+    ours, rng = load_grammar(), np.random.default_rng(0)
+    for target in ours.targets:
+        for _ in range(40):
+            said = ours.complete({"target": target}, rng)
+            assert ours.read(ours.describe(said, rng)) == said
+
+
+def test_captions_differ_and_cover_every_value(captions: list[str]) -> None:
+    assert len(set(captions)) > 0.9 * MANY
+    said = [grammar.read(caption) for caption in captions]
+    for attribute in ("target", "status", "coat", "shirt", "place", "wall", "light"):
+        known = {
+            value
+            for target in attributes.TARGETS
+            for value in attributes.values_of(target).get(attribute, ())
+        }
+        assert {one[attribute] for one in said if attribute in one} == known, attribute
+
+
+@pytest.mark.parametrize(
+    ("label", "wanted"),
+    [
+        ("sleeping", {"target": "dog", "status": "sleeping"}),
+        ("Reading", {"target": "person", "status": "reading"}),
+        ("dog", {"target": "dog"}),
+        ("bottle", {"target": "bottle"}),
+        ("frame", {"target": "frame"}),
+        ("two-objects", {"target": "two-objects"}),
+        ("a brown dog", {"target": "dog", "coat": "brown"}),
+        ("a person in a red shirt, walking", {"shirt": "red", "status": "walking"}),
+    ],
+)
+def test_a_class_stands_in_every_caption(label: str, wanted: dict[str, str]) -> None:
+    for caption in GrammarWriter().write(30, label=label, seed=2):
+        said = grammar.read(caption)
+        assert said | wanted == said, caption
+
+
+def test_a_class_that_several_targets_have_is_written_of_each() -> None:
+    said = [grammar.read(c) for c in GrammarWriter().write(60, label="eating")]
+    assert {one["status"] for one in said} == {"eating"}
+    assert {one["target"] for one in said} == {"dog", "person"}
+    only = GrammarWriter(GrammarOptions(target="dog")).write(30, label="eating")
+    assert {grammar.read(caption)["target"] for caption in only} == {"dog"}
+
+
+@pytest.mark.parametrize("label", ["elephant", "", "a person sitting"])
+def test_a_class_without_words_is_refused_and_those_that_have_are_told(label: str) -> None:
+    with pytest.raises(BackendError, match=r"no words for the class .*dog, person.*sleeping"):
+        GrammarWriter().write(1, label=label)
+
+
+@pytest.mark.parametrize("degree", [0.1, 0.5, 1.0])
+def test_the_share_of_attributes_that_change_is_the_degree(
+    captions: list[str], degree: float
+) -> None:
+    changed, same = 0, 0
+    for before, after in zip(captions, GrammarWriter().vary(captions, degree=degree), strict=True):
+        old, new = grammar.read(before), grammar.read(after)
+        for attribute in set(old) - {"target", "status"}:
+            differs = old[attribute] != new.get(attribute)
+            changed, same = changed + differs, same + (not differs)
+    assert changed / (changed + same) == pytest.approx(degree, abs=0.07)
+
+
+def test_variations_keep_the_class_and_tell_it_in_other_words(captions: list[str]) -> None:
+    varied = GrammarWriter().vary(captions, degree=0.2, seed=9)
+    for before, after in zip(captions, varied, strict=True):
+        old, new = grammar.read(before), grammar.read(after)
+        assert (old["target"], old.get("status")) == (new["target"], new.get("status"))
+    assert sum(before != after for before, after in zip(captions, varied, strict=True)) > 300
+
+
+def test_what_is_not_kept_varies_too() -> None:
+    text = ["a brown dog sleeping on a sofa"] * 60
+    states = Counter(
+        grammar.read(caption).get("status")
+        for caption in GrammarWriter(GrammarOptions(keep="target")).vary(text, degree=1.0)
+    )
+    assert {"eating", "sitting", "playing"} <= set(states)
+    assert states["sleeping"] == 0
+
+
+def test_variations_tell_more_and_less(captions: list[str]) -> None:
+    lengths = [
+        len(grammar.read(after)) - len(grammar.read(before))
+        for before, after in zip(captions, GrammarWriter().vary(captions, degree=1.0), strict=True)
+    ]
+    assert min(lengths) < 0 < max(lengths)
+
+
+def test_texts_of_another_world_are_given_back_and_counted() -> None:
+    writer = GrammarWriter()
+    texts = ["a zebra in the snow", "a brown dog sleeping", ""]
+    varied = writer.vary(texts, degree=1.0)
+    assert (varied[0], varied[2]) == ("a zebra in the snow", "")
+    assert varied[1] != texts[1]
+    assert writer.unread == 2
+
+
+def test_options_reach_the_writer_by_name() -> None:
+    writer = load_model(Writer, "embedded:writer?target=bottle")
+    assert writer.name == "embedded:writer?target=bottle"
+    assert {grammar.read(c)["target"] for c in writer.write(20)} == {"bottle"}
+    with pytest.raises(BackendError, match="no target 'cat'; there are dog"):
+        load_model(Writer, "embedded:writer?target=cat")
+
+
+def small() -> dict:
+    return {
+        "attributes": {"target": {"cat": ["cat"]}, "coat": {"red": ["red cat"]}},
+        "subjects": {"cat": {"before": [], "noun": ["coat"], "with": [], "in": []}},
+        "details": ["coat"],
+        "frames": ["{subject} {action} and {prose}"],
+        "short_frames": ["{subject} {action}"],
+        "possible": {"cat": {"target": ["cat"], "coat": ["red"]}},
+    }
+
+
+def test_another_grammar_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "cats.json"
+    path.write_text(json.dumps(small() | {"details": ["nothing"]}))
+    written = GrammarWriter(GrammarOptions(grammar=str(path))).write(20)
+    assert set(written) == {"a cat", "a red cat"}
+
+
+@pytest.mark.parametrize("key", ["attributes", "subjects", "frames", "possible"])
+def test_a_grammar_that_lacks_a_part_is_refused(key: str) -> None:
+    with pytest.raises(BackendError, match=f"the grammar lacks {key}"):
+        Grammar({name: value for name, value in small().items() if name != key})
+
+
+def test_files_that_are_no_grammar_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    for text, says in (("[1]", "no JSON object"), ("{", "cannot read the grammar")):
+        path.write_text(text)
+        with pytest.raises(BackendError, match=says):
+            load_grammar(str(path))
