@@ -1,0 +1,239 @@
+"""``embedded:studio``: the mini studio, or another one that `understudy studio train` made.
+
+Its networks are stored one folder each, in the hub's formats, and run by the same code as the
+hub's own models: `clip`, `diffusion`, `vision`, `tuning`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import diffusers as _diffusers
+import transformers as _transformers
+
+from understudy.backends.clip import HubEncoder, load_encoder
+from understudy.backends.diffusion import (
+    GeneratorOptions,
+    Pictures,
+    Pipelines,
+    UnclipDecoder,
+    UnclipOptions,
+    stable_diffusion,
+)
+from understudy.backends.diffusion.loading import loading, read_network
+from understudy.backends.phrases import read_grammar
+from understudy.backends.plugin import full_name, read_options
+from understudy.backends.pretrained import licence_of
+from understudy.backends.tuning import DreamBooth
+from understudy.backends.vision_segment import HubSegmenter, load_segmenter
+from understudy.backends.zero_shot import ZeroShotCaptioner
+from understudy.core.errors import BackendError
+from understudy.core.ports import Encoder, Model, TextEncoder
+from understudy.core.types import Shape
+
+# Their calls carry no types.
+diffusers: Any = _diffusers
+transformers: Any = _transformers
+
+NAME = "embedded:studio"
+WEIGHTS = Path(__file__).with_name("weights")
+
+STEPS, GUIDANCE = 10, 3.0
+"""What the mini studio draws well with; the defaults of its options."""
+
+M = TypeVar("M", bound=Model)
+
+_CONTROLS = ("edges", "pose")
+
+
+@dataclass(frozen=True, slots=True)
+class StudioOptions(GeneratorOptions):
+    """Options of the studio's generator and tuner; those of `GeneratorOptions` besides.
+
+    Attributes:
+        batch: Images drawn at once.
+        steps: Denoising steps.
+        guidance: Classifier-free guidance.
+        folder: Another studio than the one in this package.
+    """
+
+    batch: int = 32
+    steps: int | None = STEPS
+    guidance: float | None = GUIDANCE
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudioDecoderOptions(UnclipOptions):
+    """Options of the studio's decoder; those of `UnclipOptions` besides.
+
+    Attributes:
+        batch: Images drawn at once.
+        steps: Denoising steps.
+        guidance: Classifier-free guidance.
+        folder: Another studio than the one in this package.
+    """
+
+    batch: int = 32
+    steps: int | None = STEPS
+    guidance: float | None = GUIDANCE
+    folder: str | None = None
+
+
+class Studio:
+    """The networks of one studio, each loaded when it is first needed.
+
+    Args:
+        folder: Where its networks are; None for the one in this package.
+
+    Raises:
+        BackendError: There is no studio.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = WEIGHTS if folder is None else Path(folder)
+        if not (self.folder / "clip" / "config.json").is_file():
+            raise BackendError(
+                f"{self.folder} holds no studio: it has no folder clip. "
+                "`understudy studio train --out FOLDER` makes one"
+            )
+        told = "" if folder is None else f"?folder={folder}"
+        self.name = f"{NAME}{told}"
+        self.licence = licence_of(str(self.folder))
+
+    def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
+        """CLIP: images and texts in one space."""
+        left = {key: value for key, value in options.items() if key != "folder"}
+        return self._ours(load_encoder(str(self.folder / "clip"), shape, left))
+
+    def decoder(
+        self, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+    ) -> UnclipDecoder:
+        """UnCLIP: embeddings of `encoder` back to images."""
+        read = read_options(options, StudioDecoderOptions, name=NAME)
+        name = full_name(NAME, read)
+        with loading(name):
+            normalizer = self._part("image_normalizer", unclip_normalizer(), read)
+            noising = diffusers.DDPMScheduler.from_pretrained(self.folder / "image_noising")
+        return UnclipDecoder(
+            Pipelines(self._text(read), read, name=name),
+            self._part("unet", diffusers.UNet2DConditionModel, read),
+            shape,
+            read,
+            name=name,
+            licence=self.licence,
+            normalizer=normalizer,
+            noising=noising,
+            encoder=encoder,
+        )
+
+    def generator(self, options: Mapping[str, Any]) -> Pictures:
+        """Text to images, variation, inpainting and control."""
+        read = read_options(options, StudioOptions, name=NAME)
+        name = full_name(NAME, read)
+        return Pictures(self._pipelines(read, name), read, name=name, licence=self.licence)
+
+    def tuner(self, options: Mapping[str, Any]) -> DreamBooth:
+        """DreamBooth over the generator."""
+        read = read_options(options, StudioOptions, name=NAME)
+        name = full_name(NAME, read)
+        return DreamBooth(self._pipelines(read, name), read, name=name, licence=self.licence)
+
+    def captioner(self, options: Mapping[str, Any]) -> ZeroShotCaptioner:
+        """Captions in the words of the playhouse, by the nearest phrases (zero-shot)."""
+        grammar = read_grammar(Path(__file__).with_name("grammar.json"))
+        encoder = cast(TextEncoder, self.encoder(None, options))
+        return ZeroShotCaptioner(encoder, grammar, name=self.name)
+
+    def segmenter(self, options: Mapping[str, Any]) -> HubSegmenter:
+        """What is where.
+
+        Raises:
+            BackendError: The studio was made without one.
+        """
+        if not (self.folder / "segmenter").is_dir():
+            raise BackendError(f"{self.name} has no segmenter: it was made from images alone")
+        left = {key: value for key, value in options.items() if key != "folder"}
+        return self._ours(load_segmenter(str(self.folder / "segmenter"), left))
+
+    def _ours(self, model: M) -> M:
+        """A model of the hub's backends under the studio's name, which holds no path."""
+        model.name, model.licence = self.name, self.licence
+        return model
+
+    def _pipelines(self, options: GeneratorOptions, name: str) -> Pipelines:
+        inpainting, controls = self.folder / "inpainting", {}
+        for kind in _CONTROLS:
+            if (self.folder / f"controlnet-{kind}").is_dir():
+                controls[kind] = self._part(
+                    f"controlnet-{kind}", diffusers.ControlNetModel, options
+                )
+        return Pipelines(
+            self._text(options),
+            options,
+            name=name,
+            inpainting=self._part("inpainting", diffusers.UNet2DConditionModel, options)
+            if inpainting.is_dir()
+            else None,
+            controlnets=controls,
+        )
+
+    def _text(self, options: Any) -> Any:
+        """The text-to-image pipeline."""
+        device, dtype = options.where()
+        with loading(self.name):
+            clip = self.folder / "clip"
+            text = transformers.CLIPTextModel.from_pretrained(clip, dtype=dtype)
+            parts = {
+                "tokenizer": transformers.CLIPTokenizer.from_pretrained(clip),
+                "text_encoder": text.eval(),
+                "vae": self._part("vae", diffusers.AutoencoderTiny, options),
+                "unet": self._part("unet", diffusers.UNet2DConditionModel, options),
+                "scheduler": diffusers.DPMSolverMultistepScheduler.from_pretrained(
+                    self.folder / "scheduler"
+                ),
+            }
+        return stable_diffusion(**parts).to(device)
+
+    def _part(self, name: str, kind: Any, options: Any) -> Any:
+        return read_network(kind, str(self.folder / name), options)
+
+    def export(self, folder: Path) -> None:
+        """Write the studio as one pipeline of diffusers, StableUnCLIPImg2ImgPipeline."""
+        read = StudioOptions(device="cpu")
+        text = self._text(read)
+        clip = self.folder / "clip"
+        with loading(self.name):
+            vision = transformers.CLIPVisionModelWithProjection.from_pretrained(clip)
+            pipeline = diffusers.StableUnCLIPImg2ImgPipeline(
+                feature_extractor=transformers.CLIPImageProcessorPil.from_pretrained(clip),
+                image_encoder=vision,
+                image_normalizer=self._part("image_normalizer", unclip_normalizer(), read),
+                image_noising_scheduler=diffusers.DDPMScheduler.from_pretrained(
+                    self.folder / "image_noising"
+                ),
+                tokenizer=text.tokenizer,
+                text_encoder=text.text_encoder,
+                unet=self._part("unet", diffusers.UNet2DConditionModel, read),
+                scheduler=text.scheduler,
+                vae=text.vae,
+            )
+            pipeline.save_pretrained(folder)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What ``studio.json`` says of how it was made."""
+        file = self.folder / "studio.json"
+        return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def unclip_normalizer() -> Any:
+    """The class of the network that scales embeddings, which diffusers keeps deep inside."""
+    from diffusers.pipelines.stable_diffusion import stable_unclip_image_normalizer
+
+    return stable_unclip_image_normalizer.StableUnCLIPImageNormalizer

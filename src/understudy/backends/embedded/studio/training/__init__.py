@@ -1,0 +1,1 @@
+"""Training of a studio: small models in the hub's formats, made from public captioned images."""

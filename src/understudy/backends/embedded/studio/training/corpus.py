@@ -1,0 +1,140 @@
+"""The public images that a studio is trained on, kept in a folder as plain arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Images
+
+_ARRAYS = {"images": 4, "segments": 3, "edges": 3, "poses": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Public images with what is known about each.
+
+    Attributes:
+        images: (n, height, width, 3) uint8, memory-mapped.
+        captions: n lists of captions that say the same in other words.
+        segments: (n, height, width) uint8 indices into ``classes``, or None.
+        edges: (n, height, width) uint8, 0 or 255, or None.
+        poses: (n, height, width, 3) uint8 drawn skeletons, or None.
+        classes: Names of the segments.
+        attributes: For each image, a value of each attribute that is known, or empty mappings.
+        held_out: How many of the last rows are kept from training, to measure on.
+    """
+
+    images: Images
+    captions: tuple[tuple[str, ...], ...]
+    segments: NDArray[np.uint8] | None = None
+    edges: NDArray[np.uint8] | None = None
+    poses: Images | None = None
+    classes: tuple[str, ...] = ()
+    attributes: tuple[Mapping[str, str], ...] = ()
+    held_out: int = 0
+
+    def __len__(self) -> int:
+        """Rows to train on."""
+        return len(self.images) - self.held_out
+
+    def last(self, count: int) -> NDArray[np.int64]:
+        """The first ``count`` rows of those held out, or the last rows where none are."""
+        start = len(self) if self.held_out >= count else len(self.images) - count
+        return np.arange(max(0, start), min(len(self.images), max(0, start) + count))
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRow:
+    """One row to be written; see `Corpus`."""
+
+    image: Images
+    captions: Sequence[str]
+    segments: NDArray[np.uint8] | None = None
+    edges: NDArray[np.uint8] | None = None
+    pose: Images | None = None
+    attributes: Mapping[str, str] | None = None
+
+
+def write_corpus(
+    folder: Path,
+    rows: Iterator[CorpusRow],
+    count: int,
+    *,
+    classes: Sequence[str] = (),
+    held_out: int = 0,
+) -> None:
+    """Write ``count`` rows; the last file written marks the folder as complete.
+
+    Raises:
+        ConfigError: There are fewer rows than ``count``, or a row lacks what the first one has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.json").unlink(missing_ok=True)
+    arrays: dict[str, NDArray[np.uint8]] = {}
+    written = 0
+    with (folder / "texts.jsonl").open("w") as texts:
+        for at, row in zip(range(count), rows, strict=False):
+            parts = _parts(row)
+            if at == 0:
+                arrays = {k: _create(folder, k, count, v) for k, v in parts.items()}
+            if parts.keys() != arrays.keys():
+                raise ConfigError(
+                    f"image {at} of the training set has {', '.join(sorted(parts))}, the first "
+                    f"one {', '.join(sorted(arrays))}: all must have the same"
+                )
+            for key, value in parts.items():
+                arrays[key][at] = value
+            line = {"captions": list(row.captions), "attributes": dict(row.attributes or {})}
+            texts.write(json.dumps(line) + "\n")
+            written = at + 1
+    if written < count:
+        raise ConfigError(f"the training set has {written} images, {count} were asked for")
+    for array in arrays.values():
+        array.flush()  # type: ignore[attr-defined]  # np.memmap
+    about = {"count": count, "classes": list(classes), "held_out": held_out}
+    (folder / "corpus.json").write_text(json.dumps(about))
+
+
+def _parts(row: CorpusRow) -> dict[str, NDArray[np.uint8]]:
+    every = {
+        "images": row.image,
+        "segments": row.segments,
+        "edges": row.edges,
+        "poses": row.pose,
+    }
+    return {key: value for key, value in every.items() if value is not None}
+
+
+def _create(folder: Path, key: str, count: int, one: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.lib.format.open_memmap(
+        folder / f"{key}.npy", mode="w+", dtype=np.uint8, shape=(count, *one.shape)
+    )
+
+
+def read_corpus(folder: Path) -> Corpus | None:
+    """The corpus in a folder; None where it is not, or not completely, there."""
+    if not (folder / "corpus.json").is_file():
+        return None
+    about = json.loads((folder / "corpus.json").read_text())
+    found: dict[str, Any] = {
+        key: np.load(folder / f"{key}.npy", mmap_mode="r")
+        for key in _ARRAYS
+        if (folder / f"{key}.npy").is_file()
+    }
+    with (folder / "texts.jsonl").open() as file:
+        lines = [json.loads(line) for line in file]
+    return Corpus(
+        **found,
+        captions=tuple(tuple(line["captions"]) for line in lines),
+        attributes=tuple(line["attributes"] for line in lines),
+        classes=tuple(about["classes"]),
+        held_out=about["held_out"],
+    )

@@ -1,0 +1,42 @@
+"""A studio of tiny networks, trained for a step or two on a few rooms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from understudy.backends.embedded.studio.training.loop import Machine, Schedule
+from understudy.backends.embedded.studio.training.plan import STAGES, StudioPlan
+from understudy.run.studio import Order, train_studio
+
+PLAN = StudioPlan(
+    count=40,
+    held_out=8,
+    side=32,
+    latents=4,
+    vae_width=16,
+    clip_width=32,
+    text_width=32,
+    clip_layers=2,
+    clip_dim=16,
+    tokens=800,
+    length=16,
+    unet_widths=(16, 32),
+    schedules={name: Schedule(steps=2, batch=8, rate=1e-3, warmup=1) for name in STAGES},
+)
+
+
+def tiny_studio(folder: Path, plan: StudioPlan = PLAN, **arguments: object) -> tuple[str, ...]:
+    return train_studio(
+        Order(folder, **arguments),  # type: ignore[arg-type]
+        plan=plan,
+        machine=Machine(bfloat16=False),
+        report=lambda stage, step, steps, losses: None,
+        bars=lambda words, total=None: lambda done: None,
+    )
+
+
+def longer(steps: int) -> StudioPlan:
+    """The same plan with so many steps of each stage."""
+    schedules = {name: replace(one, steps=steps) for name, one in PLAN.schedules.items()}
+    return replace(PLAN, schedules=schedules)
