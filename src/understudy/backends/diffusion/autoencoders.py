@@ -1,0 +1,250 @@
+"""An autoencoder as an encoder and a decoder: latents, flattened from (channels, height, width).
+
+AutoencoderKL (the middle of its posterior, no noise), AutoencoderTiny, and the representation
+autoencoder AutoencoderRAE. Latents come scaled as a diffusion model sees them: about unit variance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.backends.diffusion.loading import (
+    INSTEAD,
+    diffusers,
+    licence_of,
+    out_of_memory,
+    read_network,
+)
+from understudy.backends.diffusion.options import LatentOptions, numbers
+from understudy.backends.hub import read_config
+from understudy.backends.pixels import (
+    check_embeddings,
+    check_images,
+    chunks,
+    resized,
+    to_uint8,
+    with_channels,
+)
+from understudy.backends.plugin import full_name, read_options
+from understudy.core.errors import BackendError
+from understudy.core.ports import Encoder
+from understudy.core.types import Embeddings, Images, Shape
+
+KINDS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
+
+
+def to_tensor(images: Images, like: Any) -> torch.Tensor:
+    """(n, h, w, 3) uint8 as (n, 3, h, w) in 0..1, of the device and number format of a network."""
+    values = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    return values.to(like.device).to(like.dtype) / 255
+
+
+def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
+    """(n, 3, h, w) in 0..1 to (n, c, h', w') latents, scaled, without any noise."""
+    if isinstance(vae, diffusers.AutoencoderRAE):
+        latent: torch.Tensor = vae.encode(pixels).latent  # scales by itself; wants 0..1
+        return latent
+    made = vae.encode(pixels * 2 - 1)
+    latent = made.latent_dist.mode() if hasattr(made, "latent_dist") else made.latents
+    return (latent - (vae.config.get("shift_factor") or 0.0)) * _factor(vae)
+
+
+def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
+    """(n, c, h', w') scaled latents to (n, 3, h, w), 0 black and 1 white, unbounded."""
+    if isinstance(vae, diffusers.AutoencoderRAE):
+        made: torch.Tensor = vae.decode(latents).sample
+        return made
+    raw = latents / _factor(vae) + (vae.config.get("shift_factor") or 0.0)
+    made = vae.decode(raw).sample
+    return made / 2 + 0.5
+
+
+def _factor(vae: Any) -> float:
+    return float(vae.config.get("scaling_factor") or 1.0)
+
+
+class LatentEncoder:
+    """Images to the latents of an autoencoder.
+
+    Args:
+        vae: An autoencoder of `KINDS`.
+        shape: (height, width, channels) of the images.
+        options: See `LatentOptions`.
+        name: The name it was asked for by.
+        licence: Of the weights.
+
+    Attributes:
+        latent: (channels, height, width) of one embedding before it is flattened.
+    """
+
+    ordered = False
+    norm_bound = None
+
+    def __init__(
+        self, vae: Any, shape: Shape, options: LatentOptions, *, name: str, licence: str
+    ) -> None:
+        self.name, self.licence, self.shape = name, licence, shape
+        self._vae, self._batch = vae, options.batch
+        self._size = working_size(vae, shape, options.size, name)
+        if options.compile:
+            vae.encoder.compile()
+        probe = np.zeros((1, *self._size, 3), dtype=np.uint8)
+        self.latent: Shape = tuple(self._latents(probe).shape[1:])
+        self.dim = math.prod(self.latent)
+
+    @torch.no_grad()
+    def _latents(self, images: Images) -> torch.Tensor:
+        return latents_of(self._vae, to_tensor(images, self._vae)).float()
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type, or latents that are not finite.
+        """
+        check_images(images, self.shape, self.name)
+        out = np.empty((len(images), self.dim), dtype=np.float32)
+        for rows in chunks(len(images), self._batch):
+            pixels = resized(with_channels(images[rows], 3), *self._size)
+            try:
+                made = self._latents(pixels).flatten(1)
+            except torch.OutOfMemoryError as error:
+                raise out_of_memory(self.name, self._batch, error) from error
+            out[rows] = made.cpu().numpy()
+        if not np.isfinite(out).all():
+            raise BackendError(f"{self.name} gave numbers that are not finite: use dtype=float32")
+        return out
+
+
+class LatentDecoder:
+    """The latents of an autoencoder to images, resized to the dataset's size and channels.
+
+    Args:
+        vae: An autoencoder of `KINDS`.
+        shape: (height, width, channels) of the images to make.
+        options: See `LatentOptions`.
+        name: The name it was asked for by.
+        licence: Of the weights.
+        latent: (channels, height, width) of one embedding; by default what the encoder would make
+            of images of this shape.
+    """
+
+    def __init__(
+        self,
+        vae: Any,
+        shape: Shape,
+        options: LatentOptions,
+        *,
+        name: str,
+        licence: str,
+        latent: Shape | None = None,
+    ) -> None:
+        self.name, self.licence, self.shape = name, licence, shape
+        self._vae, self._batch = vae, options.batch
+        self.latent = latent or LatentEncoder(vae, shape, options, name=name, licence="").latent
+        self.dim = math.prod(self.latent)
+        if options.compile:
+            vae.decoder.compile()
+
+    @torch.no_grad()
+    def decode(self, embeddings: Embeddings) -> Images:
+        """(n, d) float32 to (n, height, width, channels) uint8.
+
+        Raises:
+            BackendError: Embeddings of another length or not finite.
+        """
+        check_embeddings(embeddings, self.dim, self.name)
+        out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
+        for rows in chunks(len(embeddings), self._batch):
+            flat = torch.from_numpy(np.ascontiguousarray(embeddings[rows], dtype=np.float32))
+            latents = flat.reshape(-1, *self.latent).to(self._vae.device, self._vae.dtype)
+            try:
+                made = pixels_of(self._vae, latents).float().cpu().numpy()
+            except torch.OutOfMemoryError as error:
+                raise out_of_memory(self.name, self._batch, error) from error
+            if not np.isfinite(made).all():
+                raise BackendError(f"{self.name} gave pixels that are not finite")
+            pixels = with_channels(to_uint8(made.transpose(0, 2, 3, 1)), self.shape[2])
+            out[rows] = resized(pixels, *self.shape[:2])
+        return out
+
+
+def working_size(vae: Any, shape: Shape, told: str | None, name: str) -> tuple[int, int]:
+    """(height, width) that images are given to an autoencoder in.
+
+    Raises:
+        BackendError: Not a multiple of what one latent stands for.
+    """
+    if isinstance(vae, diffusers.AutoencoderRAE):
+        return (vae.encoder_input_size, vae.encoder_input_size)
+    sizes = shape[:2] if told is None else numbers(told, "size")
+    step = 2 ** (len(vae.config.block_out_channels) - 1)
+    if sizes[0] % step or sizes[-1] % step:
+        near = "x".join(str(max(1, round(size / step)) * step) for size in (sizes[0], sizes[-1]))
+        raise BackendError(
+            f"{name} works on images whose sides are multiples of {step}, found "
+            f"{sizes[0]} x {sizes[-1]}; say size={near}"
+        )
+    return sizes[0], sizes[-1]
+
+
+def read_autoencoder(rest: str, options: LatentOptions) -> Any:
+    """The autoencoder of a folder, or of the pipeline in it.
+
+    Raises:
+        BackendError: There is none that is known here.
+    """
+    kind, config = read_config(rest, options.revision, instead=INSTEAD)
+    told, subfolder = config.get("_class_name", ""), None
+    if kind == "pipeline":
+        subfolder, (_, told) = "vae", config.get("vae") or (None, "")
+    if told not in KINDS:
+        raise BackendError(
+            f"hf:{rest} has no autoencoder that is known here ({told or 'none'} found): "
+            f"it must be of {', '.join(KINDS)}"
+        )
+    source = rest if options.revision is None else f"{rest}@{options.revision}"
+    return read_network(getattr(diffusers, told), source, options, subfolder=subfolder)
+
+
+def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> LatentEncoder:
+    """The encoder half of an autoencoder, or of a pipeline's autoencoder.
+
+    Args:
+        rest: Name on the hub, or folder.
+        shape: (height, width, channels) of the dataset's images.
+        options: See `LatentOptions`.
+
+    Raises:
+        BackendError: There is no such model, or the images' size does not fit.
+    """
+    read = read_options(options, LatentOptions, name=f"hf:{rest}")
+    vae = read_autoencoder(rest, read)
+    name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)
+    return LatentEncoder(vae, shape, read, name=name, licence=licence)
+
+
+def latent_decoder(
+    rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+) -> LatentDecoder:
+    """The decoder half of an autoencoder, or of a pipeline's autoencoder.
+
+    Args:
+        rest: Name on the hub, or folder.
+        shape: (height, width, channels) of the images to make.
+        encoder: The encoder whose latents it is given; it settles their layout.
+        options: See `LatentOptions`.
+
+    Raises:
+        BackendError: There is no such model, or the images' size does not fit.
+    """
+    read = read_options(options, LatentOptions, name=f"hf:{rest}")
+    vae = read_autoencoder(rest, read)
+    name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)
+    latent = getattr(encoder, "latent", None)
+    return LatentDecoder(vae, shape, read, name=name, licence=licence, latent=latent)

@@ -1,0 +1,263 @@
+"""From a folder or a name on the hub to a pipeline of diffusers: safetensors only, no code."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import diffusers as _diffusers
+import torch
+import transformers as _transformers
+
+from understudy.backends.diffusion.networks import without_image_conditioning
+from understudy.backends.hub import HubOptions, hub_errors, read_config
+from understudy.backends.pretrained import licence_of as licence_of
+from understudy.core.errors import BackendError
+
+# Their calls carry no types.
+diffusers: Any = _diffusers
+transformers: Any = _transformers
+
+INSTEAD = "embedded:studio"
+
+LEFT_OUT = ("safety_checker", "feature_extractor", "image_encoder", "prior_image_processor")
+"""Parts of a pipeline that nothing here runs: pictures of one's own making are not screened, and
+embedding images is the encoder's job."""
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """While weights are read: our errors, and no bars or notes of the libraries."""
+    with hub_errors(name, INSTEAD), quiet():
+        try:
+            yield
+        except OSError as error:
+            if "safetensors" not in str(error):
+                raise
+            raise BackendError(
+                f"{name} has no weights in safetensors for one of its parts. Pickled weights can "
+                "run code while they are loaded, so they are refused: convert them first, or ask "
+                f"for a revision that has them ({error})"
+            ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No bars and no notes of the libraries."""
+    before = diffusers.logging.get_verbosity(), transformers.logging.get_verbosity()
+    bars = [
+        library.logging
+        for library in (diffusers, transformers)
+        if library.logging.is_progress_bar_enabled()
+    ]
+    diffusers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()
+    for library in bars:
+        library.disable_progress_bar()
+    try:
+        with without_numpy_notes():
+            # How diffusers asks the hub for one file.
+            warnings.filterwarnings("ignore", "The `local_dir_use_symlinks`", UserWarning)
+            yield
+    finally:
+        diffusers.logging.set_verbosity(before[0])
+        transformers.logging.set_verbosity(before[1])
+        for library in bars:
+            library.enable_progress_bar()
+
+
+@contextmanager
+def without_numpy_notes() -> Iterator[None]:
+    """Schedulers of diffusers hand tensors to numpy in a way that numpy 2 complains of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        yield
+
+
+def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] = LEFT_OUT) -> Any:
+    """A pipeline of the class its folder names, on its device.
+
+    Args:
+        rest: Name on the hub, or folder.
+        options: Revision, device, dtype, offload.
+        leave_out: Its parts that are not needed.
+
+    Raises:
+        BackendError: There is no such pipeline, or its weights are not safetensors.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{rest}"
+    kind, config = read_config(rest, options.revision, instead=INSTEAD)
+    if kind != "pipeline":
+        raise BackendError(
+            f"{name} is a single network ({config.get('_class_name') or config.get('model_type')})"
+            ", not a pipeline: its folder has no model_index.json"
+        )
+    absent: dict[str, Any] = {
+        part: None for part, told in config.items() if part in leave_out or told == [None, None]
+    }
+    if "safety_checker" in absent:
+        absent["requires_safety_checker"] = False
+    device, dtype = options.where()
+    if options.offload and device.type == "cpu":
+        raise BackendError(f"{name}: offload moves parts to a GPU and back; leave it out on a cpu")
+    with loading(name):
+        pipeline = diffusers.DiffusionPipeline.from_pretrained(
+            rest, revision=options.revision, use_safetensors=True, dtype=dtype, **absent
+        )
+        return pipeline if options.offload else pipeline.to(device)
+
+
+def read_network(kind: Any, told: str, options: HubOptions, *, subfolder: str | None = None) -> Any:
+    """One network in evaluation mode on its device.
+
+    Args:
+        kind: A class of diffusers.
+        told: Name on the hub, with ``@revision`` if wanted, or folder.
+        options: Device, dtype, offload.
+        subfolder: The part of a pipeline's folder it is in.
+
+    Raises:
+        BackendError: There is no such network, or its weights are not safetensors.
+    """
+    source, revision = split_revision(told, None)
+    device, dtype = options.where()
+    with loading(f"hf:{told}"):
+        place = {} if subfolder is None else {"subfolder": subfolder}
+        network = kind.from_pretrained(
+            source, revision=revision, use_safetensors=True, dtype=dtype, **place
+        )
+        network = network.eval()
+        return network if options.offload else network.to(device)
+
+
+def split_revision(told: str, otherwise: str | None) -> tuple[str, str | None]:
+    """``"name@revision"`` as both; a folder is never split."""
+    source, at, revision = told.rpartition("@")
+    if not at or Path(told).exists():
+        return told, otherwise
+    return source, revision
+
+
+def use_scheduler(pipeline: Any, wanted: str | None, name: str) -> None:
+    """Change a pipeline's scheduler, keeping its noise schedule.
+
+    Args:
+        pipeline: The pipeline.
+        wanted: Class name, ``Scheduler`` at its end or not; None changes nothing.
+        name: The model, in errors.
+
+    Raises:
+        BackendError: diffusers has no such scheduler; the message lists those it has.
+    """
+    if wanted is None:
+        return
+    known = schedulers()
+    key = wanted if wanted.endswith("Scheduler") else f"{wanted}Scheduler"
+    if key not in known:
+        raise BackendError(
+            f"{name}: diffusers has no scheduler {wanted!r}; it has {', '.join(sorted(known))}"
+        )
+    with loading(name):
+        pipeline.scheduler = known[key].from_config(pipeline.scheduler.config)
+
+
+def schedulers() -> dict[str, Any]:
+    """Every scheduler that can be used here, by its class name."""
+    found = {
+        name: getattr(diffusers.schedulers, name)
+        for name in dir(diffusers.schedulers)
+        if name.endswith("Scheduler")
+    }
+    # A scheduler whose own package is missing is a stand-in that says so by this attribute.
+    return {name: kind for name, kind in found.items() if not hasattr(kind, "_backends")}
+
+
+def text_pipeline(pipeline: Any, name: str) -> Any:
+    """The text-to-image pipeline over the same networks.
+
+    Raises:
+        BackendError: Its family makes no images from text.
+    """
+    if type(pipeline).__name__.startswith("StableUnCLIP"):
+        parts = pipeline.components
+        return stable_diffusion(
+            **{key: parts[key] for key in ("vae", "text_encoder", "tokenizer", "unet", "scheduler")}
+        )
+    try:
+        with quiet():
+            return diffusers.AutoPipelineForText2Image.from_pipe(pipeline)
+    except (ValueError, TypeError) as error:
+        raise BackendError(
+            f"{name}: a {type(pipeline).__name__} makes no images from text: {error}"
+        ) from error
+
+
+def stable_diffusion(
+    *, vae: Any, text_encoder: Any, tokenizer: Any, unet: Any, scheduler: Any
+) -> Any:
+    """A StableDiffusionPipeline from its parts, without a screen; an unCLIP network is made plain.
+
+    Args:
+        vae: AutoencoderKL or AutoencoderTiny.
+        text_encoder: CLIPTextModel.
+        tokenizer: CLIPTokenizer.
+        unet: UNet2DConditionModel, conditioned on text and maybe on image embeddings.
+        scheduler: Any of diffusers.
+    """
+    if scheduler.config.get("steps_offset") == 0:
+        # What the pipeline would do itself, with a warning; only "leading" time steps differ.
+        scheduler = type(scheduler).from_config(scheduler.config, steps_offset=1)
+    return diffusers.StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        unet=without_image_conditioning(unet),
+        scheduler=scheduler,
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str) -> Any:
+    """A Kandinsky decoder joined with its prior; any other pipeline stays as it is.
+
+    Raises:
+        BackendError: A decoder alone, which makes no images from text.
+    """
+    if type(pipeline).__name__ != "KandinskyV22Pipeline":
+        return pipeline
+    if prior is None:
+        raise BackendError(
+            f"{name} decodes embeddings only: say prior=NAME too, such as "
+            "prior=kandinsky-community/kandinsky-2-2-prior"
+        )
+    first = read_prior(prior, options)
+    parts = {f"prior_{key}": part for key, part in first.components.items()}
+    return diffusers.KandinskyV22CombinedPipeline(**pipeline.components, **parts)
+
+
+def read_prior(prior: str, options: HubOptions) -> Any:
+    """A Kandinsky prior, without the image processor."""
+    source, revision = split_revision(prior, None)
+    told = {"device": options.device, "dtype": options.dtype, "offload": options.offload}
+    chosen = HubOptions(revision=revision, **told)  # type: ignore[arg-type]
+    return read_pipeline(source, chosen, leave_out=("image_processor",))
+
+
+def run_quietly(pipeline: Any) -> Any:
+    """The same pipeline without progress bars."""
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def out_of_memory(name: str, batch: int, error: torch.OutOfMemoryError) -> BackendError:
+    """What to say where a batch does not fit."""
+    return BackendError(
+        f"{name}: out of memory at batch={batch}: use a smaller batch, a smaller size, "
+        f"dtype=bfloat16 or offload=true ({str(error).splitlines()[0]})"
+    )

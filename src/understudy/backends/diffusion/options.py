@@ -1,0 +1,139 @@
+"""The options of pictures, decoders and autoencoders; every one can stand in a model's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from understudy.backends.hub import HubOptions
+from understudy.core.types import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions(HubOptions):
+    """Options of everything that samples; those of `HubOptions` besides.
+
+    Attributes:
+        steps: Denoising steps; by default the pipeline's own number, made for its own scheduler.
+        guidance: Classifier-free guidance; 1 or less turns it off. By default the pipeline's own.
+        negative: What not to draw; by default nothing.
+        scheduler: A scheduler of diffusers by its class name, such as DPMSolverMultistepScheduler
+            or LCMScheduler; by default the one in the folder.
+        size: Pixels that the model works at, ``"512"``, or ``"512x768"`` for height x width; by
+            default the model's own.
+    """
+
+    steps: int | None = None
+    guidance: float | None = None
+    negative: str | None = None
+    scheduler: str | None = None
+    size: str | None = None
+
+    def __post_init__(self) -> None:
+        HubOptions.__post_init__(self)
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps must be 1 or more, found {self.steps}")
+        if self.size is not None and len(numbers(self.size, "size")) > 2:
+            raise ValueError(f"size must be like 512 or 512x768, found {self.size!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorOptions(RunOptions):
+    """Options of a generator; those of `RunOptions` besides.
+
+    Attributes:
+        shape: The images it takes and makes, ``"64x64"`` or ``"64x64x1"``; they are resized to and
+            from the size the model works at. By default that size, in colour.
+        lora: Adapters to fold into the weights, name or folder, such as a tuning keeps; they go
+            into the inpainting model too.
+        inpainting: A true inpainting model of the same family, name or folder; by default the
+            model itself inpaints, as far as its family can.
+        controlnet: ControlNets by the kind of hint, ``"edges:NAME,pose:NAME"``.
+        control_scale: How strongly a hint counts.
+        prior: The prior of a Kandinsky decoder, name or folder: it turns prompts into embeddings.
+        seam: Pixels over which inpainting fades in, inside the mask; by default 1/32 of the image.
+    """
+
+    shape: str | None = None
+    lora: str | None = None
+    inpainting: str | None = None
+    controlnet: str | None = None
+    control_scale: float = 1.0
+    prior: str | None = None
+    seam: int | None = None
+
+    def __post_init__(self) -> None:
+        RunOptions.__post_init__(self)
+        if self.seam is not None and self.seam < 0:
+            raise ValueError(f"seam must be 0 or more pixels, found {self.seam}")
+        if self.shape is not None:
+            sizes = numbers(self.shape, "shape")
+            if len(sizes) not in (2, 3) or sizes[2:] not in ((), (1,), (3,)):
+                raise ValueError(f"shape must be like 64x64 or 64x64x1, found {self.shape!r}")
+        dict(self.hints())
+
+    def hints(self) -> Iterator[tuple[str, str]]:
+        """Kind of hint and name of its ControlNet, for each one told."""
+        seen = set()
+        for part in filter(None, (self.controlnet or "").split(",")):
+            kind, colon, name = part.partition(":")
+            if not (kind and colon and name):
+                raise ValueError(f"controlnet must be like edges:NAME,pose:NAME, found {part!r}")
+            if kind in seen:
+                raise ValueError(f"controlnet names {kind} twice")
+            seen.add(kind)
+            yield kind, name
+
+
+@dataclass(frozen=True, slots=True)
+class UnclipOptions(RunOptions):
+    """Options of a decoder of image embeddings; those of `RunOptions` besides.
+
+    Attributes:
+        scale: What embeddings are multiplied by first. By default the embeddings of an encoder of
+            unit norm are given the typical length of those the model was trained on, and others
+            stay as they are.
+        noise_level: Of `decode`, which is told none.
+        prior: The prior of a Kandinsky decoder, name or folder. It knows the typical length of an
+            embedding, and the blank one that guidance leads away from.
+    """
+
+    scale: float | None = None
+    noise_level: int = 0
+    prior: str | None = None
+
+    def __post_init__(self) -> None:
+        RunOptions.__post_init__(self)
+        if self.scale is not None and not self.scale > 0:
+            raise ValueError(f"scale must be positive, found {self.scale}")
+        if self.noise_level < 0:
+            raise ValueError(f"noise_level must be 0 or more, found {self.noise_level}")
+
+
+@dataclass(frozen=True, slots=True)
+class LatentOptions(HubOptions):
+    """Options of an autoencoder's halves; those of `HubOptions` besides.
+
+    Attributes:
+        size: Pixels that images are resized to first, ``"64"`` or ``"64x96"``; by default the
+            dataset's own size.
+    """
+
+    size: str | None = None
+
+    def __post_init__(self) -> None:
+        HubOptions.__post_init__(self)
+        if self.size is not None and len(numbers(self.size, "size")) > 2:
+            raise ValueError(f"size must be like 64 or 64x96, found {self.size!r}")
+
+
+def numbers(text: str, key: str) -> Shape:
+    """``"64x96"`` as (64, 96).
+
+    Raises:
+        ValueError: It is not of that form.
+    """
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"{key} must be like 64 or 64x96, found {text!r}")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,258 @@
+"""One model's task pipelines over one set of weights: text, variation, inpainting, control."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from understudy.backends.diffusion.loading import (
+    diffusers,
+    loading,
+    read_network,
+    read_pipeline,
+    run_quietly,
+    split_revision,
+    text_pipeline,
+    use_scheduler,
+    with_prior,
+)
+from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
+from understudy.backends.diffusion.options import GeneratorOptions, RunOptions, numbers
+from understudy.backends.hub import read_config
+from understudy.core.errors import BackendError
+
+_TEXT, _VARIATION = "AutoPipelineForText2Image", "AutoPipelineForImage2Image"
+_INPAINTING = "AutoPipelineForInpainting"
+
+
+class Pipelines:
+    """The task pipelines of one model; weights are loaded once and shared.
+
+    Args:
+        text: A text-to-image pipeline of diffusers, on its device.
+        options: See `RunOptions`.
+        name: The name it was asked for by.
+        inpainting: A true inpainting network: it takes the latent, a mask and the latent of what
+            is left, 2 c + 1 channels.
+        controlnets: ControlNets by the kind of hint.
+
+    Attributes:
+        tasks: What it can do, as `Generator` says it.
+        vae: Its autoencoder.
+        network: Its denoising network.
+        inpainter: The inpainting network as the plain pipelines take it, where there is one.
+    """
+
+    def __init__(
+        self,
+        text: Any,
+        options: RunOptions,
+        *,
+        name: str,
+        inpainting: Any = None,
+        controlnets: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(options, GeneratorOptions) and options.lora is not None:
+            from understudy.backends.tuning.weights import fold_into_both
+
+            inpainting = fold_into_both(text, inpainting, options.lora)
+        self._text, self._options, self._name = run_quietly(text), options, name
+        self.vae: Any = getattr(text, "vae", None) or getattr(text, "movq", None)
+        unet = getattr(text, "unet", None)
+        self.network: Any = unet or getattr(text, "transformer", None)
+        use_scheduler(text, options.scheduler, name)
+        self.inpainter: Conditioned | None = None
+        self._made: dict[str, Any] = {}
+        self._active = ""
+        latent = self.vae.config.get("latent_channels") if self.vae is not None else None
+        width = None if unet is None else unet.config["in_channels"]
+        if unet is not None and latent is not None and width == 2 * latent + 1:
+            inpainting = inpainting or unet  # an inpainting model, and nothing else
+        elif width is not None and latent is not None and width != latent:
+            raise BackendError(
+                f"{name}: its network takes {width} channels where latents have {latent}: it is "
+                "told something besides the text, and which is not known here"
+            )
+        else:
+            self._add_plain(width)
+        if inpainting is not None:
+            self._add_inpainting(inpainting, latent or 0)
+        for kind, network in (controlnets or {}).items():
+            self._add_control(kind, network)
+        self.tasks = frozenset(self._made) - {"inpainting from the image"}
+
+    def _add_plain(self, width: int | None) -> None:
+        """What the model does without more weights."""
+        self._prepare(self.network)
+        self._made["text"] = self._text
+        self._derive("variation", _VARIATION)
+        kandinsky = type(self._text).__name__.startswith("Kandinsky")
+        if width in (None, 4) and not kandinsky:
+            # diffusers' UNet pipelines inpaint with four latent channels only, and Kandinsky's
+            # need a network made for it.
+            self._derive("inpainting", _INPAINTING)
+
+    def _add_inpainting(self, network: Any, latent: int) -> None:
+        """Inpainting by a network with channels for the mask."""
+        self._made.pop("inpainting", None)
+        width = network.config["in_channels"]
+        if width != 2 * latent + 1:
+            raise BackendError(
+                f"{self._name}: an inpainting network for {latent} latent channels takes "
+                f"{2 * latent + 1} channels, found {width}"
+            )
+        self._prepare(network)
+        if type(self._text).__name__.startswith("Kandinsky"):
+            self._derive("inpainting", _INPAINTING, unet=network)
+            return
+        self.inpainter = Conditioned(without_image_conditioning(network), latent)
+        self._derive("inpainting", _TEXT, unet=self.inpainter)
+        self._derive("inpainting from the image", _VARIATION, unet=self.inpainter)
+
+    def _add_control(self, kind: str, network: Any) -> None:
+        plain = without_image_conditioning(network)
+        self._prepare(plain)
+        self._derive(f"control:{kind}", _TEXT, controlnet=plain)
+        made = self._made.get(f"control:{kind}")
+        wanted = () if made is None else made._get_signature_types().get("controlnet", ())
+        if type(network) not in wanted:
+            raise BackendError(
+                f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
+                f"a {type(network).__name__}"
+            )
+
+    def _derive(self, task: str, auto: str, **parts: Any) -> None:
+        """Add the pipeline of a task; a family that has none goes without."""
+        with loading(self._name):
+            try:
+                self._made[task] = run_quietly(
+                    getattr(diffusers, auto).from_pipe(self._text, **parts)
+                )
+            except ValueError:
+                return
+
+    def _prepare(self, network: Any) -> None:
+        if next(network.parameters()).is_cuda:
+            network.to(memory_format=torch.channels_last)  # what a GPU's convolutions are fast at
+        if self._options.compile:
+            network.compile()
+
+    @property
+    def encoder_of_prompts(self) -> Any:
+        """The pipeline whose text encoders embed prompts."""
+        return self._text
+
+    def ready(self, task: str) -> Any:
+        """The pipeline of a task that is in ``tasks``, ready to run."""
+        pipeline = self._made[task]
+        if self._options.offload and self._active != task:
+            # Hooks belong to one pipeline: they are moved to the one that runs next.
+            pipeline.enable_model_cpu_offload(device=self._options.where()[0])
+            self._active = task
+        return pipeline
+
+    def inpainting_from_the_image(self) -> Any:
+        """The pipeline around `inpainter` that starts from the image and not from noise."""
+        return self.ready("inpainting from the image")
+
+    def steps(self) -> int:
+        """Denoising steps of a call."""
+        return self._options.steps or int(self._default("num_inference_steps", 50))
+
+    def guidance(self) -> float:
+        """Classifier-free guidance of a call."""
+        told = self._options.guidance
+        return float(self._default("guidance_scale", 1.0)) if told is None else told
+
+    def _default(self, argument: str, otherwise: float) -> float:
+        found = taken(self._text).get(argument)
+        return otherwise if found is None or found.default is None else found.default
+
+    def size(self) -> tuple[int, int]:
+        """(height, width) in pixels that it works at.
+
+        Raises:
+            BackendError: The size asked for is not a multiple of what a latent stands for.
+        """
+        if self._options.size is None:
+            return native_size(self._text, self.network)
+        sizes = numbers(self._options.size, "size")
+        step = _multiple(self._text)
+        if sizes[0] % step or sizes[-1] % step:
+            near = "x".join(str(max(1, round(side / step)) * step) for side in sizes)
+            raise BackendError(
+                f"{self._name} works at sizes whose sides are multiples of {step}, found "
+                f"size={self._options.size}; say size={near}"
+            )
+        return sizes[0], sizes[-1]
+
+
+def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:
+    """The arguments that a pipeline's call takes."""
+    return inspect.signature(type(pipeline).__call__).parameters
+
+
+def native_size(text: Any, network: Any) -> tuple[int, int]:
+    """(height, width) that a pipeline works at when it is told none."""
+    scale = _scale(text)
+    sample: Any = getattr(text, "default_sample_size", None)
+    if sample is None and network is not None:
+        sample = network.config.get("sample_size")
+    if isinstance(sample, int):
+        return sample * scale, sample * scale
+    if sample is not None and len(sample) == 2:
+        return sample[0] * scale, sample[1] * scale
+    side = taken(text).get("height")
+    known = 1024 if side is None or not side.default else int(side.default)
+    return known, known
+
+
+def _scale(pipeline: Any) -> int:
+    """Pixels a side of one latent."""
+    if movq := getattr(pipeline, "movq", None):
+        return int(2 ** (len(movq.config["block_out_channels"]) - 1))
+    return int(getattr(pipeline, "vae_scale_factor", 8))
+
+
+def _multiple(pipeline: Any) -> int:
+    """What the sides of its images must be multiples of."""
+    scale = _scale(pipeline)
+    if getattr(pipeline, "movq", None) is not None:
+        return scale * scale
+    processor = getattr(pipeline, "image_processor", None)
+    if processor is not None:
+        scale = math.lcm(scale, int(processor.config.get("vae_scale_factor") or 1))
+    return math.lcm(8, scale * int(getattr(pipeline, "patch_size", 1) or 1))
+
+
+def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipelines:
+    """The task pipelines of a folder or a name on the hub.
+
+    Args:
+        rest: Name on the hub, or folder.
+        options: See `GeneratorOptions`.
+        name: The name it was asked for by.
+
+    Raises:
+        BackendError: There is no such pipeline, or its parts do not fit together.
+    """
+    pipeline = with_prior(read_pipeline(rest, options), options.prior, options, name)
+    text = text_pipeline(pipeline, name)
+    inpainting = None
+    if options.inpainting is not None:
+        inpainting = read_network(
+            diffusers.UNet2DConditionModel, options.inpainting, options, subfolder="unet"
+        )
+    controlnets = {}
+    for kind, told in options.hints():
+        source, revision = split_revision(told, None)
+        _, config = read_config(source, revision, instead="embedded:studio")
+        made = getattr(diffusers, str(config.get("_class_name")), None)
+        if made is None or "ControlNet" not in made.__name__:
+            raise BackendError(f"{name}: {told} is no ControlNet ({config.get('_class_name')})")
+        controlnets[kind] = read_network(made, told, options)
+    return Pipelines(text, options, name=name, inpainting=inpainting, controlnets=controlnets)

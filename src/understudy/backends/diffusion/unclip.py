@@ -1,0 +1,244 @@
+"""Embeddings of images back to images: unCLIP and Kandinsky 2.2, the port `PromptedDecoder`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from diffusers.models.embeddings import get_timestep_embedding
+
+from understudy.backends.diffusion.networks import Conditioned
+from understudy.backends.diffusion.options import UnclipOptions
+from understudy.backends.diffusion.pipelines import Pipelines
+from understudy.backends.diffusion.prompts import Prompts
+from understudy.backends.diffusion.sampling import check_prompts, generators, run
+from understudy.backends.pixels import check_embeddings, chunks, resized, with_channels
+from understudy.core.errors import BackendError
+from understudy.core.ports import Encoder
+from understudy.core.types import Embeddings, Images, Shape, Texts
+
+Noise = list[torch.Generator]
+Given = Callable[[torch.Tensor, Texts, Noise, int], dict[str, Any]]
+
+
+class _Decoder:
+    """What both families share: checks, batches, the length of embeddings, the size of images."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        options: UnclipOptions,
+        *,
+        name: str,
+        licence: str,
+        dim: int,
+        length: float | None,
+        encoder: Encoder | None,
+    ) -> None:
+        self.name, self.licence, self.shape, self.dim = name, licence, shape, dim
+        self._options = options
+        if encoder is not None and encoder.dim != dim:
+            raise BackendError(
+                f"{name} decodes embeddings of {dim} numbers, but {encoder.name} makes "
+                f"{encoder.dim}. Use the encoder it was trained with"
+            )
+        unit = encoder is not None and encoder.norm_bound is not None
+        unit = unit and abs(float(encoder.norm_bound or 0) - 1) < 1e-2  # type: ignore[union-attr]
+        self._scale = options.scale or (length if unit and length is not None else 1.0)
+
+    def decode(self, embeddings: Embeddings) -> Images:
+        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt.
+
+        Raises:
+            BackendError: Embeddings of another length or not finite.
+        """
+        level = self._options.noise_level
+        return self.decode_prompted(embeddings, [""] * len(embeddings), noise_level=level)
+
+    def decode_prompted(
+        self, embeddings: Embeddings, prompts: Texts, *, noise_level: int = 0, seed: int = 0
+    ) -> Images:
+        """(n, d) float32 and n class prompts to (n, height, width, channels) uint8.
+
+        Raises:
+            BackendError: Embeddings of another length or not finite, another number of prompts,
+                or a noise level that the model does not have.
+        """
+        check_embeddings(embeddings, self.dim, self.name)
+        check_prompts(prompts, len(embeddings), self.name)
+        self._check_level(noise_level)
+        out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
+        for rows in chunks(len(embeddings), self._options.batch):
+            values = embeddings[rows].astype(np.float32) * np.float32(self._scale)
+            noise = generators(seed, range(rows.start, rows.stop), "decode")
+            made = self._made(torch.from_numpy(values), prompts[rows], noise, noise_level)
+            out[rows] = resized(with_channels(made, self.shape[2]), *self.shape[:2])
+        return out
+
+    def _check_level(self, level: int) -> None:
+        raise NotImplementedError
+
+    def _made(self, values: torch.Tensor, prompts: Texts, noise: Noise, level: int) -> Images:
+        raise NotImplementedError
+
+
+class UnclipDecoder(_Decoder):
+    """UnCLIP: a Stable Diffusion network that is also given a noised image embedding.
+
+    Args:
+        pipelines: The plain task pipelines of the same weights; the text-to-image one is used.
+        unet: The network with its image conditioning, ``class_embed_type`` projection.
+        shape: (height, width, channels) of the images to make.
+        options: See `UnclipOptions`.
+        name: The name it was asked for by.
+        licence: Of the weights.
+        normalizer: StableUnCLIPImageNormalizer: mean and deviation of the embeddings it was
+            trained on; None leaves them as they are.
+        noising: The scheduler that noises embeddings; None allows noise level 0 only.
+        encoder: The encoder whose embeddings it will be given.
+    """
+
+    def __init__(
+        self,
+        pipelines: Pipelines,
+        unet: Any,
+        shape: Shape,
+        options: UnclipOptions,
+        *,
+        name: str,
+        licence: str,
+        normalizer: Any = None,
+        noising: Any = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        if unet.config["class_embed_type"] != "projection":
+            raise BackendError(f"{name} is no unCLIP model: its network takes no image embedding")
+        dim = int(unet.config["projection_class_embeddings_input_dim"]) // 2
+        mean, std = torch.zeros(1, dim), torch.ones(1, dim)
+        length = None
+        if normalizer is not None:
+            mean, std = (part.detach().float().cpu() for part in (normalizer.mean, normalizer.std))
+            length = float((mean**2 + std**2).sum().sqrt())
+        super().__init__(
+            shape, options, name=name, licence=licence, dim=dim, length=length, encoder=encoder
+        )
+        self._mean, self._std, self._noising = mean, std, noising
+        self._pipelines = pipelines
+        self._network = Conditioned(unet, pipelines.network.config["in_channels"])
+        if options.compile:
+            unet.compile()
+        plain = pipelines.ready("text")
+        self._pipeline = type(plain)(
+            **{**plain.components, "unet": self._network}, requires_safety_checker=False
+        )
+        self._pipeline.set_progress_bar_config(disable=True)
+        if options.offload:
+            self._pipeline.enable_model_cpu_offload(device=options.where()[0])
+        self._size = pipelines.size()
+        self._prompts = Prompts(
+            self._pipeline,
+            negative=options.negative,
+            guided=pipelines.guidance() > 1,
+            batch=options.batch,
+        )
+
+    def _check_level(self, level: int) -> None:
+        most = 0 if self._noising is None else int(self._noising.config["num_train_timesteps"]) - 1
+        if not 0 <= level <= most:
+            raise BackendError(f"{self.name}: noise_level is 0 to {most}, found {level}")
+
+    def labels(self, embeddings: torch.Tensor, noise: Noise, level: int) -> torch.Tensor:
+        """(n, d) embeddings to (n, 2 d) labels: noised, with the noise level beside them."""
+        if self._noising is not None:
+            draws = torch.cat([torch.randn(1, self.dim, generator=source) for source in noise])
+            levels = torch.full((len(embeddings),), level)
+            whitened = (embeddings - self._mean) / self._std
+            noised = self._noising.add_noise(whitened, timesteps=levels, noise=draws)
+            embeddings = noised * self._std + self._mean
+        told = get_timestep_embedding(
+            torch.full((len(embeddings),), level),
+            self.dim,
+            flip_sin_to_cos=True,
+            downscale_freq_shift=0,
+        )
+        return torch.cat([embeddings, told], dim=1)
+
+    def _made(self, values: torch.Tensor, prompts: Texts, noise: Noise, level: int) -> Images:
+        self._network.given(labels=self.labels(values, noise, level))
+        return run(
+            self._pipeline,
+            self.name,
+            self._options.batch,
+            **self._prompts.told(prompts),
+            generator=noise,
+            num_inference_steps=self._pipelines.steps(),
+            guidance_scale=self._pipelines.guidance(),
+            height=self._size[0],
+            width=self._size[1],
+        )
+
+
+class KandinskyDecoder(_Decoder):
+    """Kandinsky 2.2: a decoder of embeddings alone; prompts and noise levels mean nothing to it.
+
+    Args:
+        pipeline: KandinskyV22Pipeline on its device.
+        shape: (height, width, channels) of the images to make.
+        options: See `UnclipOptions`.
+        name: The name it was asked for by.
+        licence: Of the weights.
+        length: Typical length of the embeddings it was trained on, where it is known.
+        blank: (1, d), the embedding of a black image, which guidance leads away from; by default
+            zeros.
+        encoder: The encoder whose embeddings it will be given.
+    """
+
+    def __init__(
+        self,
+        pipeline: Any,
+        shape: Shape,
+        options: UnclipOptions,
+        *,
+        name: str,
+        licence: str,
+        length: float | None = None,
+        blank: torch.Tensor | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(
+            shape,
+            options,
+            name=name,
+            licence=licence,
+            dim=int(pipeline.unet.config["encoder_hid_dim"]),
+            length=length,
+            encoder=encoder,
+        )
+        self._blank = torch.zeros(1, self.dim) if blank is None else blank
+        self._pipelines = Pipelines(pipeline, options, name=name)
+        self._size = self._pipelines.size()
+        if options.offload:
+            pipeline.enable_model_cpu_offload(device=options.where()[0])
+        self._pipeline = pipeline
+
+    def _check_level(self, level: int) -> None:
+        if level:
+            raise BackendError(f"{self.name} has no noise levels: noise_level is 0, found {level}")
+
+    def _made(self, values: torch.Tensor, prompts: Texts, noise: Noise, level: int) -> Images:
+        device = self._pipeline._execution_device
+        embeds = values.to(device, self._pipeline.unet.dtype)
+        return run(
+            self._pipeline,
+            self.name,
+            self._options.batch,
+            image_embeds=embeds,
+            negative_image_embeds=self._blank.to(embeds).expand_as(embeds),
+            generator=noise,
+            num_inference_steps=self._pipelines.steps(),
+            guidance_scale=self._pipelines.guidance(),
+            height=self._size[0],
+            width=self._size[1],
+        )

@@ -1,0 +1,436 @@
+"""Pipelines of the real architectures with tiny random weights, in the hub's format.
+
+Images of 32 x 32, latents of 8 x 8 (a factor of 4), text embeddings of 32 numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    AutoencoderRAE,
+    AutoencoderTiny,
+    ControlNetModel,
+    DDPMScheduler,
+    DiffusionPipeline,
+    DPMSolverMultistepScheduler,
+    EulerDiscreteScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    KandinskyV22Pipeline,
+    KandinskyV22PriorPipeline,
+    PriorTransformer,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline,
+    StableDiffusionInpaintPipeline,
+    StableDiffusionPipeline,
+    StableDiffusionXLPipeline,
+    StableUnCLIPImg2ImgPipeline,
+    UnCLIPScheduler,
+    UNet2DConditionModel,
+    VQModel,
+    ZImagePipeline,
+    ZImageTransformer2DModel,
+)
+from diffusers.pipelines.stable_diffusion.stable_unclip_image_normalizer import (
+    StableUnCLIPImageNormalizer,
+)
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTokenizer,
+    CLIPVisionConfig,
+    CLIPVisionModelWithProjection,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3Model,
+    T5Config,
+    T5EncoderModel,
+)
+
+from understudy.backends.diffusion.loading import quiet
+
+SIZE = 32
+EMBEDDING = 32  # numbers of an image embedding
+PIXELS = {
+    "image_processor_type": "CLIPImageProcessor",
+    "do_center_crop": True,
+    "crop_size": {"height": SIZE, "width": SIZE},
+    "size": {"shortest_edge": SIZE},
+    "resample": 3,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+CARD = "---\nlicense: apache-2.0\n---\n# Random weights, for tests\n"
+
+
+def tokenizer() -> CLIPTokenizer:
+    """CLIP's, with bytes for a vocabulary and no merges."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = [*alphabet, *(f"{piece}</w>" for piece in alphabet)]
+    pieces += ["<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+
+
+def text_config(**changes: Any) -> CLIPTextConfig:
+    return CLIPTextConfig(
+        **{
+            "vocab_size": 514,
+            "bos_token_id": 512,
+            "eos_token_id": 513,
+            "pad_token_id": 513,
+            "hidden_size": 32,
+            "intermediate_size": 37,
+            "num_attention_heads": 4,
+            "num_hidden_layers": 2,
+            "projection_dim": 32,
+            **changes,
+        }
+    )
+
+
+def vae(latent: int = 4, **changes: Any) -> AutoencoderKL:
+    return AutoencoderKL(
+        block_out_channels=[8, 8, 8],
+        in_channels=3,
+        out_channels=3,
+        down_block_types=["DownEncoderBlock2D"] * 3,
+        up_block_types=["UpDecoderBlock2D"] * 3,
+        latent_channels=latent,
+        norm_num_groups=4,
+        sample_size=SIZE,
+        **changes,
+    )
+
+
+def tiny_vae(latent: int = 8) -> AutoencoderTiny:
+    return AutoencoderTiny(
+        latent_channels=latent,
+        encoder_block_out_channels=(8, 8, 8),
+        decoder_block_out_channels=(8, 8, 8),
+        num_encoder_blocks=(1, 1, 1),
+        num_decoder_blocks=(1, 1, 1),
+    )
+
+
+def unet(**changes: Any) -> UNet2DConditionModel:
+    return UNet2DConditionModel(
+        **{
+            "block_out_channels": (8, 16),
+            "layers_per_block": 1,
+            "sample_size": SIZE // 4,
+            "in_channels": 4,
+            "out_channels": 4,
+            "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+            "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+            "cross_attention_dim": 32,
+            "attention_head_dim": 4,
+            "norm_num_groups": 4,
+            **changes,
+        }
+    )
+
+
+def unclip_unet(**changes: Any) -> UNet2DConditionModel:
+    return unet(
+        class_embed_type="projection",
+        projection_class_embeddings_input_dim=2 * EMBEDDING,
+        **changes,
+    )
+
+
+def controlnet(of: UNet2DConditionModel) -> ControlNetModel:
+    """A ControlNet whose hints count: its zero convolutions are drawn anew."""
+    net = ControlNetModel.from_unet(of, conditioning_embedding_out_channels=(4, 8, 8))
+    for name, weight in net.named_parameters():
+        if "controlnet" in name:
+            torch.nn.init.normal_(weight, std=0.2)
+    return net
+
+
+def solver(**changes: Any) -> DPMSolverMultistepScheduler:
+    return DPMSolverMultistepScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, **changes
+    )
+
+
+def scheduler() -> EulerDiscreteScheduler:
+    return EulerDiscreteScheduler(
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        steps_offset=1,
+        timestep_spacing="leading",
+    )
+
+
+def image_encoder() -> CLIPVisionModelWithProjection:
+    return CLIPVisionModelWithProjection(
+        CLIPVisionConfig(
+            hidden_size=32,
+            projection_dim=EMBEDDING,
+            intermediate_size=37,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            image_size=SIZE,
+            patch_size=8,
+        )
+    )
+
+
+def stable_diffusion() -> StableDiffusionPipeline:
+    return StableDiffusionPipeline(
+        vae=vae(),
+        text_encoder=CLIPTextModel(text_config()),
+        tokenizer=tokenizer(),
+        unet=unet(),
+        scheduler=scheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def inpainting() -> StableDiffusionInpaintPipeline:
+    parts = stable_diffusion().components | {"unet": unet(in_channels=9)}
+    return StableDiffusionInpaintPipeline(**parts, requires_safety_checker=False)
+
+
+def sdxl() -> StableDiffusionXLPipeline:
+    return StableDiffusionXLPipeline(
+        vae=vae(),
+        text_encoder=CLIPTextModel(text_config()),
+        text_encoder_2=CLIPTextModelWithProjection(text_config(hidden_act="gelu")),
+        tokenizer=tokenizer(),
+        tokenizer_2=tokenizer(),
+        unet=unet(
+            cross_attention_dim=64,
+            addition_embed_type="text_time",
+            addition_time_embed_dim=8,
+            projection_class_embeddings_input_dim=80,
+            transformer_layers_per_block=(1, 1),
+            use_linear_projection=True,
+        ),
+        scheduler=scheduler(),
+        add_watermarker=False,
+    )
+
+
+def unclip() -> StableUnCLIPImg2ImgPipeline:
+    normalizer = StableUnCLIPImageNormalizer(embedding_dim=EMBEDDING)
+    with torch.no_grad():
+        normalizer.mean.normal_(std=0.1)
+        normalizer.std.uniform_(0.5, 1.0)
+    return StableUnCLIPImg2ImgPipeline(
+        feature_extractor=None,
+        image_encoder=image_encoder(),
+        image_normalizer=normalizer,
+        image_noising_scheduler=DDPMScheduler(beta_schedule="squaredcos_cap_v2"),
+        tokenizer=tokenizer(),
+        text_encoder=CLIPTextModel(text_config()),
+        unet=unclip_unet(),
+        scheduler=solver(prediction_type="v_prediction"),
+        vae=vae(),
+    )
+
+
+def kandinsky() -> KandinskyV22Pipeline:
+    decoder = unet(
+        block_out_channels=(8, 16),
+        out_channels=8,
+        addition_embed_type="image",
+        encoder_hid_dim_type="image_proj",
+        encoder_hid_dim=EMBEDDING,
+        cross_attention_dim=16,
+        down_block_types=("ResnetDownsampleBlock2D", "SimpleCrossAttnDownBlock2D"),
+        mid_block_type="UNetMidBlock2DSimpleCrossAttn",
+        up_block_types=("SimpleCrossAttnUpBlock2D", "ResnetUpsampleBlock2D"),
+        resnet_time_scale_shift="scale_shift",
+        class_embed_type=None,
+    )
+    movq = VQModel(
+        block_out_channels=[32, 32, 32],  # its norms have 32 groups
+        down_block_types=["DownEncoderBlock2D"] * 3,
+        up_block_types=["UpDecoderBlock2D"] * 3,
+        latent_channels=4,
+        num_vq_embeddings=12,
+        vq_embed_dim=4,
+        norm_type="spatial",
+    )
+    noise = DDPMScheduler(beta_start=0.00085, beta_end=0.012, clip_sample=False)
+    return KandinskyV22Pipeline(unet=decoder, scheduler=noise, movq=movq)
+
+
+def kandinsky_prior() -> KandinskyV22PriorPipeline:
+    prior = PriorTransformer(
+        num_attention_heads=2, attention_head_dim=12, embedding_dim=EMBEDDING, num_layers=1
+    )
+    with torch.no_grad():
+        prior.clip_std.fill_(0.5)  # zeros would forget everything
+    return KandinskyV22PriorPipeline(
+        prior=prior,
+        image_encoder=image_encoder(),
+        text_encoder=CLIPTextModelWithProjection(text_config()),
+        tokenizer=tokenizer(),
+        scheduler=UnCLIPScheduler(
+            variance_type="fixed_small_log", prediction_type="sample", clip_sample_range=10.0
+        ),
+        image_processor=None,
+    )
+
+
+def sd3() -> StableDiffusion3Pipeline:
+    return StableDiffusion3Pipeline(
+        transformer=SD3Transformer2DModel(
+            sample_size=SIZE // 4,
+            patch_size=1,
+            in_channels=16,
+            num_layers=1,
+            attention_head_dim=8,
+            num_attention_heads=4,
+            caption_projection_dim=32,
+            joint_attention_dim=32,
+            pooled_projection_dim=64,
+            out_channels=16,
+        ),
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=vae(16, shift_factor=0.06, use_quant_conv=False, use_post_quant_conv=False),
+        text_encoder=CLIPTextModelWithProjection(text_config()),
+        tokenizer=tokenizer(),
+        text_encoder_2=CLIPTextModelWithProjection(text_config()),
+        tokenizer_2=tokenizer(),
+        text_encoder_3=None,
+        tokenizer_3=None,
+    )
+
+
+def t5_tokenizer() -> PreTrainedTokenizerFast:
+    pieces = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    whole = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[]))
+    whole.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    whole.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=whole, pad_token="<pad>", eos_token="</s>", model_max_length=77
+    )
+
+
+def flux() -> FluxPipeline:
+    t5 = T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=37, num_layers=1, num_heads=4)
+    return FluxPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=vae(16, shift_factor=0.06, use_quant_conv=False, use_post_quant_conv=False),
+        text_encoder=CLIPTextModel(text_config()),
+        tokenizer=tokenizer(),
+        text_encoder_2=T5EncoderModel(t5),
+        tokenizer_2=t5_tokenizer(),
+        transformer=FluxTransformer2DModel(
+            patch_size=1,
+            in_channels=64,
+            num_layers=1,
+            num_single_layers=1,
+            attention_head_dim=16,
+            num_attention_heads=2,
+            joint_attention_dim=32,
+            pooled_projection_dim=32,
+            axes_dims_rope=[4, 4, 8],
+        ),
+    )
+
+
+def z_image() -> ZImagePipeline:
+    words = t5_tokenizer()
+    words.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    reader = Qwen3Config(
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=37,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+    )
+    return ZImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=vae(16, shift_factor=0.06),
+        text_encoder=Qwen3Model(reader),
+        tokenizer=words,
+        transformer=ZImageTransformer2DModel(
+            dim=32,
+            n_layers=1,
+            n_refiner_layers=1,
+            n_heads=2,
+            n_kv_heads=2,
+            cap_feat_dim=32,
+            axes_dims=[8, 4, 4],
+            axes_lens=[512, 64, 64],
+        ),
+    )
+
+
+def rae() -> AutoencoderRAE:
+    return AutoencoderRAE(
+        encoder_type="mae",
+        encoder_hidden_size=64,
+        encoder_patch_size=4,
+        encoder_num_hidden_layers=1,
+        decoder_hidden_size=32,
+        decoder_num_hidden_layers=1,
+        decoder_num_attention_heads=2,
+        decoder_intermediate_size=64,
+        patch_size=4,
+        encoder_input_size=16,
+        image_size=16,
+    )
+
+
+def edges() -> ControlNetModel:
+    return controlnet(unet())
+
+
+def inpainting_of_eight() -> UNet2DConditionModel:
+    return unet(in_channels=17, out_channels=8)
+
+
+BUILDERS: dict[str, Callable[[], Any]] = {
+    "sd15": stable_diffusion,
+    "sd15-inpainting": inpainting,
+    "sdxl": sdxl,
+    "sd21-unclip": unclip,
+    "kandinsky-decoder": kandinsky,
+    "kandinsky-prior": kandinsky_prior,
+    "sd3": sd3,
+    "flux": flux,
+    "z-image": z_image,
+    "edges": edges,
+    "kl": vae,
+    "tiny": tiny_vae,
+    "rae": rae,
+}
+
+
+def saved(kind: str, folder: Path) -> Path:
+    """A model of ``kind`` in ``folder``; its weights are the same every time."""
+    place = folder / kind
+    if not place.exists():
+        with quiet(), torch.random.fork_rng():
+            torch.manual_seed(5)
+            made = BUILDERS[kind]()
+            made.save_pretrained(place, safe_serialization=True)
+        (place / "README.md").write_text(CARD)
+        if kind == "sd21-unclip":
+            (place / "feature_extractor").mkdir()
+            told = json.dumps(PIXELS)
+            (place / "feature_extractor" / "preprocessor_config.json").write_text(told)
+        assert isinstance(made, DiffusionPipeline | torch.nn.Module)
+    return place
