@@ -60,7 +60,7 @@ OPTIONS = {
     "clusters": "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1",
     "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
     "rank": "directions kept of each matrix with covariance=low_rank",
-    "components": "dimensions of the space; default 256, 400 for images, as many as needed for grids",
+    "components": "dimensions of the space; default 256, 400 for images, and all for grids",
     "normalise": "project on the unit sphere about a DP centre; default for embeddings",
     "power": "signed power of the embeddings first; 0.5 if public ones are never negative",
     "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",

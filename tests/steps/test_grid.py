@@ -1,0 +1,116 @@
+"""Latents on a grid: described by how they look, and made again out of public ones."""
+
+import numpy as np
+import pytest
+
+from understudy.steps.grid import GridSpace, description_length, is_grid
+
+SHAPE = (5, 8, 8)
+
+
+def latents(count, shape=SHAPE, seed=0):
+    """Patches, ramps and noise, with channels that go together."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, *shape)) * rng.lognormal(0, 0.5, (count, shape[0], 1, 1))
+    rows[:, :, : shape[1] // 2] += rng.normal(size=(count, shape[0], 1, 1))
+    mix = np.random.default_rng(99).normal(size=(shape[0], shape[0]))
+    mixed = np.einsum("cd,ndhw->nchw", mix, rows) + rng.normal(size=(count, shape[0], 1, 1))
+    return mixed.reshape(count, -1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def space():
+    return GridSpace.of(latents(400), SHAPE)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 4), (3, 4, 6), (5, 8, 8), (40, 16, 16)])
+def test_a_description_is_as_long_as_was_said(shape):
+    space = GridSpace.of(latents(60, shape), shape)
+    found = space.forward(latents(7, shape, seed=1))
+    assert found.shape == (7, description_length(shape)) == (7, space.dim)
+    back = space.backward(found.astype(np.float64), None)
+    assert back.shape == (7, np.prod(shape))
+    assert np.isfinite(found).all()
+    assert np.isfinite(back).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((32, 8, 8), True), ((1, 4, 9), True), ((32, 8, 3), False), ((512,), False), ((), False)],
+)
+def test_few_places_make_no_grid(shape, expected):
+    assert is_grid(shape) is expected
+
+
+def test_public_descriptions_have_unit_variance(space):
+    found = space.forward(space.public)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-3)
+    np.testing.assert_allclose(found.std(axis=0), 1, atol=1e-3)
+
+
+def test_a_description_does_not_say_where_things_are(space):
+    rows = latents(20, seed=1).reshape(20, *SHAPE)
+    seen = space.forward(rows.reshape(20, -1))
+    for moved in (rows[..., ::-1], rows[:, :, ::-1], rows.swapaxes(2, 3)):
+        np.testing.assert_allclose(space.forward(moved.reshape(20, -1)), seen, atol=2e-2)
+    assert np.abs(space.forward(1.5 * rows.reshape(20, -1)) - seen).mean() > 0.2
+
+
+def test_a_row_is_described_by_itself_alone(space):
+    rows = latents(30, seed=2)
+    np.testing.assert_allclose(space.forward(rows)[7:8], space.forward(rows[7:8]), atol=1e-4)
+
+
+def test_a_public_latent_comes_back_as_it_was(space):
+    back = space.backward(space.forward(space.public[:40]).astype(np.float64), None)
+    off = np.abs(back - space.public[:40])
+    assert np.median(off) < 0.02
+    assert off.mean() < 0.05
+
+
+def test_means_energies_and_correlations_are_those_wanted(space):
+    wanted = space.forward(latents(200, seed=3))
+    got = space.forward(space.backward(wanted.astype(np.float64), None))
+    moved = SHAPE[0] + 2 * (SHAPE[0] + SHAPE[0] * (SHAPE[0] - 1) // 2)
+    off = np.sqrt(((got - wanted) ** 2).mean(axis=0))[:moved]
+    assert off.max() < 0.35
+    assert off.mean() < 0.1
+    near = space.public[space._nearest(wanted)]
+    assert off.mean() < 0.3 * np.sqrt(((space.forward(near) - wanted) ** 2).mean(axis=0)).mean()
+
+
+def test_other_means_shift_a_latent_and_leave_its_structure(space):
+    wanted = space.forward(space.public[:30]).astype(np.float64)
+    before = space.backward(wanted, None).reshape(30, *SHAPE)
+    wanted[:, 0] += 0.2
+    after = space.backward(wanted, None).reshape(30, *SHAPE)
+    shift = after - before
+    assert np.abs(shift.mean(axis=(2, 3))).max() > 0.05
+    np.testing.assert_allclose(shift, np.broadcast_to(shift[:, :, :1, :1], shift.shape), atol=1e-3)
+
+
+def test_gathered_detail_and_skewness_are_seen(space):
+    rng = np.random.default_rng(4)
+    even = rng.choice([-1.0, 1.0], (50, *SHAPE))
+    gathered = even.copy()
+    gathered[:, :, 2:] *= 0.1
+    seen = [space.forward(rows.reshape(50, -1).astype(np.float32)) for rows in (even, gathered)]
+    assert (seen[1][:, -2:] > seen[0][:, -2:] + 1).mean() > 0.9
+    skewed = -np.log(rng.random((50, *SHAPE))).reshape(50, -1).astype(np.float32)
+    place = slice(-6, -2)
+    sums = space.forward(skewed)[:, place] * space.usual[1, place] + space.usual[0, place]
+    opposite = space.forward(-skewed)[:, place] * space.usual[1, place] + space.usual[0, place]
+    np.testing.assert_allclose(sums, -opposite, atol=1e-3)
+    assert np.abs(sums).mean() > 0.2
+
+
+def test_wild_descriptions_stay_within_reach_of_public_latents(space):
+    wild = np.random.default_rng(5).normal(0, 1e4, (20, space.dim))
+    made = space.backward(wild, None)
+    assert np.isfinite(made).all()
+    assert np.abs(made).max() < 30 * np.abs(space.public).max()
+
+
+def test_constant_public_latents_break_nothing():
+    flat = GridSpace.of(np.ones((10, 5 * 64), dtype=np.float32), SHAPE)
+    assert np.isfinite(flat.backward(flat.forward(latents(5)).astype(np.float64), None)).all()
