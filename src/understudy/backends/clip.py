@@ -206,13 +206,14 @@ def _load(model: str, options: EncoderOptions, config: Config) -> Any:
     with hub_errors(f"hf:{model}", INSTEAD):
         import transformers
     kind = getattr(transformers, built) if built in _TOWERS else transformers.AutoModel
+    left_out: dict[str, Any] = {"add_pooling_layer": False} if family == "vit" else {}
     return load_network(
         kind,
         model,
         options,
         subfolder=options.subfolder,
         port="encoder of images",
-        **({"add_pooling_layer": False} if family == "vit" else {}),
+        **left_out,
     )
 
 

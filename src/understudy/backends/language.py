@@ -138,7 +138,7 @@ class LocalChat:
             top_p=self._options.top_p,
         )
         with running(self._network, self._options), quiet():
-            written = self._network.generate(  # type: ignore[operator]
+            written = self._network.generate(
                 **{key: value.to(device) for key, value in inputs.items()},
                 generation_config=self._settings,
                 logits_processor=LogitsProcessorList([sampler]),

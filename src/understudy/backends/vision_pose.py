@@ -74,7 +74,7 @@ class HubPoseEstimator:
         self._experts = getattr(backbone, "num_experts", 1) > 1
         self._detector: Detector | None = None
         if options.detector is not None:
-            self._detector = load_model(Detector, options.detector)  # type: ignore[type-abstract]
+            self._detector = load_model(Detector, options.detector)
             if options.target not in self._detector.classes:
                 raise BackendError(
                     f"{self.name}: its detector knows no {options.target!r}; it knows "

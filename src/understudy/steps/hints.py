@@ -61,7 +61,8 @@ def edges(images: Images, *, sigma: float = 0.8) -> NDArray[np.uint8]:
         raise MissingExtra("edges of images", "models") from error
 
     grey = images.mean(axis=-1) / 255
-    return np.stack([canny(image, sigma=sigma) for image in grey]).astype(np.uint8) * 255
+    found = [canny(image, sigma=sigma) for image in grey]  # type: ignore[no-untyped-call]
+    return np.stack(found).astype(np.uint8) * 255
 
 
 def skeleton(

@@ -21,9 +21,9 @@ STAGES = (
 def _schedules() -> dict[str, Schedule]:
     return {
         "vae": Schedule(steps=5_500, batch=32, rate=2e-3),
-        "clip": Schedule(steps=2_500, batch=128, rate=1e-3, decay=0.05),
+        "clip": Schedule(steps=1_600, batch=128, rate=1e-3, decay=0.05),
         "segmenter": Schedule(steps=3_000, batch=32, rate=2e-3),
-        "unet": Schedule(steps=24_000, batch=64, rate=6e-4, warmup=500, average=0.9995),
+        "unet": Schedule(steps=20_000, batch=64, rate=8e-4, warmup=500, average=0.9995),
         "inpainting": Schedule(steps=4_000, batch=48, rate=2e-4),
         "controlnet-edges": Schedule(steps=4_000, batch=48, rate=4e-4),
         "controlnet-pose": Schedule(steps=3_000, batch=48, rate=4e-4),
@@ -64,7 +64,7 @@ class StudioPlan:
     patch: int = 16
     tokens: int = 1_200
     length: int = 32
-    unet_widths: tuple[int, ...] = (96, 160)
+    unet_widths: tuple[int, ...] = (80, 128)
     unet_layers: int = 1
     schedules: dict[str, Schedule] = field(default_factory=_schedules)
 
