@@ -91,7 +91,10 @@ def test_a_plugin_cannot_take_over_a_family(site: Path) -> None:
 def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "entry_points", lambda *, group: ())
     names = [info.name for info in backends()]
-    assert names == ["embedded:dct", "embedded:scattering", "onnx:FILE"]
+    assert names == [
+        *("embedded:dct", "embedded:scattering", "embedded:studio", "embedded:writer"),
+        *("hf:MODEL", "onnx:FILE"),
+    ]
 
 
 def test_the_project_declares_the_built_ins(repository: Path) -> None:
@@ -105,9 +108,9 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dct", "no colon.*the families are embedded, onnx"),
-        ("embeded:dct", r"no backend 'embeded'. There are embedded, onnx"),
-        ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct and embedded:scattering"),
+        ("dct", "no colon.*the families are embedded, hf, onnx"),
+        ("embeded:dct", r"no backend 'embeded'. There are embedded, hf, onnx"),
+        ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct, embedded:scattering"),
         ("embedded:dct?coefs=3", r"no option 'coefs'. Its options are coefficients"),
         ("embedded:dct?coefficients=many", "must be a whole number, found 'many'"),
         ("embedded:dct?coefficients", "cannot read the options 'coefficients'"),
