@@ -8,8 +8,9 @@ a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -54,3 +55,17 @@ def fashion_mnist(missing: Missing) -> Path:
     if not FASHION_MNIST.is_dir():
         missing("data", "needs Debian's package: apt-get install dataset-fashion-mnist")
     return FASHION_MNIST
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Tiny networks are fastest on one thread, and do not wait for another that has no core."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -17,7 +17,7 @@ from understudy.run.sample import sample
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def model(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> str:
     folder = tmp_path_factory.mktemp("studio")
     tiny_studio(folder)
     return f"embedded:studio?folder={folder}&steps=2"
