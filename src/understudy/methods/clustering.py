@@ -15,10 +15,12 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Release, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.covariances import Covariance, covariance_roots
-from understudy.methods.parts.entering import Entry, enter
+from understudy.methods.parts.entering import enter
+from understudy.methods.parts.entry import Entry
+from understudy.methods.parts.filtering import Filter, Sieve, check_filter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import Context, Materials, Method
-from understudy.methods.parts.producing import Filter, Sieve, check_filter, produce
+from understudy.methods.parts.producing import produce
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage

@@ -8,6 +8,7 @@ package. ``embedded:writer`` writes captions from a grammar.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
@@ -24,6 +25,7 @@ _DCT = "embedded:dct"
 _SCATTERING = "embedded:scattering"
 _STUDIO = "embedded:studio"
 _WRITER = "embedded:writer"
+_WEIGHTS = Path(__file__).parent / "studio" / "weights"
 
 
 class EmbeddedBackend:
@@ -53,7 +55,7 @@ class EmbeddedBackend:
                 kind="all kinds",
                 what="the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
                 extra="models",
-                available=installed("torch", "transformers", "diffusers"),
+                available=installed("torch", "transformers", "diffusers") and _WEIGHTS.is_dir(),
                 licence="Apache-2.0",
             ),
             BackendInfo(

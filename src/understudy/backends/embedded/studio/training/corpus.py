@@ -125,7 +125,7 @@ def read_corpus(folder: Path) -> Corpus | None:
         return None
     about = json.loads((folder / "corpus.json").read_text())
     found: dict[str, Any] = {
-        key: np.load(folder / f"{key}.npy", mmap_mode="r")
+        key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
         for key in _ARRAYS
         if (folder / f"{key}.npy").is_file()
     }

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from understudy.core.types import Images
@@ -143,7 +145,7 @@ class _Run:
 
     def __init__(self, stage: Stage, schedule: Schedule, machine: Machine, folder: Path) -> None:
         self.stage, self.schedule, self.machine = stage, schedule, machine
-        self.file = folder / "checkpoint.pt"
+        self.file = folder / "checkpoint.safetensors"
         self.step = 0
         stage.network.to(device=machine.device, memory_format=torch.channels_last)
         self.average = {k: v.detach().clone() for k, v in stage.network.state_dict().items()}
@@ -200,27 +202,39 @@ class _Run:
 
     def write(self) -> None:
         """Write the checkpoint; a kill in between leaves the one before."""
-        state = {
-            "step": self.step,
-            "network": self.stage.network.state_dict(),
-            "average": self.average,
-            "optimiser": self.optimiser.state_dict(),
-        }
+        tensors = {f"average/{key}": value for key, value in self.average.items()}
+        for key, value in self.stage.network.state_dict().items():
+            tensors[f"network/{key}"] = value
+        for at, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser/{at}/{key}": value for key, value in state.items()}
         new = self.file.with_suffix(".new")
-        torch.save(state, new)
+        whole = {key: value.detach().contiguous() for key, value in tensors.items()}
+        save_file(whole, new, metadata={"step": str(self.step)})
         os.replace(new, self.file)
 
     def read(self) -> None:
         """Go on from the checkpoint, if there is one."""
         if not self.file.is_file():
             return
-        state: dict[str, Any] = torch.load(
-            self.file, map_location=self.machine.device, weights_only=True
-        )
-        self.stage.network.load_state_dict(state["network"])
-        self.average = state["average"]
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.step = state["step"]
+        with safe_open(self.file, "pt", device=str(self.machine.device)) as file:
+            self.step = int(file.metadata()["step"])
+            parts = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        network = self.stage.network
+        network.load_state_dict({key: parts[f"network/{key}"] for key in self.average})
+        for key, value in self.average.items():
+            value.copy_(parts[f"average/{key}"])
+        learning = [part for group in self.optimiser.param_groups for part in group["params"]]
+        state: dict[int, dict[str, torch.Tensor]] = {at: {} for at in range(len(learning))}
+        for key, value in parts.items():
+            kind, _, rest = key.partition("/")
+            if kind == "optimiser":
+                at, _, name = rest.partition("/")
+                like = learning[int(at)]
+                # As the weights lie in memory, or the fused optimiser would be slow.
+                same = value.shape == like.shape
+                state[int(at)][name] = torch.empty_like(like).copy_(value) if same else value
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
 
     def shown(self, show: Callable[[Images, int], None]) -> None:
         """Show what the averaged weights do."""

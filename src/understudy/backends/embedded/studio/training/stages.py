@@ -216,7 +216,7 @@ class StudioTrainer:
             new = file.with_suffix(".new.npy")
             np.save(new, make())
             new.rename(file)
-        kept: NDArray[np.float16] = np.load(file, mmap_mode="r")
+        kept: NDArray[np.float16] = np.load(file, mmap_mode="r", allow_pickle=False)
         return kept
 
 
