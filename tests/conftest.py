@@ -69,3 +69,15 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a studio of tiny networks that learnt next to nothing."""
+    for package in ("torch", "diffusers", "transformers", "aggdraw", "skimage"):
+        pytest.importorskip(package)
+    from tests.backends.tiny_models.studio import train_tiny_studio
+
+    folder = tmp_path_factory.mktemp("studio")
+    train_tiny_studio(folder)
+    return folder

@@ -16,7 +16,7 @@ pytest.importorskip("aggdraw")
 pytest.importorskip("diffusers")
 pytest.importorskip("skimage")
 
-from tests.backends.tiny_models.studio import PLAN, longer, tiny_studio  # noqa: E402
+from tests.backends.tiny_models.studio import PLAN, longer, train_tiny_studio  # noqa: E402
 
 from understudy.backends.embedded.studio.training.corpus import (  # noqa: E402
     CorpusRow,
@@ -44,11 +44,9 @@ SHAPE = (32, 32, 3)
 PROMPTS = ["a brown dog sleeping", "a person reading"]
 
 
-@pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("studio")
-    tiny_studio(folder)
-    return folder
+@pytest.fixture
+def studio(tiny_studio: Path) -> Path:
+    return tiny_studio
 
 
 def named(studio: Path, options: str = "") -> str:
@@ -177,7 +175,7 @@ def test_a_studio_is_made_in_the_hubs_formats(studio: Path) -> None:
 
 def test_a_second_training_passes_over_what_is_done(studio: Path) -> None:
     before = (studio / "unet" / "config.json").stat().st_mtime_ns
-    assert tiny_studio(studio) == STAGES
+    assert train_tiny_studio(studio) == STAGES
     assert (studio / "unet" / "config.json").stat().st_mtime_ns == before
 
 
@@ -240,13 +238,15 @@ def captioned(folder: Path, count: int = 12) -> Path:
 def test_a_studio_of_ones_own_pictures_has_what_they_allow(tmp_path: Path) -> None:
     captions = captioned(tmp_path / "slides")
     plan = StudioPlan(**{**vars_of(longer(1)), "count": 12, "held_out": 2})
-    stages = tiny_studio(tmp_path / "studio", plan, data=tmp_path / "slides", captions=captions)
+    stages = train_tiny_studio(
+        tmp_path / "studio", plan, data=tmp_path / "slides", captions=captions
+    )
     assert stages == ("vae", "clip", "unet", "inpainting", "controlnet-edges")
     corpus = read_corpus(tmp_path / "studio" / "work" / "corpus")
     assert corpus is not None
     assert corpus.captions[4] == ("a slide, number 1",)
     with pytest.raises(ConfigError, match="cannot train segmenter"):
-        tiny_studio(
+        train_tiny_studio(
             tmp_path / "studio",
             plan,
             data=tmp_path / "slides",

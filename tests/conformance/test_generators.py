@@ -26,12 +26,14 @@ GENERATORS: list[str] = [
     "hf:{models}/sd3?steps=2&batch=3",
     "hf:{models}/flux?steps=2&batch=3&size=32",
     "hf:{models}/z-image?steps=2&batch=3&size=32",
+    "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
 DECODERS: list[str] = [
     "hf:{models}/sd21-unclip?steps=2&batch=3",
     "hf:{models}/sd21-unclip?steps=2&batch=3&guidance=1&scheduler=UniPCMultistep",
     "hf:{models}/kandinsky-decoder?steps=2&batch=3",
+    "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
 ROWS = 5
@@ -64,6 +66,8 @@ def decoder_named(name: str) -> PromptedDecoder:
 
 def located(name: str, request: pytest.FixtureRequest) -> str:
     """The name with the folder of models in it; each is built when it is first asked for."""
+    if "{studio}" in name:
+        return name.format(studio=request.getfixturevalue("tiny_studio"))
     if "{models}" not in name:
         return name
     for package in ("torch", "transformers", "diffusers"):

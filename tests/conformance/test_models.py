@@ -46,6 +46,7 @@ TEXT_ENCODERS: list[tuple[str, Shape]] = [
     ("hf:{hub}/clip", (40, 56, 3)),
     ("hf:{hub}/siglip", (32, 32, 1)),
     ("hf:{hub}/siglip2?batch=3", (24, 40, 3)),
+    ("embedded:studio?folder={studio}", (40, 40, 3)),
 ]
 CAPTIONERS = [
     f"hf:{{hub}}/clip?grammar={GRAMMAR}",
@@ -54,12 +55,14 @@ CAPTIONERS = [
     "hf:{hub}/llava?tokens=8&batch=4",
     "hf:{hub}/qwen2_vl?tokens=8&prompt=What is this%3F&prefix=a",
     "hf:{hub}/idefics3?tokens=8",
+    "embedded:studio?folder={studio}",
 ]
 SEGMENTERS = [
     "hf:{hub}/segformer?batch=4",
     "hf:{hub}/segformer?size=32",
     "hf:{hub}/mask2former",
     "hf:{hub}/oneformer",
+    "embedded:studio?folder={studio}",
 ]
 DETECTORS = [
     "hf:{hub}/detr?threshold=0.1&batch=4",
@@ -95,36 +98,42 @@ def pictures(shape: Shape = (40, 56, 3), rows: int = ROWS) -> Images:
     return images
 
 
+def placed(name: str, hub: Path, request: pytest.FixtureRequest) -> str:
+    if "{studio}" in name:
+        return name.format(studio=request.getfixturevalue("tiny_studio"))
+    return located(name, hub)
+
+
 @pytest.fixture(params=HUB_ENCODERS, ids=lambda case: f"{case[0]} {case[1]}")
 def encoder_case(request: pytest.FixtureRequest, hub: Path) -> tuple[Encoder, Images]:
     name, shape = request.param
-    return encoder_named(located(name, hub), shape), pictures(shape)
+    return encoder_named(placed(name, hub, request), shape), pictures(shape)
 
 
 @pytest.fixture(params=TEXT_ENCODERS, ids=lambda case: f"{case[0]} {case[1]}")
 def text_case(request: pytest.FixtureRequest, hub: Path) -> tuple[TextEncoder, Images]:
     name, shape = request.param
-    return encoder_named(located(name, hub), shape), pictures(shape)
+    return encoder_named(placed(name, hub, request), shape), pictures(shape)
 
 
 @pytest.fixture(params=CAPTIONERS)
 def captioner(request: pytest.FixtureRequest, hub: Path) -> Captioner:
-    return loaded(Captioner, located(request.param, hub))
+    return loaded(Captioner, placed(request.param, hub, request))
 
 
 @pytest.fixture(params=SEGMENTERS)
 def segmenter(request: pytest.FixtureRequest, hub: Path) -> Segmenter:
-    return loaded(Segmenter, located(request.param, hub))
+    return loaded(Segmenter, placed(request.param, hub, request))
 
 
 @pytest.fixture(params=DETECTORS)
 def detector(request: pytest.FixtureRequest, hub: Path) -> Detector:
-    return loaded(Detector, located(request.param, hub))
+    return loaded(Detector, placed(request.param, hub, request))
 
 
 @pytest.fixture(params=POSE_ESTIMATORS)
 def pose_estimator(request: pytest.FixtureRequest, hub: Path) -> PoseEstimator:
-    return loaded(PoseEstimator, located(request.param, hub))
+    return loaded(PoseEstimator, placed(request.param, hub, request))
 
 
 def check_stated(model: Any) -> None:

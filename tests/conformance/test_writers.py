@@ -27,6 +27,7 @@ WRITERS: list[tuple[str, str]] = [  # a name, and a class that it can be asked f
 TUNERS: list[str] = [
     "hf:{models}/sd15?steps=2&guidance=1",
     "hf:{models}/sd21-unclip?steps=2&guidance=1&batch=3&shape=24x16x1",
+    "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
 ROWS = 5
@@ -77,6 +78,9 @@ def writer(writer_case: tuple[Writer, str]) -> Writer:
 
 @pytest.fixture(params=TUNERS)
 def tuner(request: pytest.FixtureRequest, tiny_models: Path) -> Tuner:
+    if "{studio}" in request.param:
+        studio = request.getfixturevalue("tiny_studio")
+        return loaded(Tuner, request.param.format(studio=studio))
     return loaded(Tuner, located(request.param, tiny_models))
 
 

@@ -10,17 +10,14 @@ pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 pytest.importorskip("skimage")
 
-from tests.backends.tiny_models.studio import tiny_studio
 
 from understudy.core.errors import BackendError, ConfigError, RunError
 from understudy.run.sample import sample
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> str:
-    folder = tmp_path_factory.mktemp("studio")
-    tiny_studio(folder)
-    return f"embedded:studio?folder={folder}&steps=2"
+@pytest.fixture
+def model(tiny_studio: Path, one_thread: None) -> str:
+    return f"embedded:studio?folder={tiny_studio}&steps=2"
 
 
 def pixels(path: Path) -> np.ndarray:

@@ -26,7 +26,9 @@ PLAN = StudioPlan(
 )
 
 
-def tiny_studio(folder: Path, plan: StudioPlan = PLAN, **arguments: object) -> tuple[str, ...]:
+def train_tiny_studio(
+    folder: Path, plan: StudioPlan = PLAN, **arguments: object
+) -> tuple[str, ...]:
     return train_studio(
         Order(folder, **arguments),  # type: ignore[arg-type]
         plan=plan,
