@@ -53,6 +53,17 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class LatentEncoder(Encoder, Protocol):
+    """An encoder that says what shape its embeddings had before they were flattened.
+
+    Attributes:
+        latent: That shape; (channels, height, width) where they lie on a grid.
+    """
+
+    latent: Shape
+
+
+@runtime_checkable
 class Decoder(Protocol):
     """Embeddings to images.
 

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from understudy.core.ports import Decoder, Encoder, LinearDecoder, Source
+from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.types import Release, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
-
-
-@runtime_checkable
-class LatentEncoder(Encoder, Protocol):
-    """An encoder that says what shape its embeddings had before they were flattened.
-
-    Attributes:
-        latent: That shape; (channels, height, width) where they lie on a grid.
-    """
-
-    latent: Shape
 
 
 @dataclass(frozen=True)
