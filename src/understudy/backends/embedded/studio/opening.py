@@ -6,10 +6,8 @@ hub's own models: `clip`, `diffusion`, `vision`, `tuning`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -120,9 +118,10 @@ class Studio:
         with loading(name):
             normalizer = self._part("image_normalizer", unclip_normalizer(), read)
             noising = diffusers.DDPMScheduler.from_pretrained(self.folder / "image_noising")
+        unet = self._part("unet", diffusers.UNet2DConditionModel, read)
         return UnclipDecoder(
-            Pipelines(self._text(read), read, name=name),
-            self._part("unet", diffusers.UNet2DConditionModel, read),
+            Pipelines(self._text(read, unet), read, name=name),
+            unet,
             shape,
             read,
             name=name,
@@ -173,8 +172,9 @@ class Studio:
                 controls[kind] = self._part(
                     f"controlnet-{kind}", diffusers.ControlNetModel, options
                 )
+        unet = self._part("unet", diffusers.UNet2DConditionModel, options)
         return Pipelines(
-            self._text(options),
+            self._text(options, unet),
             options,
             name=name,
             inpainting=self._part("inpainting", diffusers.UNet2DConditionModel, options)
@@ -183,8 +183,8 @@ class Studio:
             controlnets=controls,
         )
 
-    def _text(self, options: Any) -> Any:
-        """The text-to-image pipeline."""
+    def _text(self, options: Any, unet: Any) -> Any:
+        """The text-to-image pipeline over a network, which it shares."""
         device, dtype = options.where()
         with loading(self.name):
             clip = self.folder / "clip"
@@ -193,7 +193,7 @@ class Studio:
                 "tokenizer": transformers.CLIPTokenizer.from_pretrained(clip),
                 "text_encoder": text.eval(),
                 "vae": self._part("vae", diffusers.AutoencoderTiny, options),
-                "unet": self._part("unet", diffusers.UNet2DConditionModel, options),
+                "unet": unet,
                 "scheduler": diffusers.DPMSolverMultistepScheduler.from_pretrained(
                     self.folder / "scheduler"
                 ),
@@ -206,7 +206,8 @@ class Studio:
     def export(self, folder: Path) -> None:
         """Write the studio as one pipeline of diffusers, StableUnCLIPImg2ImgPipeline."""
         read = StudioOptions(device="cpu")
-        text = self._text(read)
+        unet = self._part("unet", diffusers.UNet2DConditionModel, read)
+        text = self._text(read, unet)
         clip = self.folder / "clip"
         with loading(self.name):
             vision = transformers.CLIPVisionModelWithProjection.from_pretrained(clip)
@@ -219,17 +220,11 @@ class Studio:
                 ),
                 tokenizer=text.tokenizer,
                 text_encoder=text.text_encoder,
-                unet=self._part("unet", diffusers.UNet2DConditionModel, read),
+                unet=unet,
                 scheduler=text.scheduler,
                 vae=text.vae,
             )
             pipeline.save_pretrained(folder)
-
-    @cached_property
-    def about(self) -> dict[str, Any]:
-        """What ``studio.json`` says of how it was made."""
-        file = self.folder / "studio.json"
-        return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def unclip_normalizer() -> Any:
