@@ -39,6 +39,13 @@ def test_the_public_world_holds_to_it_too():
     assert dogs.classes == ("dog",)
 
 
+def test_it_knows_how_to_speak_of_its_classes():
+    pets = open_source(f"playhouse:pet-status?{SMALL}")
+    assert pets.phrases == ("dog eating", "dog playing", "dog sitting", "dog sleeping")
+    assert open_source(f"playhouse:bottle?{SMALL}").phrases == ("medicine bottle",)
+    assert open_source("playhouse:world?count=5&target=person,dog").phrases == ("dog", "person")
+
+
 def test_defaults():
     source = open_source("playhouse:pet-status")
     assert len(source) == 1000

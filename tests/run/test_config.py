@@ -19,6 +19,12 @@ EVERY_OPTION = {
     "encoder": "embedded:scattering",
     "decoder": "none",
     "public": "procedural:leaves",
+    "base": "procedural:leaves",
+    "cluster_encoder": "embedded:dct",
+    "generator": "embedded:studio",
+    "renderer": "embedded:studio",
+    "writer": "embedded:writer",
+    "captioner": "embedded:studio",
     "settings": {"clusters": 3, "filter": "both"},
     "count": 500,
     "seed": 4,
@@ -34,6 +40,7 @@ EVERY_OPTION = {
     "resume": True,
     "dry_run": True,
     "skip_bad": True,
+    "watch": True,
 }
 
 
@@ -177,7 +184,7 @@ def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words)
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
     one = make_config({"source": "a", "out": "b"})
     assert set(EVERY_OPTION) - set(one.identity()) == {
-        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence")
+        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch")
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 
+import numpy as np
 import pytest
 
 from understudy.core.errors import BudgetRefused, RunError
@@ -129,3 +130,37 @@ def test_start_says_what_was_asked(tmp_path):
     folder = start(tmp_path / "out")
     known = json.loads((folder.owner / "start.json").read_text())
     assert known == {"run": folder.run, "settings": SETTINGS}
+
+
+def test_what_is_kept_is_made_once_and_read_back(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"votes": np.arange(3.0), "captions": np.array(["a dog", "zwei Hünde"])}
+
+    first = start(tmp_path / "out").keep("round 1", make)
+    again = start(tmp_path / "out", resume=True).keep("round 1", make)
+    assert made == [1]
+    assert again["captions"].tolist() == first["captions"].tolist() == ["a dog", "zwei Hünde"]
+    assert again["votes"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_kept_file_is_whole_or_not_there(tmp_path):
+    folder = start(tmp_path / "out")
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.keep("round 1", interrupted)
+    assert folder.keep("round 1", lambda: {"a": np.ones(2)})["a"].tolist() == [1.0, 1.0]
+    (folder.owner / "kept" / "round-1.npz").write_bytes(b"PK half")
+    with pytest.raises(RunError, match=r"round-1\.npz: damaged"):
+        folder.keep("round 1", interrupted)
+
+
+def test_nothing_that_runs_code_is_kept_or_read(tmp_path):
+    folder = start(tmp_path / "out")
+    with pytest.raises(RunError, match="damaged"):
+        folder.keep("objects", lambda: {"o": np.array([{}], dtype=object)})

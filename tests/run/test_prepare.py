@@ -26,15 +26,21 @@ def prepared(source, tmp_path, **options):
 
 def test_images_are_encoded_and_decoded_by_default(images, tmp_path):
     ready = prepared(images, tmp_path)
-    assert (ready.encoder.name, ready.decoder.name) == ("embedded:dct", "embedded:dct")
+    assert (ready.context.encoder.name, ready.context.decoder.name) == (
+        "embedded:dct",
+        "embedded:dct",
+    )
     assert ready.source.classes == ("cat", "dog")
     assert sum(ready.plan.shares.values()) == pytest.approx(1.0)
     assert not (tmp_path / "out").exists()
 
 
 def test_without_a_decoder_embeddings_are_released(images, tmp_path):
-    assert prepared(images, tmp_path, decoder="none").decoder is None
-    assert prepared(images, tmp_path, encoder="embedded:dct?", decoder=None).decoder is not None
+    assert prepared(images, tmp_path, decoder="none").context.decoder is None
+    assert (
+        prepared(images, tmp_path, encoder="embedded:dct?", decoder=None).context.decoder
+        is not None
+    )
 
 
 def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path):
@@ -58,7 +64,7 @@ def test_a_unit_column_that_is_not_there_is_named(images, tmp_path):
 @pytest.mark.parametrize("option", ["encoder", "decoder"])
 def test_embeddings_take_no_models(vectors, tmp_path, option):
     ready = prepared(vectors, tmp_path, settings={}, decoder="none")
-    assert (ready.encoder, ready.decoder) == (None, None)
+    assert (ready.context.encoder, ready.context.decoder) == (None, None)
     with pytest.raises(ConfigError, match="holds embeddings already: leave out"):
         prepared(vectors, tmp_path, settings={}, **{option: "embedded:dct"})
 

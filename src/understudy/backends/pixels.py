@@ -79,6 +79,11 @@ def resized(images: Images, height: int, width: int) -> Images:
     return out
 
 
+def fit_images(images: Images, shape: Shape) -> Images:
+    """(n, height, width, c) uint8 brought to another height, width and number of channels."""
+    return resized(with_channels(images, shape[2]), shape[0], shape[1])
+
+
 def to_uint8(values: NDArray[np.floating]) -> Images:
     """Values where 0 is black and 1 is white, clipped and rounded to uint8."""
     pixels: Images = np.rint(np.clip(values, 0.0, 1.0) * 255.0).astype(np.uint8)

@@ -26,12 +26,23 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(studio.app, name="studio")
 
 
+# Options of `synthesize` that do not fit a line; None: not given, so that a file can say it.
+_Config = Annotated[Path | None, typer.Option(help="YAML file with any of these options.")]
+_Base = Annotated[str | None, typer.Option(help="Public set of the same classes to start from.")]
+_ClusterEncoder = Annotated[str | None, typer.Option(help="Encoder whose space is partitioned.")]
+_Set = Annotated[
+    list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
+]
+_SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")]
+_Watch = Annotated[
+    bool | None, typer.Option("--watch", help="Tell how far off it is; for the owner alone.")
+]
+
+
 @app.command()
 def synthesize(
     source: Annotated[str | None, typer.Argument(help="The private dataset.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file with any of these options.")
-    ] = None,
+    config: _Config = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the result.")] = None,
     method: Annotated[str | None, typer.Option(help="See `understudy methods`.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of this run.")] = None,
@@ -39,9 +50,13 @@ def synthesize(
     encoder: Annotated[str | None, typer.Option(help="See `understudy backends`.")] = None,
     decoder: Annotated[str | None, typer.Option(help="'none' for embeddings only.")] = None,
     public: Annotated[str | None, typer.Option(help="Public dataset to learn from, free.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
-    ] = None,
+    base: _Base = None,
+    cluster_encoder: _ClusterEncoder = None,
+    generator: Annotated[str | None, typer.Option(help="Draws images of texts.")] = None,
+    renderer: Annotated[str | None, typer.Option(help="Draws the final images.")] = None,
+    writer: Annotated[str | None, typer.Option(help="Writes captions.")] = None,
+    captioner: Annotated[str | None, typer.Option(help="Captions images.")] = None,
+    set_: _Set = None,
     count: Annotated[int | None, typer.Option(help="Synthetic rows to make.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of sampling; the noise takes none.")] = None,
     unit: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
@@ -55,20 +70,16 @@ def synthesize(
     licence: Annotated[str | None, typer.Option(help="Licence of the release.")] = None,
     resume: Annotated[bool | None, typer.Option("--resume", help="Go on with OUT.")] = None,
     dry_run: Annotated[bool | None, typer.Option("--dry-run", help="Only show the plan.")] = None,
-    skip_bad: Annotated[
-        bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")
-    ] = None,
+    skip_bad: _SkipBad = None,
+    watch: _Watch = None,
 ) -> None:
     """Make a synthetic release of a private dataset."""
+    asked: dict[str, Any] = dict(locals())
     from understudy.run.config import make_config, read_config
     from understudy.run.dry import dry_run as plan_only
     from understudy.run.synthesize import run
 
-    given: dict[str, Any] = {
-        name: value
-        for name, value in locals().copy().items()
-        if name in _OPTIONS and value is not None
-    }
+    given = {k: v for k, v in asked.items() if k not in ("config", "set_") and v is not None}
     options = {} if config is None else read_config(config)
     settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
     chosen = make_config({**options, **given, "settings": settings})
@@ -76,24 +87,6 @@ def synthesize(
         show.plan(plan_only(chosen))
     else:
         show.result(run(chosen))
-
-
-_OPTIONS = {
-    *("source", "out", "method", "epsilon", "delta", "encoder", "decoder", "public", "count"),
-    *(
-        "seed",
-        "unit",
-        "unit_rows",
-        "adjacency",
-        "ledger",
-        "test",
-        "test_rows",
-        "size",
-        "format",
-        "licence",
-    ),
-    *("resume", "dry_run", "skip_bad"),
-}
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

@@ -296,6 +296,17 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class PhrasedSource(Source, Protocol):
+    """A source that knows how to speak of its classes.
+
+    Attributes:
+        phrases: A noun phrase for each class, public, such as ``"dog eating"`` for ``"eating"``.
+    """
+
+    phrases: tuple[str, ...]
+
+
 class Engine(Protocol):
     """Where a function over many blocks runs."""
 

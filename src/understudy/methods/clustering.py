@@ -19,7 +19,7 @@ from understudy.methods.parts.entering import enter
 from understudy.methods.parts.entry import Entry
 from understudy.methods.parts.filtering import Filter, Sieve, check_filter
 from understudy.methods.parts.framing import within_class_frame
-from understudy.methods.parts.interface import Context, Materials, Method
+from understudy.methods.parts.interface import PROCEDURAL, Context, Materials, Method
 from understudy.methods.parts.producing import produce
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
@@ -194,5 +194,6 @@ METHOD = Method(
     settle=settled,
     weights=weights,
     run=clustering,
+    roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
     options=OPTIONS,
 )

@@ -68,6 +68,8 @@ class PlayhouseSource:
     Rows go round the homes: the first picture of each, the second of each, and so on. In the
     public world every row is another room, and rows have no unit.
 
+    Its ``phrases`` speak of its classes: "dog eating" for "eating".
+
     Args:
         name: What it was opened by.
         kind: One of `NAMES`.
@@ -92,8 +94,12 @@ class PlayhouseSource:
         if kind == "world":
             self._world = World(self._drawn, tuple(asked.target.split(",")))
             self.classes = tuple(sorted(self._world.classes))
+            self.phrases = tuple(_noun(target) for target in self.classes)
         else:
-            self.classes = self._home(0).classes or _UNLABELLED
+            home = self._home(0)
+            self.classes = home.classes or _UNLABELLED
+            noun = _noun(home.target)
+            self.phrases = tuple(f"{noun} {status}" for status in home.classes) or (noun,)
         self._half = _SPLITS.index(asked.split)
 
     def __len__(self) -> int:
@@ -155,6 +161,11 @@ class PlayhouseSource:
             return image
         resized = Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(resized)
+
+
+def _noun(target: str) -> str:
+    nouns = {"bottle": "medicine bottle", "two-objects": "medicine bottle and a photo frame"}
+    return nouns.get(target, target)
 
 
 @lru_cache(maxsize=1024)

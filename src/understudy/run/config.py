@@ -35,6 +35,13 @@ class RunConfig:
             embeddings only.
         public: A public dataset that the method may learn from for free; None: procedural images
             for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
+        base: A public or synthetic dataset of the same classes that the method starts from
+            instead of generating one.
+        cluster_encoder: Encoder whose space is partitioned, where it is not ``encoder``'s.
+        generator: Name of a text-to-image generator.
+        renderer: Name of the generator of the final images; None: ``generator``.
+        writer: Name of a caption writer.
+        captioner: Name of a captioner.
         settings: Parameters of the method (``--set clusters=8``).
         count: Synthetic rows; None: about as many as there are private ones (noisy).
         seed: Seed of the public part (sampling). The noise takes none.
@@ -51,6 +58,7 @@ class RunConfig:
         resume: Go on with an interrupted run in ``out``.
         dry_run: Print the plan and stop; nothing is read or spent.
         skip_bad: Pass over unreadable files, and count them.
+        watch: Tell the owner, as the method goes on, how far its rows are from the private ones.
     """
 
     source: str
@@ -61,6 +69,12 @@ class RunConfig:
     encoder: str | None = None
     decoder: str | None = None
     public: str | None = None
+    base: str | None = None
+    cluster_encoder: str | None = None
+    generator: str | None = None
+    renderer: str | None = None
+    writer: str | None = None
+    captioner: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = None
     seed: int = 0
@@ -76,6 +90,7 @@ class RunConfig:
     resume: bool = False
     dry_run: bool = False
     skip_bad: bool = False
+    watch: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
@@ -105,7 +120,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
         names = [f.name for f in dataclasses.fields(self)]
-        skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence"}
+        skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"}
         return {name: _plain(getattr(self, name)) for name in names if name not in skip}
 
 

@@ -46,9 +46,8 @@ def run_record(
     """The public facts of a run."""
     config = prepared.config
     models = [
-        Model(role, model.name, model.licence)
-        for role, model in (("encoder", prepared.encoder), ("decoder", prepared.decoder))
-        if model is not None
+        Model(role.replace("_", " "), model.name, model.licence)
+        for role, model in prepared.context.models.items()
     ]
     return RunRecord(
         method=release.method,
@@ -62,7 +61,9 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=() if prepared.public is None else (prepared.public.name,),
+        public_sources=tuple(
+            source.name for source in (prepared.public, prepared.base) if source is not None
+        ),
         facts={**release.facts, **facts},
         how=prepared.method.summary,
         licence=config.licence,

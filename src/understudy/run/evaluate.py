@@ -15,7 +15,8 @@ from understudy.data import open_source
 from understudy.evaluate.utility import Network
 from understudy.run.folder import write_json
 from understudy.run.measure import Accuracy, measure
-from understudy.run.prepare import encoder_name, require_classes
+from understudy.run.models import encoder_name
+from understudy.run.prepare import require_classes
 from understudy.run.progress import progress_bars
 
 

@@ -7,12 +7,18 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.errors import BudgetRefused, RunError
+
+Arrays = Mapping[str, NDArray[Any]]
 
 _NOT_A_RUN = {
     False: "choose another --out",
@@ -61,6 +67,31 @@ class RunFolder:
     def cache(self) -> Path:
         """The owner's cache of embeddings, while the run lasts."""
         return self.owner / "cache"
+
+    def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
+
+        Args:
+            name: Its name, unique in the run.
+            make: Makes arrays of numbers or of text.
+
+        Raises:
+            RunError: What was kept is damaged.
+        """
+        path = self.owner / "kept" / f"{name.replace(' ', '-')}.npz"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            part = path.with_suffix(".part")
+            with part.open("wb") as file:
+                np.savez(file, **make())  # type: ignore[arg-type]  # takes any arrays
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                return dict(kept)
+        except (OSError, ValueError, BadZipFile) as error:
+            raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
     @property
     def done(self) -> bool:

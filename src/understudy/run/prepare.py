@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError, SourceError
-from understudy.core.ports import Decoder, Encoder, Source
-from understudy.core.types import Shape
+from understudy.core.ports import Decoder, Source
 from understudy.data import open_source
 from understudy.methods.parts.interface import Context, Method
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
+from understudy.run.models import (
+    load_models,
+    names_of_roles,
+    procedural_name,
+    require_no_models,
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,8 @@ class Prepared:
         source: The private dataset.
         test: The real test set, or None.
         public: The public dataset, or None.
-        encoder: Images to embeddings, or None.
-        decoder: Embeddings to images, or None.
+        base: The dataset to start from, or None.
+        context: What is known before anything private is read: the models, among others.
     """
 
     config: RunConfig
@@ -40,8 +44,8 @@ class Prepared:
     source: Source
     test: Source | None
     public: Source | None
-    encoder: Encoder | None
-    decoder: Decoder | None
+    base: Source | None
+    context: Context
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -62,37 +66,44 @@ def prepare(config: RunConfig) -> Prepared:
     shape = source.shape
     if config.unit is not None and not source.has_units:
         raise SourceError(f"has no column {config.unit!r} that says whose row it is", config.source)
-    encoder, decoder = _models(config, source, shape)
-    beside = partial(_beside, source, config)
-    test = None if config.test is None else beside(config.test, "test")
-    public_name = _public(config, encoder, decoder, shape)
-    public = None if public_name is None else beside(public_name, "train")
-    if test is not None:
-        _require_trainable(source, params, decoder)
-        require_classes(source.classes, test)
+    if source.kind == "embeddings":
+        require_no_models(config)
+    names = names_of_roles(config, chosen, params)
     mu = run_mu_of(config.budget)
-    context = Context(shape, encoder, decoder, public is not None, mu)
+    loaded = load_models(names, source)
+    context = Context(shape, public=True, mu=mu, classes=source.classes, **loaded)
+    beside = partial(_beside, source, config)
+    test, base = (
+        None if name is None else beside(name, split)
+        for name, split in ((config.test, "test"), (names.get("base"), "train"))
+    )
+    public_name = procedural_name(names.get("public"), context)
+    public = None if public_name is None else beside(public_name, "train")
+    context = replace(context, public=public is not None, base=base is not None)
+    if test is not None:
+        _require_trainable(source, params, context.decoder)
+        require_classes(source.classes, test)
+    if base is not None and getattr(params, "conditional", True):
+        _require_same_classes(source, base)
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, chosen.weights(params, context))
-    return Prepared(config, chosen, params, plan, source, test, public, encoder, decoder)
+    return Prepared(config, chosen, params, plan, source, test, public, base, context)
 
 
-def _public(
-    config: RunConfig, encoder: Encoder | None, decoder: Decoder | None, shape: Shape
-) -> str | None:
-    """The public dataset: procedural images where none is named and an encoder could use some.
+def _require_same_classes(source: Source, base: Source) -> None:
+    """Refuse a base set of other classes.
 
-    An encoder whose numbers come in order of importance says itself which of them matter. Where
-    images are decoded from latents on a grid, their lines and patches come from public pictures,
-    so these have some.
+    Raises:
+        SourceError: Naming them.
     """
-    if config.public is not None:
-        return None if config.public == "none" else config.public
-    if encoder is None or encoder.ordered:
-        return None
-    grid = Context(shape, encoder, decoder, True, 0.0).grid
-    kind = "leaves" if grid is None else "scenes"
-    return f"procedural:{kind}?channels={shape[2]}"
+    lacks = sorted(set(source.classes) - set(base.classes))
+    strange = sorted(set(base.classes) - set(source.classes))
+    if lacks or strange:
+        told = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
+        told += [f"has {', '.join(strange[:10])} besides"] if strange else []
+        raise SourceError(
+            f"must have the classes of {source.name}, but {' and '.join(told)}", base.name
+        )
 
 
 def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:
@@ -142,32 +153,3 @@ def require_classes(classes: tuple[str, ...], test: Source) -> None:
         raise SourceError(
             f"has classes that the other dataset lacks: {', '.join(strange[:10])}", test.name
         )
-
-
-def encoder_name(asked: str | None) -> str:
-    """The encoder that a name stands for where it leaves options open.
-
-    Scattering gives thousands of numbers an image; their logarithms' 400 lowest frequencies lose
-    next to nothing (docs/backends.md) and leave less to be noised.
-    """
-    name = asked or "embedded:dct"
-    return f"{name}?log=10&coefficients=400" if name == "embedded:scattering" else name
-
-
-def _models(
-    config: RunConfig, source: Source, shape: Shape
-) -> tuple[Encoder | None, Decoder | None]:
-    if source.kind == "embeddings":
-        if config.encoder or config.decoder not in (None, "none"):
-            raise ConfigError(
-                f"{config.source} holds embeddings already: leave out --encoder and --decoder"
-            )
-        return None, None
-    name = encoder_name(config.encoder)
-    encoder = load_encoder(name, shape=shape)
-    decoder_name = config.decoder
-    if decoder_name is None and name.partition("?")[0] == "embedded:dct":
-        decoder_name = "embedded:dct"
-    if decoder_name in (None, "none"):
-        return encoder, None
-    return encoder, load_decoder(str(decoder_name), shape=shape, encoder=encoder)

@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from understudy.backends.pixels import fit_images
 from understudy.core.errors import RunError
 from understudy.core.types import Receipt, Release
 from understudy.data import write_release
@@ -31,8 +33,10 @@ from understudy.run.documents import (
 from understudy.run.evaluate import open_release
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
+from understudy.run.models import phrases_of
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
+from understudy.run.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -136,17 +140,22 @@ class _Run:
 
     def _materials(self, vault: Vault) -> Materials:
         prepared = self.prepared
+        config, context = prepared.config, prepared.context
+        watch = None
+        if config.watch:
+            watch = Watch(prepared.source, context.encoder, self.folder.owner, self.bars)
         return Materials(
+            context=context,
             vault=vault,
-            classes=prepared.source.classes,
-            shape=prepared.source.shape,
-            encoder=prepared.encoder,
-            decoder=prepared.decoder,
             public=prepared.public,
-            count=prepared.config.count,
-            seed=prepared.config.seed,
-            mu=prepared.plan.mu,
+            count=config.count,
+            seed=config.seed,
             progress=self.bars,
+            base=prepared.base,
+            phrases=phrases_of(prepared.source),
+            fit=partial(fit_images, shape=context.shape),
+            keep=self.folder.keep,
+            watch=watch,
         )
 
     def _report(
@@ -164,7 +173,7 @@ class _Run:
                     synthetic,
                     prepared.source,
                     prepared.test,
-                    prepared.encoder,
+                    prepared.context.encoder,
                     self.bars,
                     rows=prepared.config.test_rows,
                 )

@@ -6,10 +6,40 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
-from understudy.core.types import Release, Shape
+from numpy.typing import NDArray
+
+from understudy.core.ports import (
+    Captioner,
+    Decoder,
+    Encoder,
+    Generator,
+    LatentEncoder,
+    LinearDecoder,
+    Source,
+    Writer,
+)
+from understudy.core.types import Embeddings, Images, Release, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
+
+PROCEDURAL = "procedural"
+"""Default of the role ``public``: procedural images, where the encoder could use some."""
+
+Arrays = Mapping[str, NDArray[Any]]
+Make = Callable[[], Arrays]
+
+ROLES = (
+    "encoder",
+    "decoder",
+    "public",
+    "base",
+    "cluster_encoder",
+    "generator",
+    "renderer",
+    "writer",
+    "captioner",
+)
+"""What a user may name for a method to work with; each is an option of that name."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +52,13 @@ class Context:
         decoder: The decoder, or None.
         public: Whether a public dataset is given.
         mu: Gaussian-DP parameter of the run's budget.
+        classes: Class names of the private dataset, which are public.
+        base: Whether a base set is given.
+        cluster_encoder: The encoder whose space is partitioned, where it is not ``encoder``.
+        generator: Text to images, and what else it can do; or None.
+        renderer: The generator of the final images; None: ``generator``.
+        writer: Writes captions; or None.
+        captioner: Images to captions; or None.
     """
 
     shape: Shape
@@ -29,6 +66,19 @@ class Context:
     decoder: Decoder | None
     public: bool
     mu: float
+    classes: tuple[str, ...] = ("all",)
+    base: bool = False
+    cluster_encoder: Encoder | None = None
+    generator: Generator | None = None
+    renderer: Generator | None = None
+    writer: Writer | None = None
+    captioner: Captioner | None = None
+
+    @property
+    def models(self) -> Mapping[str, Any]:
+        """The models by their roles; each states its ``name`` and ``licence``."""
+        roles = [role for role in ROLES if role not in ("public", "base")]
+        return {role: found for role in roles if (found := getattr(self, role)) is not None}
 
     @property
     def grid(self) -> Shape | None:
@@ -43,33 +93,54 @@ class Materials:
     """Everything a method works with besides its parameters. All of it is public but the vault.
 
     Attributes:
+        context: The run's public facts: shape, classes, models, mu.
         vault: The private rows.
-        classes: Public class names; labels index into them.
-        shape: Shape of a private record: (height, width, channels) or (d,).
-        encoder: Images to embeddings; None where the source holds embeddings.
-        decoder: Embeddings back to images; None for a release of embeddings.
         public: A public dataset, for what may be learnt for free; or None.
         count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
         seed: Seed of everything public. Never of the noise.
-        mu: Gaussian-DP parameter of the run's budget.
         progress: Given words for a step, returns a function that is called with rows done.
+        base: A public or synthetic dataset of the same classes to start from; or None.
+        phrases: A public noun phrase for each class, for prompts, such as ``"dog eating"``.
+        fit: Brings images of any size to the private images' height, width and channels, as the
+            encoder expects them.
+        keep: Given a name and a function, what the function returns: kept in the run's folder and
+            read back by a resumed run, which does not call the function again. Arrays of numbers
+            or of text; never anything private.
+        watch: Given words and the embeddings of synthetic rows, tells the owner how far they are
+            from the private rows; None unless the owner asked for it.
     """
 
+    context: Context
     vault: Vault
-    classes: tuple[str, ...]
-    shape: Shape
-    encoder: Encoder | None
-    decoder: Decoder | None
     public: Source | None
     count: int | None
     seed: int
-    mu: float
     progress: Callable[[str, int | None], Callable[[int], None]]
+    base: Source | None = None
+    phrases: tuple[str, ...] = ()
+    fit: Callable[[Images], Images] = lambda images: images
+    keep: Callable[[str, Make], Arrays] = lambda _, make: make()
+    watch: Callable[[str, Embeddings], None] | None = None
 
     @property
-    def context(self) -> Context:
-        """What of it is known before anything private is read."""
-        return Context(self.shape, self.encoder, self.decoder, self.public is not None, self.mu)
+    def classes(self) -> tuple[str, ...]:
+        """Public class names; labels index into them."""
+        return self.context.classes
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of a private record: (height, width, channels) or (d,)."""
+        return self.context.shape
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Images to embeddings; None where the source holds embeddings."""
+        return self.context.encoder
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """Embeddings back to images; None for a release of embeddings."""
+        return self.context.decoder
 
 
 @dataclass(frozen=True)
@@ -85,6 +156,9 @@ class Method:
         weights: Parameters and context to the weight of each stage in the budget. Raises
             ConfigError for parameters that do not fit the context, before anything is spent.
         run: Does it.
+        roles: Parameters, and the roles that the user named, to the roles the method can use and
+            the default name of each; None: nothing by default.
+        options: What each parameter means, in a line.
     """
 
     name: str
@@ -94,4 +168,5 @@ class Method:
     settle: Callable[[Any, Context], Any]
     weights: Callable[[Any, Context], Mapping[str, float]]
     run: Callable[[Materials, Any], Release]
+    roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     options: Mapping[str, str] = field(default_factory=dict)

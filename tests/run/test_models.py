@@ -1,0 +1,82 @@
+"""Which models a method works with, and what each is where the user left it open."""
+
+from dataclasses import replace
+
+import pytest
+from tests.run.samples import QUICK, class_folders, embeddings
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.data import open_source
+from understudy.methods.clustering import METHOD, ClusteringParams
+from understudy.run.config import make_config
+from understudy.run.methods import _BUILT_IN
+from understudy.run.models import names_of_roles, phrases_of
+from understudy.run.prepare import prepare
+
+
+def named(method=METHOD, **options):
+    config = make_config({"source": "scans", "out": "out", **options})
+    return names_of_roles(config, method, ClusteringParams())
+
+
+def imagining(**roles):
+    """A method that can use these roles."""
+    return replace(METHOD, roles=lambda params, named: roles)
+
+
+def test_a_role_left_open_gets_the_methods_default():
+    assert named() == {
+        "encoder": "embedded:dct",
+        "decoder": "embedded:dct",
+        "public": "procedural",
+    }
+    assert named(public="none")["public"] is None
+
+
+def test_a_decoder_goes_with_its_own_encoder_only():
+    assert named(encoder="onnx:model.onnx")["decoder"] is None
+    assert named(encoder="onnx:model.onnx", decoder="onnx:back.onnx")["decoder"] == "onnx:back.onnx"
+    assert named(decoder="none")["decoder"] is None
+
+
+def test_a_model_with_options_stands_for_the_same_model_in_other_roles():
+    studio = imagining(
+        encoder="embedded:studio", decoder="embedded:studio", generator="embedded:studio"
+    )
+    mine = "embedded:studio?folder=mine"
+    assert named(studio, encoder=mine) == dict.fromkeys(("encoder", "decoder", "generator"), mine)
+    other = named(studio, generator=mine, encoder="embedded:studio")
+    assert other["encoder"] == "embedded:studio"
+    assert named(studio, generator=mine)["encoder"] == mine
+
+
+def test_what_a_method_has_no_use_for_is_refused():
+    with pytest.raises(ConfigError, match=r"clustering.*no use for --writer.*--encoder"):
+        named(writer="embedded:writer")
+    assert named(writer="none")["encoder"] == "embedded:dct"
+    with pytest.raises(ConfigError, match="--cluster-encoder"):
+        named(cluster_encoder="embedded:dct")
+
+
+def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(_BUILT_IN, "based", based)
+    private = str(class_folders(tmp_path / "scans", {"cat": 4, "dog": 4}))
+    same = str(class_folders(tmp_path / "same", {"cat": 2, "dog": 2}, shape=(30, 20, 1)))
+    other = str(class_folders(tmp_path / "other", {"dog": 2, "emu": 2}))
+    options = {"source": private, "out": tmp_path / "out", "method": "based", "settings": QUICK}
+    ready = prepare(make_config({**options, "base": same}))
+    assert ready.context.base
+    assert ready.base.shape == ready.source.shape
+    with pytest.raises(SourceError, match="lacks cat and has emu besides"):
+        prepare(make_config({**options, "base": other}))
+    vectors = str(embeddings(tmp_path / "vectors.npz"))
+    with pytest.raises(SourceError, match="embeddings"):
+        prepare(make_config({**options, "base": vectors}))
+
+
+based = imagining(encoder="embedded:dct", decoder="embedded:dct", base=None)
+
+
+def test_a_source_may_know_how_to_speak_of_its_classes(tmp_path):
+    folder = class_folders(tmp_path / "scans", {"ice_cream": 2, "hot-dog": 2})
+    assert phrases_of(open_source(str(folder))) == ("hot dog", "ice cream")
