@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 from scipy.linalg import sqrtm
 
-from understudy.core.errors import ConfigError
-from understudy.evaluate.fidelity import Moments, frechet_distance
+from understudy.core.errors import InputError
+from understudy.evaluate.fidelity import (
+    Moments,
+    clip_score,
+    frechet_distance,
+    inception_score,
+    kernel_distance,
+)
 
 
 def gaussian(rows, dim, seed, shift=0.0):
@@ -42,5 +48,46 @@ def test_fewer_rows_than_dimensions_give_a_number():
     ],
 )
 def test_what_cannot_be_compared_is_refused(a, b, words):
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(InputError, match=words):
         frechet_distance(a, b)
+
+
+def test_a_kernel_distance_over_all_rows_is_the_unbiased_one():
+    a, b = gaussian(40, 3, 5), gaussian(40, 3, 6, shift=0.3)
+    found = kernel_distance(a, b, subsets=2, size=1000)
+
+    def kernel(x, y):
+        return (x @ y.T / 3 + 1) ** 3
+
+    pairs = ~np.eye(40, dtype=bool)
+    expected = kernel(a, a)[pairs].mean() + kernel(b, b)[pairs].mean() - 2 * kernel(a, b).mean()
+    assert found.value == pytest.approx(expected)
+    assert found.error == pytest.approx(0, abs=1e-9 * abs(expected))
+
+
+def test_a_kernel_distance_of_like_sets_is_nothing_within_its_error():
+    rng = np.random.default_rng(7)
+    like = kernel_distance(rng.normal(size=(900, 6)), rng.normal(size=(900, 6)), size=300)
+    assert abs(like.value) < 0.02
+    other = kernel_distance(rng.normal(size=(900, 6)), rng.normal(size=(900, 6)) + 0.5, size=300)
+    assert other.value > 10 * other.error > 0
+
+
+def test_an_inception_score_counts_classes_that_are_sure_and_balanced():
+    sure = np.tile(np.eye(4), (50, 1))
+    assert inception_score(sure, splits=5).value == pytest.approx(4)
+    unsure = np.full((200, 4), 0.25)
+    assert inception_score(unsure).value == pytest.approx(1)
+    one_class = np.tile([1.0, 0, 0, 0], (200, 1))
+    assert inception_score(one_class).value == pytest.approx(1)
+    with pytest.raises(InputError, match="sum to 1"):
+        inception_score(sure * 2)
+
+
+def test_a_clip_score_is_the_mean_cosine_of_pairs():
+    images = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
+    texts = np.array([[3.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+    found = clip_score(images, texts)
+    assert found.value == pytest.approx(100 * (1 + np.sqrt(0.5) + 0) / 3)
+    with pytest.raises(InputError, match="pairs"):
+        clip_score(images, texts[:2])

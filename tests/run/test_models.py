@@ -39,7 +39,7 @@ def test_a_decoder_goes_with_its_own_encoder_only():
     assert named(decoder="none")["decoder"] is None
 
 
-def test_a_model_with_options_stands_for_the_same_model_in_other_roles():
+def test_a_model_in_a_folder_stands_for_the_same_model_in_other_roles():
     studio = imagining(
         encoder="embedded:studio", decoder="embedded:studio", generator="embedded:studio"
     )
@@ -47,7 +47,8 @@ def test_a_model_with_options_stands_for_the_same_model_in_other_roles():
     assert named(studio, encoder=mine) == dict.fromkeys(("encoder", "decoder", "generator"), mine)
     other = named(studio, generator=mine, encoder="embedded:studio")
     assert other["encoder"] == "embedded:studio"
-    assert named(studio, generator=mine)["encoder"] == mine
+    assert named(studio, generator=f"{mine}&steps=4")["encoder"] == mine
+    assert named(studio, generator="embedded:studio?steps=4")["encoder"] == "embedded:studio"
 
 
 def test_what_a_method_has_no_use_for_is_refused():

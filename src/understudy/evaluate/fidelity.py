@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import InputError
 from understudy.core.types import Vector
 
 
@@ -29,15 +29,15 @@ class Moments:
         """Of (n, d) embeddings.
 
         Raises:
-            ConfigError: Fewer than two rows, or numbers that are not finite.
+            InputError: Fewer than two rows, or numbers that are not finite.
         """
         rows = np.asarray(embeddings, dtype=np.float64)
         if rows.ndim != 2 or len(rows) < 2:
-            raise ConfigError(
+            raise InputError(
                 f"a Frechet distance takes two or more embeddings a side, found {rows.shape}"
             )
         if not np.isfinite(rows).all():
-            raise ConfigError("a Frechet distance takes finite embeddings")
+            raise InputError("a Frechet distance takes finite embeddings")
         return cls(rows.mean(axis=0), np.atleast_2d(np.cov(rows, rowvar=False)))
 
 
@@ -56,11 +56,11 @@ def frechet_distance(a: Moments | NDArray[Any], b: Moments | NDArray[Any]) -> fl
         The squared distance, 0 or more. Biased upwards on few rows: compare equal numbers only.
 
     Raises:
-        ConfigError: Fewer than two rows, other lengths, or numbers that are not finite.
+        InputError: Fewer than two rows, other lengths, or numbers that are not finite.
     """
     one, two = (x if isinstance(x, Moments) else Moments.of(x) for x in (a, b))
     if one.mean.shape != two.mean.shape:
-        raise ConfigError(
+        raise InputError(
             f"embeddings of {len(one.mean)} and of {len(two.mean)} numbers cannot be compared"
         )
     values, vectors = np.linalg.eigh(one.covariance)
@@ -69,3 +69,106 @@ def frechet_distance(a: Moments | NDArray[Any], b: Moments | NDArray[Any]) -> fl
     apart = float(np.square(one.mean - two.mean).sum())
     spread = float(np.trace(one.covariance) + np.trace(two.covariance) - 2 * between)
     return max(0.0, apart + spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its uncertainty.
+
+    Attributes:
+        value: The figure.
+        error: Its standard error.
+    """
+
+    value: float
+    error: float
+
+
+def kernel_distance(
+    a: NDArray[Any], b: NDArray[Any], *, subsets: int = 100, size: int = 1000, seed: int = 0
+) -> Estimate:
+    """Kernel distance: the unbiased squared MMD under the kernel (x.y / d + 1)^3.
+
+    KID where the embeddings are Inception's (Binkowski et al. 2018, section 4): the mean over
+    random subsets, and the standard error of that mean.
+
+    Args:
+        a: (n, d) embeddings.
+        b: (m, d) embeddings.
+        subsets: How many pairs of subsets.
+        size: Rows of a subset; fewer where a side has fewer.
+        seed: Of the choice of subsets.
+
+    Returns:
+        The distance; it may be a little below 0 where the sets are alike.
+
+    Raises:
+        InputError: Fewer than two rows a side, or other lengths.
+    """
+    if min(len(a), len(b)) < 2 or a.shape[1] != b.shape[1]:
+        raise InputError(
+            f"a kernel distance takes two or more embeddings of one length a side, found {a.shape} "
+            f"and {b.shape}"
+        )
+    rng = np.random.default_rng(seed)
+    take = min(size, len(a), len(b))
+    found = []
+    for _ in range(subsets):
+        x = np.asarray(a[rng.choice(len(a), take, replace=False)], dtype=np.float64)
+        y = np.asarray(b[rng.choice(len(b), take, replace=False)], dtype=np.float64)
+        found.append(_squared_mmd(x, y))
+    return Estimate(float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(subsets)))
+
+
+def _squared_mmd(x: Vector, y: Vector) -> float:
+    """Unbiased estimate (Gretton et al. 2012, Eq. 3) for equally many rows."""
+    m, d = x.shape
+    within = 0.0
+    for side in (x, y):
+        kernel = (side @ side.T / d + 1) ** 3
+        within += (kernel.sum() - np.trace(kernel)) / (m * (m - 1))
+    return float(within - 2 * np.mean((x @ y.T / d + 1) ** 3))
+
+
+def inception_score(probabilities: NDArray[Any], *, splits: int = 10) -> Estimate:
+    """exp of the mean divergence of p(y|x) from p(y) (Salimans et al. 2016).
+
+    Args:
+        probabilities: (n, classes) class probabilities of synthetic images, rows summing to 1.
+        splits: Parts that it is computed on and averaged over, in order.
+
+    Raises:
+        InputError: Fewer rows than splits, or rows that are no probabilities.
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    if p.ndim != 2 or len(p) < splits:
+        raise InputError(f"an Inception score takes {splits} or more rows, found {p.shape}")
+    if not (np.isfinite(p).all() and (p >= 0).all() and np.allclose(p.sum(axis=1), 1, atol=1e-3)):
+        raise InputError("an Inception score takes probabilities: rows that sum to 1")
+    scores = []
+    for part in np.array_split(p, splits):
+        ratio = np.log(np.maximum(part, 1e-16)) - np.log(np.maximum(part.mean(axis=0), 1e-16))
+        scores.append(np.exp((part * ratio).sum(axis=1).mean()))
+    spread = np.std(scores, ddof=1) / np.sqrt(splits) if splits > 1 else 0.0
+    return Estimate(float(np.mean(scores)), float(spread))
+
+
+def clip_score(images: NDArray[Any], texts: NDArray[Any]) -> Estimate:
+    """100 max(cos, 0), on average over pairs of an image and its caption (Hessel et al. 2021).
+
+    Args:
+        images: (n, d) embeddings of images.
+        texts: (n, d) embeddings of their captions in the same space.
+
+    Raises:
+        InputError: No pairs, or other shapes.
+    """
+    if images.shape != texts.shape or not len(images):
+        raise InputError(
+            f"a CLIP score takes pairs of embeddings, found {images.shape} and {texts.shape}"
+        )
+    norms = np.linalg.norm(images, axis=1) * np.linalg.norm(texts, axis=1)
+    cosines = np.einsum("nd,nd->n", images, texts) / np.maximum(norms, 1e-12)
+    scores = 100 * np.maximum(cosines, 0)
+    spread = np.std(scores, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else 0.0
+    return Estimate(float(scores.mean()), float(spread))

@@ -23,7 +23,7 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     """The name of each model and dataset that the method can use; None: none.
 
     What is left open gets the method's default; where the user named the same model for another
-    role with options (``embedded:studio?folder=mine``), then with these.
+    role in a folder of their own (``embedded:studio?folder=mine``), then from there.
 
     Raises:
         ConfigError: The user named something that the method has no use for.
@@ -39,7 +39,7 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
                 f"{method.name} with these settings has no use for --{option}: leave it out "
                 f"(it takes {', '.join('--' + r.replace('_', '-') for r in defaults)})"
             )
-    alike = {_plain(name): name for name in given.values()}
+    alike = {_plain(name): _located(name) for name in given.values()}
     found = {
         role: given.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
@@ -51,6 +51,13 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
 
 def _plain(name: str) -> str:
     return name.partition("?")[0]
+
+
+def _located(name: str) -> str:
+    """A name with no option but the folder that the model lies in."""
+    plain, _, options = name.partition("?")
+    folder = [option for option in options.split("&") if option.startswith("folder=")]
+    return "?".join([plain, *folder])
 
 
 def _other_encoder(found: Mapping[str, str | None], defaults: Mapping[str, str | None]) -> bool:

@@ -1,0 +1,170 @@
+"""Distances among many embeddings, in blocks: memory stays bounded however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Labels, Vector
+
+_BLOCK = 2048
+"""Rows and columns of a block: 16 MB of float32 distances."""
+
+Floats = NDArray[np.float32]
+
+
+class Cloud:
+    """Embeddings made ready for distances.
+
+    Attributes:
+        rows: (n, d) float32, less the centre.
+        squares: (n,) float32 squared norms of them.
+    """
+
+    def __init__(self, embeddings: NDArray[Any], centre: Vector) -> None:
+        # About the centre the norms are small, and so is what float32 loses.
+        self.rows: Floats = np.asarray(embeddings - centre, dtype=np.float32)
+        self.squares: Floats = np.einsum("nd,nd->n", self.rows, self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to(self, other: Cloud, mine: slice, theirs: slice) -> Floats:
+        """Squared distances between two blocks: (rows, columns)."""
+        block = self.rows[mine] @ other.rows[theirs].T
+        block *= -2
+        block += self.squares[mine, None]
+        block += other.squares[None, theirs]
+        return np.maximum(block, 0, out=block)
+
+
+def clouds(a: NDArray[Any], b: NDArray[Any]) -> tuple[Cloud, Cloud]:
+    """Two sets of embeddings about one centre.
+
+    Raises:
+        InputError: An empty set, other lengths, or numbers that are not finite.
+    """
+    for one in (a, b):
+        if one.ndim != 2 or not len(one):
+            raise InputError(f"expected (n, d) embeddings, n at least 1, found {one.shape}")
+        if not np.isfinite(one).all():
+            raise InputError("the embeddings hold numbers that are not finite")
+    if a.shape[1] != b.shape[1]:
+        raise InputError(f"embeddings of {a.shape[1]} and of {b.shape[1]} numbers do not compare")
+    centre = np.mean(a, axis=0, dtype=np.float64)
+    return Cloud(a, centre), Cloud(b, centre)
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Slices that cover ``range(count)``."""
+    for start in range(0, count, _BLOCK):
+        yield slice(start, min(start + _BLOCK, count))
+
+
+def kth_squares(cloud: Cloud, k: int) -> Floats:
+    """Squared distance of each row to its k-th nearest other row: (n,).
+
+    Every pair of blocks is computed once and read in both directions.
+
+    Raises:
+        InputError: Not more than ``k`` rows.
+    """
+    if len(cloud) <= k:
+        raise InputError(f"the {k} nearest others need more than {k} rows, found {len(cloud)}")
+    best = np.full((len(cloud), k), np.inf, dtype=np.float32)
+    for mine in blocks(len(cloud)):
+        for theirs in blocks(len(cloud)):
+            if theirs.start < mine.start:
+                continue
+            block = cloud.to(cloud, mine, theirs)
+            if mine == theirs:
+                np.fill_diagonal(block, np.inf)
+                _keep_smallest(best[mine], block)
+            else:
+                _keep_smallest(best[mine], block)
+                _keep_smallest(best[theirs], block.T)
+    return best.max(axis=1)
+
+
+def _keep_smallest(best: Floats, block: Floats) -> None:
+    """Merge a block into the k smallest of each row, in place; only rows that gain are touched."""
+    k = best.shape[1]
+    gains = np.flatnonzero((block < best.max(axis=1)[:, None]).any(axis=1))
+    if len(gains):
+        merged = np.concatenate([best[gains], block[gains]], axis=1)
+        best[gains] = np.partition(merged, k - 1, axis=1)[:, :k]
+
+
+def nearest(queries: Cloud, rows: Cloud) -> tuple[Labels, Vector]:
+    """Nearest row of each query, and the distance to it: (n,) and (n,)."""
+    found = np.zeros(len(queries), dtype=np.int64)
+    least = np.full(len(queries), np.inf, dtype=np.float32)
+    for mine in blocks(len(queries)):
+        for theirs in blocks(len(rows)):
+            block = queries.to(rows, mine, theirs)
+            column = block.argmin(axis=1)
+            value = block[np.arange(len(block)), column]
+            closer = value < least[mine]
+            least[mine] = np.where(closer, value, least[mine])
+            found[mine] = np.where(closer, column + theirs.start, found[mine])
+    # Again from the differences, so that a copy is at no distance at all.
+    apart = queries.rows - rows.rows[found]
+    return found, np.sqrt(np.einsum("nd,nd->n", apart, apart, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Where two sets of embeddings lie in each other.
+
+    Attributes:
+        precision: Part of the synthetic rows inside some real row's ball (Kynkäänniemi et al. 2019,
+            Eq. 1 and 2); a ball reaches to the k-th nearest other row of its own side.
+        recall: Part of the real rows inside some synthetic row's ball.
+        density: Real balls around a synthetic row, over k, on average (Naeem et al. 2020, Eq. 5).
+        coverage: Part of the real balls with a synthetic row inside (Eq. 6).
+        k: Neighbours that make a ball.
+    """
+
+    precision: float
+    recall: float
+    density: float
+    coverage: float
+    k: int
+
+
+def coverage(real: NDArray[Any], synthetic: NDArray[Any], *, k: int = 5) -> Coverage:
+    """Improved precision and recall, density and coverage, as ``prdc`` computes them.
+
+    Args:
+        real: (n, d).
+        synthetic: (m, d).
+        k: Neighbours that make a ball.
+
+    Raises:
+        InputError: Not more than k rows a side, or embeddings that do not compare.
+    """
+    if k < 1:
+        raise InputError(f"k must be 1 or more, found {k}")
+    one, two = clouds(real, synthetic)
+    reach, reach_back = kth_squares(one, k), kth_squares(two, k)
+    inside = np.zeros(len(two), dtype=np.int64)
+    reached, covered = (np.zeros(len(one), dtype=np.bool_) for _ in range(2))
+    for mine in blocks(len(one)):
+        for theirs in blocks(len(two)):
+            block = one.to(two, mine, theirs)
+            within = block < reach[mine, None]
+            inside[theirs] += within.sum(axis=0)
+            covered[mine] |= within.any(axis=1)
+            reached[mine] |= (block < reach_back[None, theirs]).any(axis=1)
+    return Coverage(
+        precision=float((inside > 0).mean()),
+        recall=float(reached.mean()),
+        density=float(inside.mean() / k),
+        coverage=float(covered.mean()),
+        k=k,
+    )
