@@ -60,10 +60,13 @@ def test_a_copy_has_everything_and_a_stranger_nothing():
 @pytest.mark.usefixtures("block")
 def test_the_nearest_row_and_how_far_it_is():
     rows, queries = two_sets()
-    found, distance = nearest(*reversed(clouds(rows, queries)))
     every = cdist(queries, rows)
-    assert found.tolist() == every.argmin(axis=1).tolist()
-    assert distance == pytest.approx(every.min(axis=1), rel=1e-4)
+    for count in (1, 3):
+        found, distance = nearest(*reversed(clouds(rows, queries)), count)
+        assert found.tolist() == every.argsort(axis=1)[:, :count].tolist()
+        assert distance == pytest.approx(np.sort(every, axis=1)[:, :count], rel=1e-4)
+    with pytest.raises(InputError, match="91 nearest rows were asked for and there are 90"):
+        nearest(*reversed(clouds(rows, queries)), 91)
 
 
 @pytest.mark.usefixtures("block")

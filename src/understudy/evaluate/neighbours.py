@@ -43,21 +43,23 @@ class Cloud:
         return np.maximum(block, 0, out=block)
 
 
-def clouds(a: NDArray[Any], b: NDArray[Any]) -> tuple[Cloud, Cloud]:
-    """Two sets of embeddings about one centre.
+def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
+    """Sets of embeddings about one centre, that of the first.
 
     Raises:
         InputError: An empty set, other lengths, or numbers that are not finite.
     """
-    for one in (a, b):
+    for one in sets:
         if one.ndim != 2 or not len(one):
             raise InputError(f"expected (n, d) embeddings, n at least 1, found {one.shape}")
         if not np.isfinite(one).all():
             raise InputError("the embeddings hold numbers that are not finite")
-    if a.shape[1] != b.shape[1]:
-        raise InputError(f"embeddings of {a.shape[1]} and of {b.shape[1]} numbers do not compare")
-    centre = np.mean(a, axis=0, dtype=np.float64)
-    return Cloud(a, centre), Cloud(b, centre)
+        if one.shape[1] != sets[0].shape[1]:
+            raise InputError(
+                f"embeddings of {sets[0].shape[1]} and of {one.shape[1]} numbers do not compare"
+            )
+    centre = np.mean(sets[0], axis=0, dtype=np.float64)
+    return tuple(Cloud(one, centre) for one in sets)
 
 
 def blocks(count: int) -> Iterator[slice]:
@@ -100,21 +102,36 @@ def _keep_smallest(best: Floats, block: Floats) -> None:
         best[gains] = np.partition(merged, k - 1, axis=1)[:, :k]
 
 
-def nearest(queries: Cloud, rows: Cloud) -> tuple[Labels, Vector]:
-    """Nearest row of each query, and the distance to it: (n,) and (n,)."""
-    found = np.zeros(len(queries), dtype=np.int64)
-    least = np.full(len(queries), np.inf, dtype=np.float32)
+def nearest(queries: Cloud, rows: Cloud, count: int = 1) -> tuple[Labels, Vector]:
+    """The nearest rows of each query, nearest first, and the distances to them: (n, count) each.
+
+    Raises:
+        InputError: Fewer than ``count`` rows.
+    """
+    if len(rows) < count:
+        raise InputError(f"{count} nearest rows were asked for and there are {len(rows)}")
+    found = np.zeros((len(queries), count), dtype=np.int64)
     for mine in blocks(len(queries)):
+        least = np.full((mine.stop - mine.start, count), np.inf, dtype=np.float32)
         for theirs in blocks(len(rows)):
-            block = queries.to(rows, mine, theirs)
-            column = block.argmin(axis=1)
-            value = block[np.arange(len(block)), column]
-            closer = value < least[mine]
-            least[mine] = np.where(closer, value, least[mine])
-            found[mine] = np.where(closer, column + theirs.start, found[mine])
+            _merge(found[mine], least, queries.to(rows, mine, theirs), theirs.start)
     # Again from the differences, so that a copy is at no distance at all.
-    apart = queries.rows - rows.rows[found]
-    return found, np.sqrt(np.einsum("nd,nd->n", apart, apart, dtype=np.float64))
+    apart = [queries.rows - rows.rows[found[:, at]] for at in range(count)]
+    exact = np.sqrt([np.einsum("nd,nd->n", one, one, dtype=np.float64) for one in apart]).T
+    order = np.argsort(exact, axis=1, kind="stable")
+    return np.take_along_axis(found, order, 1), np.take_along_axis(exact, order, 1)
+
+
+def _merge(found: Labels, least: Floats, block: Floats, start: int) -> None:
+    """Put a block's columns among the nearest so far, in place, where they are nearer."""
+    count = least.shape[1]
+    gains = np.flatnonzero((block < least.max(axis=1)[:, None]).any(axis=1))
+    merged = np.concatenate([least[gains], block[gains]], axis=1)
+    names = np.arange(start, start + block.shape[1])
+    names = np.concatenate([found[gains], np.broadcast_to(names, (len(gains), len(names)))], axis=1)
+    best = np.argpartition(merged, count - 1, axis=1)[:, :count]
+    least[gains] = np.take_along_axis(merged, best, 1)
+    found[gains] = np.take_along_axis(names, best, 1)
 
 
 @dataclass(frozen=True, slots=True)
