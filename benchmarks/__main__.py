@@ -8,7 +8,10 @@ import time
 
 from benchmarks.tables import Skipped, machine
 
-NAMES = ("noise", "kmeans", "scale", "eurosat", "fashion_mnist", "diffusion")
+NAMES = (
+    *("noise", "kmeans", "scale", "votes", "eurosat", "fashion_mnist", "diffusion"),
+    *("studio", "alignment", "evolution"),
+)
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ import torch
 from understudy.core.errors import InputError
 from understudy.evaluate import networks
 
+IMAGES = [networks.small_cnn, networks.resnet9, networks.resnet50, networks.vgg11]
+
 
 def test_two_layer_is_the_papers_network() -> None:
     model = networks.two_layer(40, 7)
@@ -25,9 +27,9 @@ def test_two_layer_is_the_papers_network() -> None:
 
 
 @pytest.mark.parametrize("shape", [(16, 16, 1), (28, 28, 1), (33, 47, 3), (64, 64, 3)])
-@pytest.mark.parametrize("build", [networks.small_cnn, networks.resnet9])
+@pytest.mark.parametrize("build", IMAGES)
 def test_any_size_and_colour(build: Callable[..., Any], shape: tuple[int, int, int]) -> None:
-    options = {"width": 4} if build is networks.resnet9 else {}
+    options = {} if build is networks.small_cnn else {"width": 4}
     model = build(shape, 5, **options)
     height, width, channels = shape
     assert model(torch.zeros(2, channels, height, width)).shape == (2, 5)
@@ -41,8 +43,26 @@ def test_the_dense_layer_does_not_grow_with_the_image() -> None:
     assert sizes[0] == sizes[1]
 
 
+def weights(model: torch.nn.Module) -> int:
+    return sum(part.numel() for part in model.parameters())
+
+
+def test_the_deep_networks_are_the_papers() -> None:
+    """He et al. 2016, Simonyan and Zisserman 2015: torchvision's counts, less what we say."""
+    with torch.device("meta"):
+        found = weights(networks.resnet50((224, 224, 3), 1000))
+        convolutions = weights(networks.vgg11((224, 224, 3), 1000)) - (512 * 1000 + 1000)
+    assert found == 25_557_032
+    assert convolutions == 9_220_480 + 2_752 * 2 - 2_752  # no biases, batch normalisation instead
+
+
+def test_a_large_image_is_made_small_first() -> None:
+    model = networks.resnet50((128, 128, 1), 3, width=4)
+    assert model(torch.zeros(2, 1, 128, 128)).shape == (2, 3)
+
+
 @pytest.mark.parametrize("shape", [(15, 40, 1), (40, 15, 3), (16, 16), (16, 16, 0)])
-@pytest.mark.parametrize("build", [networks.small_cnn, networks.resnet9])
+@pytest.mark.parametrize("build", IMAGES)
 def test_too_small_or_no_image(build: Callable[..., Any], shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="at least 16 pixels"):
         build(shape, 2)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels
-from understudy.evaluate import networks, training
+from understudy.evaluate import training
 from understudy.evaluate.training import Classifier, accuracy, train_on_embeddings, train_on_images
 
 
@@ -54,13 +55,16 @@ def test_embeddings_are_learned() -> None:
     assert accuracy(classifier, *points(1000, 2)) > 0.95
 
 
-@pytest.mark.parametrize("network", ["cnn", "resnet9"])
+DEEP = pytest.param("resnet50", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("network", ["cnn", "resnet9", "vgg11", DEEP])
 def test_images_are_learned(
-    network: Literal["cnn", "resnet9"], monkeypatch: pytest.MonkeyPatch
+    network: training.ImageNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(
-        training.IMAGE_NETWORKS, "resnet9", lambda s, c: networks.resnet9(s, c, width=8)
-    )
+    for name, build in training.IMAGE_NETWORKS.items():
+        narrow = build if name == "cnn" else functools.partial(build, width=8)
+        monkeypatch.setitem(training.IMAGE_NETWORKS, name, narrow)
     classifier = train_on_images(*pictures(600, 1), classes=3, network=network, epochs=6, batch=32)
     assert accuracy(classifier, *pictures(300, 2)) > 0.95
 

@@ -110,7 +110,8 @@ def evaluate(
     real: Annotated[str, typer.Option(help="The private dataset.")],
     test: Annotated[str, typer.Option(help="The real test set.")],
     network: Annotated[
-        list[str] | None, typer.Option(help="cnn, resnet9 or two-layer; may be repeated.")
+        list[str] | None,
+        typer.Option(help="cnn, resnet9, resnet50, vgg11 or two-layer; repeatable."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings to average over.")] = 1,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,

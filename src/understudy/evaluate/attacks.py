@@ -30,7 +30,8 @@ def by_distance(candidates: NDArray[Any], release: NDArray[Any]) -> Vector:
         candidates: (n, d) embeddings, or flattened images.
         release: (m, d) of the release.
     """
-    return -nearest(*clouds(candidates, release))[1][:, 0]
+    asked, rows = clouds(candidates, release)
+    return -nearest(asked, rows)[1][:, 0]
 
 
 def by_calibrated_distance(

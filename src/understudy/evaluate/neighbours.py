@@ -40,7 +40,7 @@ class Cloud:
         block *= -2
         block += self.squares[mine, None]
         block += other.squares[None, theirs]
-        return np.maximum(block, 0, out=block)
+        return np.asarray(np.maximum(block, 0, out=block))
 
 
 def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
@@ -58,7 +58,7 @@ def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
             raise InputError(
                 f"embeddings of {sets[0].shape[1]} and of {one.shape[1]} numbers do not compare"
             )
-    centre = np.mean(sets[0], axis=0, dtype=np.float64)
+    centre = np.asarray(np.mean(sets[0], axis=0, dtype=np.float64))
     return tuple(Cloud(one, centre) for one in sets)
 
 
@@ -90,7 +90,7 @@ def kth_squares(cloud: Cloud, k: int) -> Floats:
             else:
                 _keep_smallest(best[mine], block)
                 _keep_smallest(best[theirs], block.T)
-    return best.max(axis=1)
+    return np.asarray(best.max(axis=1))
 
 
 def _keep_smallest(best: Floats, block: Floats) -> None:

@@ -26,7 +26,13 @@ from torch import Tensor, nn  # isort: skip
 Progress = Callable[[int, int], None]
 """Called after every epoch with (epochs done, epochs in all)."""
 
-IMAGE_NETWORKS = {"cnn": networks.small_cnn, "resnet9": networks.resnet9}
+ImageNetwork = Literal["cnn", "resnet9", "resnet50", "vgg11"]
+IMAGE_NETWORKS: dict[str, Callable[[Shape, int], nn.Module]] = {
+    "cnn": networks.small_cnn,
+    "resnet9": networks.resnet9,
+    "resnet50": networks.resnet50,
+    "vgg11": networks.vgg11,
+}
 """What ``network=`` of :func:`train_on_images` names."""
 
 
@@ -58,7 +64,7 @@ class Classifier:
     """A trained network and the statistics its inputs are standardised by.
 
     Attributes:
-        network: ``"two-layer"``, ``"cnn"`` or ``"resnet9"``.
+        network: ``"two-layer"``, or one of `IMAGE_NETWORKS`.
         model: The network, in evaluation mode.
         shape: Shape of one input row: (d,) or (height, width, channels).
         classes: Number of classes.
@@ -146,7 +152,7 @@ def train_on_images(
     y: Labels,
     *,
     classes: int,
-    network: Literal["cnn", "resnet9"] = "cnn",
+    network: ImageNetwork = "cnn",
     seed: int = 0,
     epochs: int = 4,
     batch: int = 128,
@@ -157,13 +163,14 @@ def train_on_images(
     """Train a small network on images. Memory beyond ``images`` is that of one batch.
 
     The small CNN by Adam at 1e-3; ResNet-9 by SGD with Nesterov momentum 0.9 at 0.1, weight decay
-    5e-4 and label smoothing 0.1. Both in one cycle: the rate climbs, then falls by a cosine.
+    5e-4 and label smoothing 0.1; ResNet-50 and VGG-11 alike but at 1e-2 without smoothing, as the
+    alignment paper does. All in one cycle: the rate climbs, then falls by a cosine.
 
     Args:
         images: (n, height, width, channels) uint8, at least 16 x 16 pixels.
         y: (n,) classes, each in [0, classes).
         classes: Number of classes.
-        network: ``"cnn"`` or ``"resnet9"``.
+        network: One of `IMAGE_NETWORKS`.
         seed: Of the weights, the order, dropout and augmentation.
         epochs: Passes over the training set.
         batch: Rows of a step.
@@ -231,6 +238,8 @@ def _fit(
 def _image_recipe(network: str, epochs: int, batch: int) -> Recipe:
     if network == "cnn":
         return Recipe(epochs, batch, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1)
+    if network in ("resnet50", "vgg11"):
+        return Recipe(epochs, batch, 1e-2, 0.9, 5e-4, label_smoothing=0.0, warmup=0.2)
     return Recipe(epochs, batch, 0.1, 0.9, 5e-4, label_smoothing=0.1, warmup=0.2)
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.types import Batch, Labels, SyntheticBatch
 
-Network = Literal["two-layer", "cnn", "resnet9"]
-"""``two-layer`` reads embeddings, the other two images."""
+Network = Literal["two-layer", "cnn", "resnet9", "resnet50", "vgg11"]
+"""``two-layer`` reads embeddings, the others images."""
 
 Progress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all)."""
@@ -155,7 +155,7 @@ def utility(
     Args:
         train: What to train on; its classes are the ones that are learned.
         test: The real test split.
-        network: ``"two-layer"`` for embeddings, ``"cnn"`` or ``"resnet9"`` for images.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
         seed: Of the training, and of the choice of rows.
         epochs: Passes over the training set; None for the recipe's own number.
         at_most: Train on so many rows, chosen at random, where there are more (paper, C.3).
@@ -210,7 +210,7 @@ def utility_report(
         synthetic: The release. Its classes are the ones that are learned.
         real: The real training split.
         test: The real test split.
-        network: ``"two-layer"`` for embeddings, ``"cnn"`` or ``"resnet9"`` for images.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
         seeds: One training on each side for every seed.
         epochs: Passes over the training set; None for the recipe's own number.
         progress: Told after every epoch of all trainings together.

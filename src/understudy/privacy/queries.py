@@ -327,6 +327,11 @@ class Votes(Query):
         self.cells = Cells(candidates)
         self.slots, self.width, self.bound = self.cells.count, 1, 1.0
 
+    @property
+    def rows_at_once(self) -> int:
+        """Many: a row adds one number, and `nearest` takes rows in blocks of its own."""
+        return 1 << 16
+
     def rows(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:

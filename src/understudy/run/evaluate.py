@@ -59,7 +59,8 @@ def evaluate_release(
         folder: A run's folder, or its release.
         real: The private dataset.
         test: The real test set.
-        networks: ``"cnn"``, ``"resnet9"`` for images, ``"two-layer"`` for embeddings.
+        networks: ``"cnn"``, ``"resnet9"``, ``"resnet50"``, ``"vgg11"`` for images, ``"two-layer"``
+            for embeddings.
         seeds: How many trainings to average over.
         epochs: Passes over the training set, where not the usual number.
         encoder: What embeds real images, for a release of embeddings; by default the one named in

@@ -24,6 +24,8 @@ _BATCH = 1024
 _WORDS: dict[Network, str] = {
     "cnn": "small CNN on images",
     "resnet9": "ResNet-9 on images",
+    "resnet50": "ResNet-50 on images",
+    "vgg11": "VGG-11 on images",
     "two-layer": "two-layer network on embeddings",
 }
 

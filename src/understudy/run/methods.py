@@ -5,12 +5,14 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from understudy.core.errors import ConfigError
+from understudy.methods.alignment import METHOD as ALIGNMENT
 from understudy.methods.clustering import METHOD as CLUSTERING
+from understudy.methods.evolution import METHOD as EVOLUTION
 from understudy.methods.parts.interface import Method
 from understudy.run.config import unknown
 
 GROUP = "understudy.methods"
-_BUILT_IN = {CLUSTERING.name: CLUSTERING}
+_BUILT_IN = {method.name: method for method in (ALIGNMENT, CLUSTERING, EVOLUTION)}
 
 
 def methods() -> dict[str, Method]:

@@ -1,0 +1,317 @@
+"""Alignment: how much of the domain gap closes, at what noise, and what its settings are worth.
+
+    python -m benchmarks.alignment                  # all parts: hours on two cores
+    python -m benchmarks.alignment noise gap        # some
+    UNDERSTUDY_STUDIO=folder python -m benchmarks.alignment gap --seeds 1 --count 200
+
+The private homes of the playhouse are a street that the studio never saw; their test split is other
+pictures of the same homes. Every figure against real pictures is owner-only; here they are drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.dp_sgd_images import opacus_cnn
+from benchmarks.studio import named
+from benchmarks.tables import CACHE, DATA, Skipped, Table, machine, need, percent
+from understudy import synthesize
+from understudy.backends.registry import load_encoder, load_model
+from understudy.core.errors import BackendError
+from understudy.core.ports import Encoder, Generator
+from understudy.core.types import Images
+from understudy.data import open_source
+from understudy.evaluate.fidelity import frechet_distance
+from understudy.evaluate.utility import Labelled, Network, gather, utility
+from understudy.methods.alignment import METHOD, AlignmentParams
+from understudy.methods.parts.interface import Context
+from understudy.playhouse.source import open_playhouse
+from understudy.privacy.account import Plan
+from understudy.privacy.budget import Budget
+
+DELTA = 1e-5
+PRIVATE = "playhouse:pet-status"
+SIDE = 64
+NOT_PRIVATE = 1e6
+"""An epsilon at which next to no noise is drawn: the method without privacy."""
+
+BASE_TILES = 100
+"""EuroSAT tiles of each class that are public."""
+
+MULTIPLES = (1, 2, 3, 5, 7, 10)
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+CLUSTERS = (1, 5, 10)
+NETWORKS: tuple[Network, ...] = ("cnn", "resnet9", "resnet50", "vgg11")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    seeds: int
+    count: int
+    epochs: int
+
+
+# Data
+
+
+def read(name: str | Path, **options: Any) -> Labelled:
+    """A dataset in memory."""
+    source = open_source(name, **options)
+    return gather(source.batches(512), source.classes)
+
+
+def kept(name: str, make: Callable[[], Labelled]) -> Path:
+    """A dataset as npz, made once."""
+    path = CACHE / f"{name}.npz"
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        data = make()
+        np.savez(path, images=data.values, labels=np.array(data.classes)[data.labels])
+    return path
+
+
+def studio_base(each: int, seed: int) -> Path:
+    """Pictures by the studio from the paper's prompt, so many of each class: the base set alone."""
+
+    def draw() -> Labelled:
+        generator = load_model(Generator, named())
+        source = open_playhouse(PRIVATE)
+        labels = np.repeat(np.arange(len(source.phrases)), each)
+        prompts = [f"a photo of a {source.phrases[label]}" for label in labels]
+        return Labelled(generator.generate(prompts, seed=seed), labels, source.classes)
+
+    return kept(f"base-{each}-{seed}", draw)
+
+
+def eurosat() -> tuple[Path, Path]:
+    """Private tiles and public ones: `BASE_TILES` of each class, held apart."""
+    tiles = read(need(DATA / "images" / "eurosat" / "train"))
+    order = np.random.default_rng(0).permutation(len(tiles.labels))
+    rank = np.empty(len(order), dtype=np.int64)
+    for label in range(len(tiles.classes)):
+        mine = order[tiles.labels[order] == label]
+        rank[mine] = np.arange(len(mine))
+    paths = []
+    for name, rows in (("private", rank >= BASE_TILES), ("public", rank < BASE_TILES)):
+        part = Labelled(tiles.values[rows], tiles.labels[rows], tiles.classes)
+        paths.append(kept(f"eurosat-{name}", lambda part=part: part))
+    return paths[0], paths[1]
+
+
+def aligned(
+    source: str | Path, base: Path, epsilon: float, seed: int = 0, **options: Any
+) -> Labelled:
+    """A release, read back; ``settings`` are those of the method, all else of the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = synthesize(
+            source,
+            out=Path(folder) / "out",
+            method="alignment",
+            base=str(base),
+            epsilon=epsilon,
+            delta=DELTA,
+            seed=seed,
+            ledger=str(Path(folder) / "ledger.db"),
+            **options,
+        )
+        return read(made.release)
+
+
+# Measures
+
+
+@functools.cache
+def judges() -> dict[str, Encoder]:
+    """Encoders that Frechet distances are measured in; the second has no part in the method."""
+    shape = (SIDE, SIDE, 3)
+    file = need(DATA / "models" / "mobilenet_v2_features.onnx")
+    return {
+        "studio": load_encoder(named(), shape=shape),
+        "MobileNetV2": load_encoder(f"onnx:{file}?size=128", shape=shape),
+    }
+
+
+def embedded(encoder: Encoder, images: Images) -> NDArray[np.float32]:
+    parts = np.array_split(images, max(1, len(images) // 256))
+    return np.concatenate([encoder.encode(part) for part in parts])
+
+
+def distances(images: Images, test: Images) -> Iterator[float]:
+    """Frechet distance to the test split by each judge."""
+    for encoder in judges().values():
+        yield frechet_distance(embedded(encoder, images), embedded(encoder, test))
+
+
+def learned(train: Labelled, test: Labelled, asked: Asked, network: Network = "resnet9") -> str:
+    """Mean accuracy over the seeds, and the spread."""
+    found = [
+        utility(train, test, network=network, seed=seed, epochs=asked.epochs).accuracy
+        for seed in range(asked.seeds)
+    ]
+    return f"{percent(float(np.mean(found)))} ({100 * float(np.std(found)):.1f})"
+
+
+# Parts
+
+
+def noise(asked: Asked) -> None:
+    """Acceptance 3: the default plan's noise over its sensitivity."""
+    encoder = load_encoder("embedded:dct", shape=(SIDE, SIDE, 3))
+    context = Context((SIDE, SIDE, 3), encoder, None, False, 0.27, ("a", "b"), base=True)
+    table = Table(
+        f"Noise over sensitivity at delta {DELTA:g}", ("plan", "epsilon 1", "2", "4", "8"), first=40
+    )
+    for words, params in (
+        ("one cluster (the default)", AlignmentParams()),
+        ("clusters=5, its first release", AlignmentParams(clusters=5)),
+    ):
+        weights = METHOD.weights(params, context)
+        plans = (Plan.of(Budget(e, DELTA), weights) for e in (1, 2, 4, 8))
+        table.row(words, *(1 / plan.stage_mu("gap") for plan in plans))
+    table.row("the paper's Corollary 1", 4.901, 2.499, 1.296, 0.690)
+
+
+def gap(asked: Asked) -> None:
+    """Acceptance 2: the base set, aligned at epsilon 1, aligned without privacy, real homes."""
+    test = read(f"{PRIVATE}?split=test")
+    each = -(-asked.count // len(test.classes))
+    table = Table(
+        f"{PRIVATE}, {asked.count} rows: to the test split",
+        ("trained on / seed", *(f"FD {name}" for name in judges()), "ResNet-9, %"),
+        first=42,
+    )
+    models = dict.fromkeys(("encoder", "decoder"), named())
+    for seed in range(asked.seeds):
+        base = studio_base(each, seed)
+        rows = {
+            "the base set": read(base),
+            "aligned, epsilon 1": aligned(PRIVATE, base, 1.0, seed, count=asked.count, **models),
+            "aligned, not private": aligned(
+                PRIVATE, base, NOT_PRIVATE, seed, count=asked.count, **models
+            ),
+            "real homes, not private": read(PRIVATE),
+        }
+        for words, data in rows.items():
+            once = Asked(1, asked.count, asked.epochs)
+            found = distances(data.values, test.values)
+            table.row(f"{words}, {seed}", *found, learned(data, test, once))
+
+
+def on_eurosat(asked: Asked) -> None:
+    """Acceptance 5: real tiles, an autoencoder's latents, and a partition by MobileNetV2."""
+    private, public = eurosat()
+    test = read(DATA / "images" / "eurosat" / "test")
+    models = {
+        "encoder": f"onnx:{need(DATA / 'models' / 'taef2_encoder.onnx')}",
+        "decoder": f"onnx:{need(DATA / 'models' / 'taef2_decoder.onnx')}",
+        "cluster_encoder": f"onnx:{DATA / 'models' / 'mobilenet_v2_features.onnx'}?size=128",
+    }
+    table = Table(
+        "EuroSAT, small CNN: accuracy in % on real test tiles (spread)", ("trained on", "%")
+    )
+    table.row(f"the base set, {BASE_TILES} a class", learned(read(public), test, asked, "cnn"))
+    for epsilon in (1.0, 8.0):
+        for count in (None, asked.count):
+            data = aligned(private, public, epsilon, count=count, **models)
+            words = f"aligned, epsilon {epsilon:g}, {len(data.labels):,} tiles"
+            table.row(words, learned(data, test, asked, "cnn"))
+    table.row("real tiles, not private", learned(read(private), test, asked, "cnn"))
+
+
+def ablations(asked: Asked) -> None:
+    """The paper's figures 5 and 6 and table 2 on private homes."""
+    test, real = read(f"{PRIVATE}?split=test"), read(PRIVATE)
+    each = -(-asked.count // len(test.classes))
+    base = studio_base(each * max(MULTIPLES), 0)
+    models = dict.fromkeys(("encoder", "decoder"), named())
+    release = functools.partial(aligned, PRIVATE, base, **models)
+
+    sizes = Table("Rows of the release: ConvNet, %", ("times the private set", "base", "aligned"))
+    everything = read(base)
+    for multiple in MULTIPLES:
+        rows = multiple * asked.count
+        some = np.random.default_rng(0).permutation(len(everything.labels))[:rows]
+        alone = Labelled(everything.values[some], everything.labels[some], everything.classes)
+        moved = release(1.0, count=rows)
+        sizes.row(str(multiple), *(learned(data, test, asked, "cnn") for data in (alone, moved)))
+
+    grid = Table(
+        "Epsilon by K: ConvNet, %", ("clusters", *(f"epsilon {e:g}" for e in EPSILONS)), first=24
+    )
+    for partition in ("public", "matched"):
+        for clusters in CLUSTERS:
+            settings = {"clusters": clusters, "partition": partition}
+            found = (release(e, count=asked.count, settings=settings) for e in EPSILONS)
+            cells = (learned(data, test, asked, "cnn") for data in found)
+            grid.row(f"{partition}, K = {clusters}", *cells)
+
+    moved = release(1.0, count=asked.count)
+    deep = Table("Networks, epsilon 1: %", ("trained on", *NETWORKS, "DP-SGD, cnn"), first=24)
+    sgd = opacus_cnn(real.values, real.labels, test.values, test.labels, 1.0, DELTA)
+    alone = read(studio_base(each, 0))
+    for words, data in (("the base set", alone), ("aligned", moved), ("real homes", real)):
+        cells = [learned(data, test, asked, network) for network in NETWORKS]
+        deep.row(words, *cells, percent(sgd.accuracy) if data is real else None)
+
+
+def settings(asked: Asked) -> None:
+    """What each choice of ours is worth, at epsilon 1: Frechet distances to the test split."""
+    test = read(f"{PRIVATE}?split=test")
+    base = studio_base(-(-asked.count // len(test.classes)), 0)
+    models = dict.fromkeys(("encoder", "decoder"), named())
+    table = Table("Settings at epsilon 1", ("settings", *(f"FD {name}" for name in judges())))
+    for given in (
+        {},
+        {"shrink": False},
+        {"kappa": 1.0, "shrink": False},
+        {"second_moment": True},
+        {"clusters": 5},
+        {"clusters": 5, "partition": "matched"},
+        {"sphere": False},
+        {"noise_level": 100},
+    ):
+        data = aligned(PRIVATE, base, 1.0, count=asked.count, settings=given, **models)
+        words = ", ".join(f"{k}={v}" for k, v in given.items()) or "defaults"
+        table.row(words, *distances(data.values, test.values))
+
+
+PARTS = {
+    "noise": noise,
+    "gap": gap,
+    "eurosat": on_eurosat,
+    "ablations": ablations,
+    "settings": settings,
+}
+
+
+def main(parts: tuple[str, ...] = ("noise", "gap", "eurosat"), asked: Asked | None = None) -> None:
+    """Print the tables of some parts; a part that lacks something is skipped with the reason."""
+    for part in parts:
+        try:
+            PARTS[part](asked or Asked(seeds=3, count=1000, epochs=10))
+        except (Skipped, BackendError) as reason:  # no data, or no studio
+            print(f"\n{part}: skipped, {reason}")
+
+
+if __name__ == "__main__":
+    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    words.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    words.add_argument("--seeds", type=int, default=3)
+    words.add_argument("--count", type=int, default=1000, help="rows of a release")
+    words.add_argument("--epochs", type=int, default=10)
+    told = words.parse_args()
+    if unknown := sorted(set(told.parts) - set(PARTS)):
+        words.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    print(machine())
+    main(tuple(told.parts) or tuple(PARTS), Asked(told.seeds, told.count, told.epochs))

@@ -1,0 +1,107 @@
+"""A release of rows of the base set that were moved: decoded with the cue of their class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.ports import PromptedDecoder
+from understudy.core.types import Embeddings, Images, Release, SyntheticBatch
+from understudy.methods.parts.base import Base, chosen
+from understudy.methods.parts.gaps import Moves
+from understudy.methods.parts.interface import Context, Materials
+from understudy.steps import alignment as steps
+
+_AT_ONCE = 64
+
+
+def check_decoder(context: Context, noise_level: int) -> None:
+    """Refuse a decoder that cannot take what it will be given.
+
+    Raises:
+        ConfigError: As said.
+    """
+    decoder, encoder = context.decoder, context.encoder
+    if noise_level and not isinstance(decoder, PromptedDecoder):
+        named = "this release has no decoder" if decoder is None else f"{decoder.name} has none"
+        raise ConfigError(f"noise_level={noise_level} is for unCLIP decoders: {named}")
+    if decoder is not None and encoder is not None and decoder.dim != encoder.dim:
+        raise ConfigError(
+            f"{decoder.name} decodes embeddings of {decoder.dim} numbers, {encoder.name} makes "
+            f"{encoder.dim}: name the encoder that belongs to it, or --decoder none"
+        )
+
+
+def decoded(
+    materials: Materials,
+    rows: Embeddings,
+    prompts: list[str],
+    noise_level: int,
+    number: int = 0,
+) -> Images | None:
+    """unCLIP(v, cue) (Algorithm 1, line 15), or plain decoding; None without a decoder."""
+    decoder = materials.decoder
+    if decoder is None:
+        return None
+    if not isinstance(decoder, PromptedDecoder):
+        return decoder.decode(rows)
+    seed = int(np.random.SeedSequence([materials.seed, 6, number]).generate_state(1)[0])
+    return decoder.decode_prompted(rows, prompts, noise_level=noise_level, seed=seed)
+
+
+def release_moved(
+    materials: Materials,
+    base: Base,
+    moves: Moves,
+    sizes: NDArray[np.int64],
+    method: str,
+    facts: Mapping[str, Any],
+    *,
+    sphere: bool | None,
+    noise_level: int,
+    conditional: bool,
+) -> Release:
+    """D(pasda) <- unCLIP(v + gap) (line 15).
+
+    Args:
+        materials: The decoder and the seed.
+        base: The base set.
+        moves: Where its rows go.
+        sizes: (classes,) rows of the release.
+        method: The method's name.
+        facts: Public facts.
+        sphere: Whether rows keep their length; None: where the base set's are of one length.
+        noise_level: Of an unCLIP decoder.
+        conditional: Whether the release has classes.
+    """
+    moved = moves.rows
+    if steps.one_length(base.rows) if sphere is None else sphere:
+        moved = steps.with_lengths(moved, np.linalg.norm(base.rows, axis=1))
+    order = _order(moves, sizes, materials.seed)
+    rows, labels = moved[order], base.labels[order]
+    prompts = [base.words[index] for index in base.prompts[order]]
+    if materials.watch is not None:
+        materials.watch("base set", base.rows[order])
+        materials.watch("aligned", rows)
+
+    def batches() -> Iterator[SyntheticBatch]:
+        for number, start in enumerate(range(0, len(rows), _AT_ONCE)):
+            part = slice(start, start + _AT_ONCE)
+            images = decoded(materials, rows[part], prompts[part], noise_level, number)
+            shown = rows[part] if images is None else None
+            yield SyntheticBatch(labels[part], embeddings=shown, images=images)
+
+    decoder = materials.decoder
+    classes = materials.classes if conditional else ("all",)
+    dim, shape = (rows.shape[1], None) if decoder is None else (None, decoder.shape)
+    return Release(method, classes, len(rows), batches, dim, shape, facts)
+
+
+def _order(moves: Moves, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Which rows are released, with so many of each class and their share of each cluster."""
+    each = [steps.shared_out(n, s) for n, s in zip(sizes.tolist(), moves.shares, strict=True)]
+    return chosen(moves.cell, np.concatenate(each), seed)

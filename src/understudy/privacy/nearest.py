@@ -1,0 +1,211 @@
+"""The nearest of many centres, exactly.
+
+Which centre a row falls to depends on the row and the centres alone: never on the rows beside it,
+the size of a batch or the number of threads. That is part of the promise, and not a nicety. If
+taking one row away could turn a tie of another row, it would move two votes and not one.
+
+Float32 matrix products are fast, and depend on all of these. So they only choose who is compared:
+every centre whose float32 score lies within a proven bound of the best is scored again in exact
+arithmetic, and that decides. It is hardly ever more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.types import Vector
+from understudy.privacy import sums
+
+_BITS = 25  # two rows of such norms have an inner product below 2^53 (see `rounded`)
+_ROWS, _CENTRES = 1024, 1024  # of a tile of scores: 4 MB, still in the cache when it is read
+_FEW = 32  # centres of a tile that a row is compared with one by one; with more, with all at once
+_PLAIN = 64  # so few centres are scored exactly straight away
+_WIDEST = 1 << 18  # dimensions for which the bound on float32 rounding is worth anything
+_AT_ONCE = 1 << 20  # numbers that exact arithmetic works on at a time, about
+_UNIT = 2.0**-24  # unit roundoff of float32
+
+Index = NDArray[np.int64]
+
+
+def rounded(rows: NDArray[Any]) -> Vector:
+    """Each row rounded to a power of two that is 2^-25 of its norm or a little more: (n, d).
+
+    Rows are then integers times a power of two of their own, with norms of at most about 2^25, so
+    every partial sum of an inner product stays below 2^53 (Cauchy and Schwarz): float64 computes
+    it exactly, in any order.
+
+    Raises:
+        InputError: A value that is not finite.
+    """
+    squares = sums.row_squares(rows)
+    sums.require_finite(squares)
+    # Beside 1.5 * 2^52 units a float64 has room for whole units only: adding rounds.
+    magic = np.ldexp(1.5, np.frexp(np.sqrt(squares))[1] + (52 - _BITS))[:, None]
+    found = rows + magic
+    found -= magic
+    return np.asarray(found)
+
+
+@dataclass(frozen=True)
+class _Quick:
+    """The centres as float32 sees them, and what its scores may be off by.
+
+    Scores are x.(c - m) - (|c|^2 - s) / 2 in units of 2^e, with m the mean and s a middle of the
+    squares: for all centres of a row the same number less, and smaller, so rounding loses less.
+
+    Attributes:
+        columns: (d, k) float32, those differences over 2^e, norms at most 1: a column each, which
+            makes the product a few percent faster.
+        halves: (k,) float32, those halves over 2^e.
+        slope: Bound on a score's error: so much of the row's norm ...
+        floor: ... and so much besides.
+    """
+
+    columns: NDArray[np.float32]
+    halves: NDArray[np.float32]
+    slope: float
+    floor: float
+
+    @classmethod
+    def of(cls, centres: Vector, half: Vector) -> _Quick:
+        """For centres (k, d) and half their squared norms (k,).
+
+        The bound, with u = 2^-24: a float32 inner product of d numbers, summed in any order, is
+        off by at most (d + 4) u |x| |c - m| (Higham 2002, section 3.1; the 4 is for rounding x and
+        c - m to float32 and for the subtraction of the half). The rounding to 25 bits that the
+        exact score has and this one has not is 2 sqrt(d) 2^-25 |x| |c|. The half is off by 2u of
+        itself. A tenth on top covers terms of second order; 2^-126 a number, what underflows.
+        """
+        dim = centres.shape[1]
+        middle = centres.mean(axis=0)
+        shifted = centres - middle
+        reach = float(np.sqrt(sums.row_squares(shifted).max()))
+        unit = float(np.ldexp(1.0, int(np.frexp(reach)[1])))
+        biases = (half - 0.5 * float(half.min() + half.max())) / unit
+        length, height = float(np.sqrt(2 * half.max())) / unit, float(half.max()) / unit
+        slope = _UNIT * ((dim + 4) * reach / unit + np.sqrt(dim) * length) + 2.0**-50 * length
+        floor = 2 * _UNIT * float(np.abs(biases).max()) + 2.0**-50 * height + dim * 2.0**-126
+        return cls(
+            np.ascontiguousarray((shifted / unit).T, dtype=np.float32),
+            biases.astype(np.float32),
+            1.1 * float(slope),
+            1.1 * float(floor),
+        )
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The centre that a row is nearest to, by exact arithmetic.
+
+    A row x scores <x, c> - |c|^2 / 2 with a centre c, where the inner product is of the `rounded`
+    vectors and exact; the highest score wins, and of equals the first.
+
+    Attributes:
+        centres: (k, d) float64.
+    """
+
+    centres: Vector
+
+    @cached_property
+    def _exact(self) -> tuple[Vector, Vector]:
+        return rounded(self.centres), 0.5 * sums.row_squares(self.centres)
+
+    @cached_property
+    def _quick(self) -> _Quick:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return _Quick.of(self.centres, self._exact[1])
+
+    def __call__(self, values: NDArray[Any]) -> Index:
+        """Index of the nearest centre of each row: (n,) int64.
+
+        Args:
+            values: (n, d) numbers.
+
+        Raises:
+            InputError: A value that is not finite.
+        """
+        count, dim = self.centres.shape
+        if count <= _PLAIN or dim > _WIDEST:
+            return self._by_all(values)
+        squares = sums.row_squares(values)
+        sums.require_finite(squares)
+        tolerance = self._quick.slope * np.sqrt(squares) + self._quick.floor
+        found = np.empty(len(values), dtype=np.int64)
+        tile = np.empty(_ROWS * _CENTRES, dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in _parts(len(values), _ROWS):
+                found[part] = self._of_block(values[part], tolerance[part], tile)
+        return found
+
+    def _of_block(
+        self, values: NDArray[Any], tolerance: Vector, tile: NDArray[np.float32]
+    ) -> Index:
+        """Tile by tile: who is within twice the tolerance of the best so far is remembered."""
+        quick, rows = self._quick, values.astype(np.float32, copy=False)
+        best = np.full(len(rows), -np.inf, dtype=np.float32)
+        crowded = np.zeros(len(rows), dtype=np.bool_)
+        pairs: list[tuple[Index, Index, NDArray[np.float32]]] = []
+        for part in _parts(len(quick.halves), _CENTRES):
+            width = part.stop - part.start
+            scores = tile[: len(rows) * width].reshape(len(rows), width)
+            np.matmul(rows, quick.columns[:, part], out=scores)
+            scores -= quick.halves[part]
+            top = scores.max(axis=1)
+            np.maximum(best, top, out=best)
+            crowded |= ~np.isfinite(top)
+            least = _below(best, tolerance)
+            who = np.flatnonzero((top >= least) & ~crowded)
+            close = scores[who] >= least[who, None]
+            many = close.sum(axis=1) > _FEW
+            crowded[who[many]] = True
+            place, centre = np.nonzero(close & ~many[:, None])
+            pairs.append((who[place], centre + part.start, scores[who[place], centre]))
+        row, centre, score = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        kept = (score >= _below(best, tolerance)[row]) & ~crowded[row]
+        found = self._by_pairs(values, row[kept], centre[kept])
+        found[crowded] = self._by_all(values[crowded])
+        return found
+
+    def _by_pairs(self, values: NDArray[Any], row: Index, centre: Index) -> Index:
+        """The best centre of each row among those that it is paired with; -1 without any."""
+        found = np.full(len(values), -1, dtype=np.int64)
+        found[row] = centre
+        doubtful = np.bincount(row, minlength=len(values))[row] > 1
+        who, place = np.unique(row[doubtful], return_inverse=True)
+        centre, rows = centre[doubtful], rounded(values[who])
+        centres, half = self._exact
+        score = np.empty(len(centre))
+        for part in _parts(len(centre), max(1, _AT_ONCE // values.shape[1])):
+            others = centre[part]
+            score[part] = np.vecdot(rows[place[part]], centres[others]) - half[others]
+        # By row; the best first, and of equals the first centre.
+        order = np.lexsort((centre, -score, place))
+        first = np.searchsorted(place[order], np.arange(len(who)))
+        found[who] = centre[order][first]
+        return found
+
+    def _by_all(self, values: NDArray[Any]) -> Index:
+        """Every row with every centre, exactly."""
+        centres, half = self._exact
+        found = np.empty(len(values), dtype=np.int64)
+        for part in _parts(len(values), max(64, _AT_ONCE // (2 * max(centres.shape)))):
+            score = rounded(values[part]) @ centres.T
+            score -= half
+            found[part] = score.argmax(axis=1)
+        return found
+
+
+def _below(best: NDArray[np.float32], tolerance: Vector) -> NDArray[np.float32]:
+    """The least float32 score that could still be the best one, rounded down."""
+    least = (best.astype(np.float64) - 2 * tolerance).astype(np.float32)
+    return np.nextafter(least, np.float32(-np.inf))
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))

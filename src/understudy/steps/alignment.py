@@ -1,0 +1,225 @@
+"""The gap between a synthetic set and noisy means of a private one, and moving across it.
+
+All of it works on public rows and on released values, so it costs no privacy. Words and symbols
+are those of PASDA ("Advancing Differential Privacy through Synthetic Dataset Alignment").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from understudy.core.types import Embeddings, Labels, Vector
+from understudy.steps.kmeans import square_distances
+from understudy.steps.space import leading_axes
+
+_SAME_LENGTH = 0.01  # lengths that vary by less, in parts of their mean, are one length
+_FARTHEST = 3.0  # a mean of clipped differences is lengthened by no more than this
+_FACTORS = (0.25, 4.0)  # of a variance: more than that is hardly ever a difference of domains
+
+
+def group_means(rows: NDArray[np.floating], groups: Labels, count: int) -> Vector:
+    """Mean of the rows of each group, (count, d); zero for a group without rows."""
+    sizes = np.bincount(groups, minlength=count)
+    means = np.zeros((count, rows.shape[1]))
+    for group in np.flatnonzero(sizes):
+        means[group] = rows[groups == group].mean(axis=0, dtype=np.float64)
+    return means
+
+
+def usual_distance(rows: NDArray[np.floating], groups: Labels, centres: Vector) -> float:
+    """Root of the mean squared distance of rows to the centre of their group."""
+    total = 0.0
+    for group in np.unique(groups):
+        total += float(((rows[groups == group] - centres[group]) ** 2).sum())
+    return max(float(np.sqrt(total / len(rows))), 1e-9)
+
+
+def unclipped(
+    offsets: Vector, variances: Vector, radius: float, usual: float
+) -> tuple[Vector, Vector]:
+    """Means of clipped differences as they were before, and the variance of the noise in them.
+
+    In many dimensions rows at a distance u about a mean that lies delta from the centre have
+    differences of length sqrt(delta^2 + u^2). Where that is more than the radius R, clipping left
+    a mean of length m = R delta / sqrt(delta^2 + u^2), so delta = m u / sqrt(R^2 - m^2).
+
+    Args:
+        offsets: (m, d) noisy means of clipped differences.
+        variances: (m,) variance of the noise in each number of them.
+        radius: R.
+        usual: u, of the synthetic rows.
+    """
+    lengths = np.maximum((offsets**2).sum(axis=1) - offsets.shape[1] * variances, 0.0)
+    left = np.maximum(radius**2 - lengths, (usual / _FARTHEST) ** 2)
+    factors = np.maximum(usual / np.sqrt(left), 1.0)
+    return offsets * factors[:, None], variances * factors**2
+
+
+def within_axes(
+    rows: Embeddings, labels: Labels, keep: int, most: int = 8192
+) -> tuple[Vector, Vector]:
+    """Principal axes of rows about their class's mean: variances (r,) and axes (d, r), r <= keep.
+
+    Args:
+        rows: (n, d).
+        labels: (n,).
+        keep: How many, at most as many as there are dimensions or rows.
+        most: Rows that are looked at.
+    """
+    chosen = np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)
+    rows, labels = rows[chosen], labels[chosen]
+    means = group_means(rows, labels, int(labels.max()) + 1)
+    spread = (rows - means[labels]).astype(np.float32)
+    return leading_axes(spread, min(keep, rows.shape[1], len(rows)))
+
+
+def shrink_in_blocks(rows: Vector, variances: Vector, axes: Vector) -> Vector:
+    """Estimates of gaps by block shrinkage towards zero, along principal axes of the public rows.
+
+    Noise is the same in all directions, and gaps are not: most of one lies along the leading axes
+    of the data. So each block of axes (8, 8, 16, 32, ..., and what lies outside of all) is kept by
+    its own signal / (signal + noise), as in Cai's block James-Stein rule (1999).
+
+    Args:
+        rows: (m, d) noisy gaps.
+        variances: (m,) variance of the noise in each number of a row.
+        axes: (d, r) orthonormal, the most important first.
+    """
+    seen = rows @ axes
+    rest = rows - seen @ axes.T
+    start, size = 0, 8
+    while start < seen.shape[1]:
+        block = seen[:, start : start + size]
+        block *= _kept(block, block.shape[1], variances)
+        start, size = start + size, max(size, start + size)
+    outside = max(rows.shape[1] - axes.shape[1], 1)
+    return np.asarray(seen @ axes.T + rest * _kept(rest, outside, variances))
+
+
+def _kept(rows: Vector, dim: int, variances: Vector) -> Vector:
+    """What part of each row to keep, (m, 1): none where its energy is what noise alone may have.
+
+    Noise of ``dim`` numbers has an energy of dim v, and sqrt(2 dim) v is its standard deviation. A
+    base set that noise has moved is worse than one that stayed, so one of them is allowed for.
+    """
+    noise = (dim + np.sqrt(2 * dim)) * variances
+    energy = np.maximum((rows**2).sum(axis=1), 1e-300)
+    return np.asarray(np.clip(1 - noise / energy, 0.0, 1.0)[:, None])
+
+
+def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
+    """Gaps of classes, shrunk towards their common one, and that one towards none, by the noise.
+
+    Args:
+        gaps: (m, d) noisy.
+        variances: (m,) variance of the noise in each number of a gap.
+        axes: See `shrink_in_blocks`.
+
+    Returns:
+        (m, d). A gap that is all noise becomes the common one, or zero where that is noise too.
+    """
+    weights = 1 / np.maximum(variances, 1e-300)
+    average = (weights[:, None] * gaps).sum(axis=0, keepdims=True) / weights.sum()
+    common = shrink_in_blocks(average, np.array([1 / weights.sum()]), axes)
+    if len(gaps) == 1:
+        return common
+    return np.asarray(common + shrink_in_blocks(gaps - common, variances, axes))
+
+
+def match(private: Vector, synthetic: Vector) -> Labels:
+    """Hungarian matching of centroids by distance (section 3.2): (k,) the private one of each.
+
+    Args:
+        private: (k, d) noisy centroids.
+        synthetic: (k, d).
+    """
+    return np.asarray(linear_sum_assignment(square_distances(synthetic, private))[1])
+
+
+def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> Vector:
+    """Each cluster's part of its class among private rows, (m, k), by noisy counts.
+
+    Shrunk towards the synthetic parts by the noise; nothing where there are no synthetic rows.
+
+    Args:
+        counts: (m, k) noisy, positive.
+        sd: Standard deviation of the noise in each.
+        synthetic: (m, k) counts of the base set.
+    """
+    totals = counts.sum(axis=1, keepdims=True)
+    start = synthetic / synthetic.sum(axis=1, keepdims=True)
+    apart = counts / totals - start
+    energy = np.maximum((apart**2).sum(axis=1, keepdims=True), 1e-300)
+    keep = np.clip(1 - counts.shape[1] * (sd / totals) ** 2 / energy, 0.0, 1.0)
+    found = np.where(synthetic > 0, start + keep * apart, 0.0)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def variance_factors(
+    private: Vector, noise_sd: Vector, synthetic: Vector, weights: Vector
+) -> Vector:
+    """What variances have to be multiplied with, shrunk by the noise.
+
+    A factor that drowns in noise becomes the common one of its class, which sets the sum of the
+    variances right; and that one becomes 1 where it is noise too.
+
+    Args:
+        private: (m, r) noisy mean squares of the private rows of each class.
+        noise_sd: (m,) standard deviation of the noise in them.
+        synthetic: (m, r) the same of the synthetic rows, positive.
+        weights: (r,) the variance along each axis.
+
+    Returns:
+        (m, r) in [1/4, 4].
+    """
+    ratio, noise = private / synthetic, (noise_sd[:, None] / synthetic) ** 2
+    part = weights / weights.sum()
+    level, unsure = (ratio @ part)[:, None], (noise @ part**2)[:, None]
+    sure = np.clip(1 - unsure / np.maximum((level - 1) ** 2, 1e-300), 0.0, 1.0)
+    level = 1 + sure * (level - 1)
+    # Signal is what squares of the differences have beyond the noise; sure ones weigh more.
+    sureness = 1 / np.maximum(noise, 1e-300)
+    beyond = (sureness * ((ratio - level) ** 2 - noise)).sum(axis=1) / sureness.sum(axis=1)
+    signal = np.maximum(beyond, 0.0)[:, None]
+    keep = signal / np.maximum(signal + noise, 1e-300)
+    return np.asarray(np.clip(level + keep * (ratio - level), *_FACTORS))
+
+
+def stretch(
+    rows: Embeddings, labels: Labels, centres: Vector, axes: Vector, factors: Vector
+) -> Embeddings:
+    """Rows with their variances along ``axes`` multiplied, about the centre of their class.
+
+    Args:
+        rows: (n, d).
+        labels: (n,).
+        centres: (m, d).
+        axes: (d, r) orthonormal.
+        factors: (m, r) of variances.
+    """
+    seen = (rows - centres[labels]) @ axes
+    moved = rows + (seen * (np.sqrt(factors) - 1)[labels]) @ axes.T
+    return np.asarray(moved, dtype=np.float32)
+
+
+def one_length(rows: Embeddings) -> bool:
+    """Whether all rows have the same length, as those of CLIP and its like have."""
+    lengths = np.linalg.norm(rows, axis=1)
+    return bool(lengths.std() < _SAME_LENGTH * lengths.mean())
+
+
+def with_lengths(rows: Embeddings, lengths: NDArray[np.floating]) -> Embeddings:
+    """Rows brought to these lengths, (n,); a row of zeros stays."""
+    now = np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
+    return np.asarray(rows * (lengths / now)[:, None], dtype=np.float32)
+
+
+def shared_out(total: int, parts: Vector) -> NDArray[np.int64]:
+    """``total`` rows in proportion to ``parts``, whole numbers, by the largest remainders."""
+    exact = total * np.maximum(parts, 0) / max(float(np.maximum(parts, 0).sum()), 1e-300)
+    sizes = np.floor(exact).astype(np.int64)
+    left = total - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:left]] += 1
+    return sizes

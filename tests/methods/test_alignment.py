@@ -1,0 +1,529 @@
+"""Alignment end to end: a base set comes closer to private rows that nobody saw."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tests.run.samples import class_folders, save, with_manifest
+
+from understudy import synthesize
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.errors import ConfigError
+from understudy.data import open_source
+from understudy.engine.local import LocalEngine
+from understudy.evaluate.fidelity import frechet_distance
+from understudy.methods.alignment import METHOD, AlignmentParams, alignment, roles, settled
+from understudy.methods.parts.interface import Context, Materials
+from understudy.privacy.account import Account, Plan
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import Vault
+
+MUCH = 400.0  # an epsilon at which noise hardly matters
+SHAPE = (8, 8, 1)
+
+
+# Embeddings
+
+
+def clouds(path, per_class, seed, gap, spread=1.0):
+    """Two classes of two modes each in 16 numbers; ``gap`` moves each mode its own way."""
+    world, rng = np.random.default_rng(1), np.random.default_rng(seed)
+    middles = 3 * world.normal(size=(2, 2, 16))
+    away = world.normal(size=(2, 1, 16)) + 0.6 * world.normal(size=(2, 2, 16))
+    labels = np.repeat(np.arange(2), per_class)
+    mode = rng.integers(0, 2, len(labels))
+    values = middles[labels, mode] + gap * away[labels, mode]
+    values = (values + spread * rng.normal(size=values.shape)).astype(np.float32)
+    np.savez(path, embeddings=values, labels=np.array(["cat", "dog"])[labels])
+    return path, values, labels
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clouds")
+    private = clouds(folder / "private.npz", 600, 0, gap=1.0, spread=1.3)
+    return private, clouds(folder / "base.npz", 300, 5, gap=0.0)
+
+
+def distance(rows, found, values, labels):
+    """Mean over the classes of the Frechet distance."""
+    return np.mean(
+        [frechet_distance(values[labels == c], rows[found == c]) for c in np.unique(labels)]
+    )
+
+
+def released(source, base, tmp_path, epsilon=MUCH, options=None, **settings):
+    made = synthesize(
+        source,
+        out=tmp_path / "out",
+        method="alignment",
+        epsilon=epsilon,
+        base=str(base),
+        ledger=str(tmp_path / "ledger.db"),
+        settings=settings,
+        **(options or {}),
+    )
+    (batch,) = open_source(made.release).batches(5000)
+    return batch.values, batch.labels, made
+
+
+def stages(made):
+    return [stage.stage for stage in made.receipt.stages]
+
+
+@pytest.mark.parametrize("partition", ["public", "matched"])
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_the_domain_gap_closes(sets, tmp_path, partition, clusters):
+    (source, values, labels), (base, before, own) = sets
+    rows, found, _ = released(source, base, tmp_path, partition=partition, clusters=clusters)
+    left = distance(rows, found, values, labels) / distance(before, own, values, labels)
+    assert left < (0.35 if clusters == 1 else 0.2)
+    for label in range(2):
+        mean, true = rows[found == label].mean(axis=0), values[labels == label].mean(axis=0)
+        np.testing.assert_allclose(mean, true, atol=0.45)
+
+
+def test_it_closes_at_epsilon_one_too(sets, tmp_path):
+    (source, values, labels), (base, before, own) = sets
+    rows, found, made = released(source, base, tmp_path, epsilon=1.0)
+    assert stages(made) == ["reach", "gap"]
+    assert distance(rows, found, values, labels) < 0.6 * distance(before, own, values, labels)
+
+
+def test_variances_are_aligned_where_asked(sets, tmp_path):
+    (source, values, labels), (base, _, _) = sets
+    total = {}
+    for asked in (False, True):
+        folder = tmp_path / str(asked)
+        rows, found, made = released(source, base, folder, clusters=1, second_moment=asked)
+        assert ("spread" in stages(made)) == asked
+        total[asked] = [rows[found == c].var(axis=0).sum() for c in range(2)]
+    true = [values[labels == c].var(axis=0).sum() for c in range(2)]
+    for label in range(2):
+        assert total[False][label] < 0.93 * true[label]
+        assert total[True][label] == pytest.approx(true[label], rel=0.04)
+
+
+def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
+    (source, *_), (base, *_) = sets
+    rows, _, made = released(source, base, tmp_path, epsilon=0.003)
+    assert np.isfinite(rows).all()
+    assert made.facts["gap"] < 0.4 * made.facts["noise_in_a_gap"]
+    _, _, raw = released(source, base, tmp_path / "raw", epsilon=0.003, shrink=False)
+    assert raw.facts["gap"] > 0.5 * raw.facts["noise_in_a_gap"]
+
+
+def test_the_papers_clipping_is_there(sets, tmp_path):
+    (source, values, labels), (base, before, own) = sets
+    rows, found, made = released(source, base, tmp_path, kappa=30.0, clusters=1)
+    assert stages(made) == ["gap"]
+    assert distance(rows, found, values, labels) < 0.4 * distance(before, own, values, labels)
+    tight, _, _ = released(source, base, tmp_path / "tight", kappa=1.0, clusters=1)
+    assert np.linalg.norm(tight.mean(axis=0)) < 2
+
+
+def test_without_classes_there_is_one_gap(sets, tmp_path):
+    (source, values, _), (base, before, _) = sets
+    rows, found, made = released(source, base, tmp_path, conditional=False, clusters=1)
+    assert not found.any()
+    assert made.facts["rows_per_class"] == {"all": len(before)}
+    np.testing.assert_allclose(rows.mean(axis=0), values.mean(axis=0), atol=0.3)
+
+
+def test_classes_are_as_large_as_noisy_counts_say(sets, tmp_path):
+    (_, values, labels), (base, _, _) = sets
+    few = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:200]])
+    np.savez(
+        tmp_path / "some.npz", embeddings=values[few], labels=np.array(["cat", "dog"])[labels[few]]
+    )
+    _, found, made = released(tmp_path / "some.npz", base, tmp_path, options={"count": 1000})
+    assert len(found) == 1000
+    assert (found == 0).sum() == pytest.approx(750, abs=10)
+    assert made.facts["noisy_rows"] == pytest.approx(800, abs=10)
+
+
+def test_clusters_are_as_large_as_noisy_counts_say(tmp_path):
+    """Nine in ten private rows are of the first mode, half of the base set is."""
+    rng = np.random.default_rng(0)
+    for name, part, count in (("private", 0.9, 1000), ("base", 0.5, 400)):
+        mode = (rng.random(count) > part) * 1.0
+        rows = 8 * mode[:, None] * np.eye(6)[0] + rng.normal(size=(count, 6))
+        np.savez(tmp_path / f"{name}.npz", embeddings=rows.astype(np.float32))
+    rows, _, _ = released(
+        tmp_path / "private.npz", tmp_path / "base.npz", tmp_path, clusters=2, template="a photo"
+    )
+    assert (rows[:, 0] < 4).mean() == pytest.approx(0.9, abs=0.03)
+
+
+# Images
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    """Private scans, and a darker base set."""
+    folder = tmp_path_factory.mktemp("scans")
+    private = class_folders(folder / "private", {"cat": 150, "dog": 150}, SHAPE)
+    (batch,) = open_source(private).batches(1000)
+    for name, rows in (("cat", batch.values[:50]), ("dog", batch.values[150:200])):
+        (folder / "base" / name).mkdir(parents=True)
+        for number, image in enumerate(rows):
+            save((image * 0.7).astype(np.uint8), folder / "base" / name / f"{number}.png")
+    return private, folder / "base"
+
+
+DCT = {"encoder": "embedded:dct", "decoder": "embedded:dct"}
+
+
+def brightness(source):
+    (batch,) = open_source(source).batches(5000)
+    return [batch.values[batch.labels == label].mean() for label in (0, 1)]
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_images_come_out_as_bright_as_the_private_ones(scans, tmp_path, adjacency):
+    source, base = scans
+    options = {**DCT, "adjacency": adjacency}
+    images, _, made = released(source, base, tmp_path, 8.0, options, clusters=1)
+    assert images.shape == (100, *SHAPE)
+    assert stages(made) == ["gap"]
+    np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
+    assert np.abs(np.subtract(brightness(base), brightness(source))).max() > 40
+
+
+def test_a_partition_of_its_own_encoder(scans, tmp_path):
+    source, base = scans
+    options = {**DCT, "cluster_encoder": "embedded:dct?coefficients=9"}
+    images, _, made = released(source, base, tmp_path, MUCH, options, clusters=2)
+    assert images.shape[1:] == SHAPE
+    assert stages(made) == ["gap", "cluster gaps"]
+    np.testing.assert_allclose(brightness(made.release), brightness(source), atol=12)
+
+
+def test_a_release_of_embeddings_of_images(scans, tmp_path):
+    source, base = scans
+    options = {"encoder": "embedded:dct", "decoder": "none"}
+    rows, _, _ = released(source, base, tmp_path, MUCH, options)
+    assert rows.shape == (100, 64)
+
+
+def test_units_of_several_images(tmp_path):
+    source = with_manifest(tmp_path / "scans")
+    base = class_folders(tmp_path / "base", {"cat": 40, "dog": 40, "eel": 40}, seed=3)
+    options = {**DCT, "unit": "patient"}
+    _, found, made = released(source / "manifest.csv", base, tmp_path, 8.0, options)
+    assert made.receipt.unit != "image"
+    assert set(found) <= {0, 1, 2}
+
+
+# A generator, and a decoder that is told what to draw
+
+
+class Greys:
+    """Draws grey pictures: how light, the words say; how light exactly, chance."""
+
+    name, licence, shape, tasks = "test:greys", "none", (12, 10, 3), frozenset({"text"})
+
+    def __init__(self):
+        self.asked = []
+
+    def generate(self, prompts, *, seed=0):
+        self.asked += prompts
+        rng = np.random.default_rng(seed)
+        light = [60 if "cat" in prompt else 120 for prompt in prompts]
+        noise = rng.normal(0, 25, (len(prompts), *self.shape))
+        return np.clip(np.array(light)[:, None, None, None] + noise, 0, 255).astype(np.uint8)
+
+
+class Cued:
+    """A decoder with a cue: the first pixel is black for a cat and white for a dog."""
+
+    def __init__(self, plain):
+        self.plain, self.name, self.licence = plain, "test:cued", "none"
+        self.dim, self.shape = plain.dim, plain.shape
+
+    def decode(self, embeddings):
+        return self.plain.decode(embeddings)
+
+    def decode_prompted(self, embeddings, prompts, *, noise_level=0, seed=0):
+        images = self.decode(embeddings)
+        images[:, 0, 0] = [[0] if "cat" in prompt else [255] for prompt in prompts]
+        images[:, 0, 1] = noise_level
+        return images
+
+
+class Site:
+    """A private folder of two classes, a ledger, and a run that can be asked again."""
+
+    def __init__(self, folder, source):
+        self.folder, self.source = folder, open_source(source)
+        self.ledger = Ledger(folder / "ledger.db")
+        self.dataset = self.ledger.register(self.source).id
+        self.generator, self.kept = Greys(), {}
+        encoder = load_encoder("embedded:dct", shape=SHAPE)
+        self.context = Context(
+            SHAPE,
+            encoder,
+            Cued(load_decoder("embedded:dct", shape=SHAPE, encoder=encoder)),
+            False,
+            2.0,
+            ("cat", "dog"),
+            generator=self.generator,
+        )
+
+    def keep(self, name, make):
+        if name not in self.kept:
+            self.kept[name] = make()
+        return self.kept[name]
+
+    def fit(self, images):
+        return images[:, :8, :8, :1]
+
+    def materials(self, params, epsilon=8.0, **changes):
+        plan = Plan.of(Budget(epsilon), METHOD.weights(params, self.context))
+        account = Account(
+            self.ledger, self.dataset, Unit(), plan, self.folder / "stages", "the run"
+        )
+        cache = self.folder / "cache"
+        cache.mkdir(mode=0o700, exist_ok=True)
+        made = Materials(
+            context=self.context,
+            vault=Vault(self.source, account, LocalEngine(1), cache),
+            public=None,
+            count=None,
+            seed=0,
+            progress=lambda words, total: lambda done: None,
+            phrases=("cat sleeping", "dog barking"),
+            fit=self.fit,
+            keep=self.keep,
+        )
+        return dataclasses.replace(made, **changes)
+
+    def charges(self):
+        return [row.data["stage"] for row in self.ledger.rows() if row.kind == "charge"]
+
+
+@pytest.fixture
+def site(scans, tmp_path):
+    made = Site(tmp_path, scans[0])
+    with made.ledger:
+        yield made
+
+
+def rows_of(release):
+    batches = list(release.batches())
+    return (np.concatenate([getattr(b, name) for b in batches]) for name in ("images", "labels"))
+
+
+def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
+    params = AlignmentParams(first=80, clusters=1, noise_level=3, multiple=2.0)
+    release = alignment(site.materials(params), params)
+    assert set(site.generator.asked) == {"a photo of a cat sleeping", "a photo of a dog barking"}
+    images, labels = rows_of(release)
+    assert release.count == len(labels) == pytest.approx(600, abs=60)
+    # What the first pictures lacked was drawn later, and no more.
+    assert len(site.generator.asked) == pytest.approx(600, abs=60)
+    np.testing.assert_array_equal(images[:, 0, 0, 0], np.where(labels == 0, 0, 255))
+    assert (images[:, 0, 1] == 3).all()
+    light = [images[labels == label].mean() for label in (0, 1)]
+    np.testing.assert_allclose(light, [85, 170], atol=12)
+    again = next(iter(release.batches()))
+    np.testing.assert_array_equal(again.images, images[: len(again.labels)])
+
+
+def test_fewer_pictures_are_drawn_where_a_smaller_count_is_asked_for(site):
+    params = AlignmentParams(first=100, clusters=1)
+    release = alignment(site.materials(params, count=20), params)
+    assert release.count == 20
+    assert len(site.generator.asked) == 2 * 64
+
+
+def test_a_killed_run_draws_and_pays_nothing_twice(site):
+    params = AlignmentParams(first=30, clusters=2, partition="matched")
+
+    class Killed(Exception):
+        pass
+
+    def dying(name, make):
+        if name == "clusters":  # after the gaps of the classes were paid for
+            raise Killed
+        return site.keep(name, make)
+
+    with pytest.raises(Killed):
+        alignment(site.materials(params, keep=dying), params)
+    drawn, paid = len(site.generator.asked), site.charges()
+    assert paid == list(METHOD.weights(params, site.context))
+    stored = {path.name: path.read_bytes() for path in (site.folder / "stages").iterdir()}
+    assert set(stored) == {"gap.npz"}
+    release = alignment(site.materials(params), params)
+    assert len(site.generator.asked) == drawn
+    assert site.charges() == paid
+    for name, content in stored.items():
+        assert (site.folder / "stages" / name).read_bytes() == content
+    once = list(rows_of(release))
+    again = list(rows_of(alignment(site.materials(params), params)))
+    np.testing.assert_array_equal(once[0], again[0])
+    assert site.charges() == paid
+
+
+def test_what_the_decoder_refuses_costs_nothing(site):
+    site.context = dataclasses.replace(
+        site.context, decoder=Cued(load_decoder("embedded:dct?coefficients=9", shape=SHAPE))
+    )
+    with pytest.raises(ConfigError, match="decodes embeddings of 9 numbers"):
+        METHOD.weights(AlignmentParams(), site.context)
+
+    class Refuses(Cued):
+        def decode_prompted(self, embeddings, prompts, *, noise_level=0, seed=0):
+            raise ConfigError("no noise levels here")
+
+    plain = load_decoder("embedded:dct", shape=SHAPE)
+    site.context = dataclasses.replace(site.context, decoder=Refuses(plain))
+    params = AlignmentParams(first=8, clusters=1)
+    with pytest.raises(ConfigError, match="no noise levels"):
+        alignment(site.materials(params), params)
+    assert site.charges() == []
+
+
+def test_a_base_set_without_classes_says_what_it_shows(site):
+    site.context = dataclasses.replace(site.context, classes=("all",))
+    params = AlignmentParams(first=8)
+    with pytest.raises(ConfigError, match="template=a photo of a dog"):
+        alignment(site.materials(params, phrases=("all",)), params)
+    assert site.charges() == []
+
+
+def test_the_owner_may_watch(site):
+    seen = {}
+    params = AlignmentParams(first=40)
+    alignment(site.materials(params, watch=lambda words, rows: seen.update({words: rows})), params)
+    assert list(seen) == ["base set", "aligned"]
+    assert seen["base set"].shape == seen["aligned"].shape
+    assert not np.array_equal(seen["base set"], seen["aligned"])
+
+
+@pytest.mark.slow
+def test_the_mini_studio_does_it_all(tiny_studio, one_thread, tmp_path):
+    source = class_folders(tmp_path / "scans", {"cat": 8, "dog": 8}, (64, 64, 3))
+    made = synthesize(
+        source,
+        out=tmp_path / "out",
+        method="alignment",
+        count=6,
+        encoder=f"embedded:studio?folder={tiny_studio}",
+        generator=f"embedded:studio?folder={tiny_studio}&steps=1",
+        decoder=f"embedded:studio?folder={tiny_studio}&steps=1",
+        ledger=str(tmp_path / "ledger.db"),
+        settings={"first": 4, "noise_level": 2},
+    )
+    (batch,) = open_source(made.release).batches(100)
+    assert batch.values.shape == (6, 64, 64, 3)
+    assert stages(made) == ["gap"]
+
+
+# The plan
+
+
+def known(mu=0.27, **roles):
+    """A run whose encoder's norm is known."""
+    encoder = load_encoder("embedded:dct", shape=SHAPE)
+    decoder = load_decoder("embedded:dct", shape=SHAPE, encoder=encoder)
+    return Context(SHAPE, encoder, decoder, False, mu, ("cat", "dog"), **{"base": True, **roles})
+
+
+def test_the_default_plan_is_one_release_with_less_noise_than_the_papers():
+    """The paper's corollary: 4.90 times the sensitivity at (1, 1e-5)."""
+    plan = Plan.of(Budget(1.0, 1e-5), METHOD.weights(AlignmentParams(), known()))
+    assert list(plan.shares) == ["gap"]
+    assert 3.72 < 1 / plan.stage_mu("gap") <= 3.74
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ["gap"]),
+        ({"clusters": 4}, ["gap", "cluster gaps"]),
+        ({"second_moment": True}, ["gap", "spread"]),
+        (
+            {"clusters": 4, "partition": "matched", "lloyd_steps": 2},
+            ["gap", "votes 1", "votes 2", "lloyd 1", "lloyd 2", "cluster gaps"],
+        ),
+        ({"partition": "matched"}, ["gap"]),
+    ],
+)
+def test_stages_follow_the_settings(settings, expected):
+    assert list(METHOD.weights(AlignmentParams(**settings), known())) == expected
+
+
+def test_a_norm_that_nobody_knows_is_asked_for():
+    embeddings = Context((16,), None, None, False, 0.27, ("cat", "dog"), base=True)
+    assert list(METHOD.weights(AlignmentParams(), embeddings)) == ["reach", "gap"]
+    assert list(METHOD.weights(AlignmentParams(kappa=3.0), embeddings)) == ["gap"]
+
+
+def test_clusters_by_what_can_be_paid():
+    assert settled(AlignmentParams(), known()).clusters == 1
+    assert settled(AlignmentParams(), known(mu=1.2)).clusters == 5
+    other = load_encoder("embedded:dct?coefficients=4", shape=SHAPE)
+    assert settled(AlignmentParams(), known(cluster_encoder=other)).clusters == 5
+    assert settled(AlignmentParams(clusters=3), known()).clusters == 3
+
+
+def test_a_base_set_that_is_given_needs_no_generator():
+    assert roles(AlignmentParams(), frozenset())["generator"] == "embedded:studio"
+    assert "generator" not in roles(AlignmentParams(), frozenset({"base"}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"clusters": 0},
+        {"multiple": 0.0},
+        {"kappa": -1.0},
+        {"reach": np.inf},
+        {"first": 1},
+        {"noise_level": -1},
+        {"partition": "private"},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        AlignmentParams(**settings)
+
+
+def test_the_papers_partition_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match=r"not differentially private.*partition=public"):
+        AlignmentParams(partition="paper")
+
+
+@pytest.mark.parametrize(
+    ("settings", "roles", "words"),
+    [
+        ({}, {"base": False}, "--generator, or --base"),
+        ({"noise_level": 5}, {}, "unCLIP"),
+        ({"clusters": 1}, {"cluster_encoder": True}, "--cluster-encoder makes clusters"),
+        ({"template": "a photo"}, {"base": False, "generator": True}, r"\{class\}"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_anything_is_spent(settings, roles, words):
+    made = {
+        "cluster_encoder": load_encoder("embedded:dct?coefficients=4", shape=SHAPE),
+        "generator": Greys(),
+    }
+    context = known(**{name: made.get(name, v) if v else v for name, v in roles.items()})
+    with pytest.raises(ConfigError, match=words):
+        METHOD.weights(AlignmentParams(**settings), context)
+
+
+def test_a_base_set_with_next_to_nothing_of_a_class_is_refused(scans, tmp_path):
+    source, _ = scans
+    base = class_folders(tmp_path / "base", {"cat": 20, "dog": 1}, SHAPE)
+    with pytest.raises(ConfigError, match=r"2 or more rows of each class.*dog \(1\)"):
+        released(source, base, tmp_path, 1.0, DCT)
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        assert not [row for row in ledger.rows() if row.kind == "charge"]
+
+
+def test_every_setting_is_described():
+    assert set(METHOD.options) == set(AlignmentParams.__dataclass_fields__)

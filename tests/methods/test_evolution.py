@@ -1,0 +1,420 @@
+"""Evolution end to end on a world of coloured squares: populations move towards private rows."""
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.methods.colour_world import (
+    NAMES,
+    Blind,
+    Eye,
+    Namer,
+    Painter,
+    Pen,
+    Site,
+    Squares,
+    nearest_colours,
+    rows_of,
+)
+
+from understudy import synthesize
+from understudy.core.errors import ConfigError
+from understudy.core.types import Embeddings
+from understudy.methods.evolution import METHOD, EvolutionParams, roles
+from understudy.privacy.accounting import delta_of, epsilon_of_mu
+from understudy.privacy.unit import Unit
+
+MUCH = 60.0  # an epsilon at which noise hardly matters
+QUICK = {"population": 32, "rounds": 3, "lookahead": 0}
+
+
+@pytest.fixture
+def squares():
+    """Two classes: cats are red or blue, dogs are green."""
+    return Squares({"cat": ["red"] * 60 + ["blue"] * 30, "dog": ["green"] * 90})
+
+
+def shares(release):
+    """Of each class, the share of each colour."""
+    images, labels = rows_of(release)
+    found = nearest_colours(images)
+    return [
+        {NAMES[c]: n / (labels == label).sum() for c, n in Counter(found[labels == label]).items()}
+        for label in range(labels.max() + 1)
+    ]
+
+
+@pytest.mark.parametrize("alphabet", ["captions", "images"])
+@pytest.mark.parametrize("variations", [1, 3])
+def test_a_population_becomes_like_the_private_rows_of_its_class(
+    squares, tmp_path, alphabet, variations
+):
+    site = Site(tmp_path, squares, epsilon=MUCH, count=120)
+    # The top N are N, however few of them are voted for: few are asked for, and more often.
+    settings = {} if variations == 1 else {"population": 16, "rounds": 6, "variations": variations}
+    release, _, _ = site.run(
+        **{**QUICK, **settings}, alphabet=alphabet, degree=0.4, last_degree=0.05
+    )
+    cat, dog = shares(release)
+    # A quarter and an eighth would be chance.
+    assert cat.get("red", 0) + cat.get("blue", 0) > (0.8 if variations == 1 else 0.35)
+    assert dog.get("green", 0) > (0.8 if variations == 1 else 0.2)
+    images, labels = rows_of(release)
+    assert len(images) == release.count == 120
+    assert abs((labels == 0).mean() - 0.5) < 0.1
+    assert release.classes == ("cat", "dog")
+
+
+def test_votes_are_shared_as_the_private_rows_are(squares, tmp_path):
+    release, _, _ = Site(tmp_path, squares, epsilon=MUCH, count=300).run(**QUICK, last_degree=0.0)
+    cat, _ = shares(release)
+    assert cat["red"] == pytest.approx(2 / 3, abs=0.12)
+    assert cat["blue"] == pytest.approx(1 / 3, abs=0.12)
+
+
+def test_the_frechet_distance_falls_over_the_rounds_if_somebody_watches(squares, tmp_path):
+    from understudy.evaluate.fidelity import frechet_distance
+
+    private = Eye().encode(squares.images)
+    seen: dict[str, float] = {}
+
+    def watch(words: str, embeddings: Embeddings) -> None:
+        seen[words] = frechet_distance(private, embeddings)
+
+    for vote in ("image", "text"):
+        seen.clear()
+        Site(tmp_path, squares, epsilon=20.0, watch=watch).run(
+            vote, **QUICK, vote=vote, last_degree=0.0
+        )
+        assert list(seen) == ["round 0", "round 1", "round 2", "round 3"]
+        assert seen["round 3"] < 0.5 * seen["round 0"]
+
+
+def test_the_same_seed_gives_the_same_rows_each_time_they_are_read(squares, tmp_path):
+    for alphabet in ("captions", "images"):
+        release, _, _ = Site(tmp_path, squares, count=70).run(alphabet, **QUICK, alphabet=alphabet)
+        assert np.array_equal(rows_of(release)[0], rows_of(release)[0])
+
+
+# What it costs
+
+
+def test_rounds_compose_as_equation_1_says(squares, tmp_path):
+    rounds, delta = 7, 1e-5
+    site = Site(tmp_path, squares, epsilon=1.0, count=10)
+    _, receipt, spent = site.run(**{**QUICK, "rounds": rounds}, sizes="90,90")
+    assert [s.stage for s in receipt.stages] == [f"round {g}" for g in range(1, rounds + 1)]
+    sigma = {stage.sigma for stage in receipt.stages}
+    assert len(sigma) == 1
+    # Eq. 1: Phi(sqrt(G)/(2 sigma) - ...) is the curve at mu = sqrt(G)/sigma; sensitivity is 1.
+    assert {stage.sensitivity for stage in receipt.stages} == {1.0}
+    mu = math.sqrt(rounds) / sigma.pop()
+    assert delta_of(1.0 - receipt.slack, mu) == pytest.approx(delta, rel=1e-4)
+    assert spent == pytest.approx(1.0, rel=1e-6)
+    assert epsilon_of_mu(mu, delta) == pytest.approx(1.0 - receipt.slack, rel=1e-4)
+
+
+def test_counting_the_classes_is_a_stage_of_its_own_and_cheap(squares, tmp_path):
+    release, receipt, spent = Site(tmp_path, squares, epsilon=30.0).run(**QUICK)
+    assert receipt.stages[0].stage == "sizes"
+    assert receipt.stages[0].share == pytest.approx(0.05)
+    assert len({s.mu for s in receipt.stages[1:]}) == 1
+    assert sum(s.mu**2 for s in receipt.stages) == pytest.approx(
+        receipt.stages[0].mu ** 2 / 0.05, rel=1e-9
+    )
+    assert release.facts["noisy_rows"] == pytest.approx(180, abs=30)
+    assert release.count == pytest.approx(180, abs=30)
+    assert spent <= 30.0
+
+
+def test_sizes_of_the_owner_are_public_and_cost_nothing(squares, tmp_path):
+    site = Site(tmp_path, squares, epsilon=30.0)
+    release, receipt, _ = site.run("given", **QUICK, sizes="10,30")
+    assert "sizes" not in {s.stage for s in receipt.stages}
+    assert np.bincount(rows_of(release)[1]).tolist() == [10, 30]
+    assert "noisy_rows" not in release.facts
+    site.count = 21
+    release, _, _ = site.run("balanced", **QUICK, sizes="balanced")
+    assert sorted(np.bincount(rows_of(release)[1]).tolist()) == [10, 11]
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("column", [None, "person"])
+def test_people_with_several_images_and_both_adjacencies(tmp_path, adjacency, column):
+    per_unit = None if column is None else 3
+    source = Squares({"cat": ["red"] * 60, "dog": ["green"] * 60}, per_unit=per_unit)
+    site = Site(tmp_path, source, MUCH, Unit(column, adjacency=adjacency), count=40)
+    release, receipt, spent = site.run(**QUICK, last_degree=0.0)
+    worst = 1.0 if adjacency == "add-remove" else math.sqrt(2)
+    assert [s.sensitivity for s in receipt.stages] == pytest.approx([worst] * 4)
+    assert spent == pytest.approx(MUCH, rel=1e-6)
+    cat, dog = shares(release)
+    assert cat["red"] > 0.6
+    assert dog["green"] > 0.6
+
+
+@pytest.mark.parametrize("alphabet", ["captions", "images"])
+def test_a_run_killed_again_and_again_ends_as_one_that_nobody_killed(squares, tmp_path, alphabet):
+    settings = {**QUICK, "alphabet": alphabet, "lookahead": 2, "release": "both"}
+    painter, kills = Painter(), 0
+    site = Site(tmp_path, squares, models={"generator": painter}, count=40, dies_after=1)
+    while True:
+        try:
+            release, receipt, spent = site.run(**settings)
+            break
+        except KeyboardInterrupt:
+            kills += 1
+    assert kills >= 7
+    assert len(receipt.stages) == 4
+    assert spent == pytest.approx(1.0, rel=1e-6)
+    painted = painter.painted
+    again, _, twice = site.run(**settings)  # resumed after its last word: pays, paints nothing
+    assert (twice, painter.painted) == (spent, painted)
+    assert np.array_equal(rows_of(release)[0], rows_of(again)[0])
+    alone, other = Painter(), tmp_path / "other"
+    other.mkdir()
+    whole = Site(other, squares, models={"generator": alone}, count=40)
+    assert whole.run(**settings)[2] == spent
+    assert painted == alone.painted  # nothing was painted twice
+
+
+@pytest.mark.slow
+def test_a_hundred_rounds_at_a_hundredth_of_epsilon(squares, tmp_path):
+    # Defect 10 of the field: negative votes, an empty class and a small epsilon are no errors.
+    source = Squares({"cat": ["red"] * 20, "dog": [], "eel": ["blue"] * 3})
+    site = Site(tmp_path, source, epsilon=0.01, count=9)
+    release, receipt, spent = site.run(
+        population=6, rounds=100, lookahead=0, degree=0.1, last_degree=0.1
+    )
+    assert len(receipt.stages) == 101
+    assert 0 < spent <= 0.01
+    assert len(rows_of(release)[0]) == 9
+
+
+def test_delta_is_the_budgets_whatever_the_number_of_captions(squares, tmp_path):
+    # Defect 6 of the field: delta from the number of captions.
+    receipts = [
+        Site(tmp_path, squares, count=5).run(str(n), **{**QUICK, "population": n})[1]
+        for n in (2, 64)
+    ]
+    assert {r.delta for r in receipts} == {1e-5}
+    assert receipts[0].stages[1].sigma == receipts[1].stages[1].sigma
+
+
+def test_the_number_of_classes_changes_no_noise(tmp_path):
+    # Defect 5 of the field: one vote a class and image, accounted as one vote an image.
+    sigmas = []
+    for classes in (1, 4):
+        source = Squares({f"c{i}": ["red"] * 12 for i in range(classes)})
+        _, receipt, _ = Site(tmp_path, source, count=5).run(f"out{classes}", **QUICK)
+        sigmas.append(receipt.stages[-1].sigma)
+    assert sigmas[0] == sigmas[1]
+
+
+# Algorithm 2
+
+
+def test_image_votes_need_no_captions_and_text_votes_need_no_images(squares, tmp_path):
+    namer, painter = Namer(), Painter()
+    site = Site(tmp_path, squares, MUCH, models={"captioner": namer, "generator": painter})
+    site.run("image", **QUICK)
+    assert namer.seen == 0
+    assert painter.painted == 32 * 3
+    painter.painted = 0
+    release, _, _ = site.run("text", **QUICK, vote="text", last_degree=0.0)
+    assert namer.seen == len(squares)
+    assert painter.painted == 0  # only the final ones are made, when they are read
+    assert shares(release)[1]["green"] > 0.8
+
+
+def test_look_ahead_paints_k_variations_of_every_candidate(squares, tmp_path):
+    painter = Painter()
+    site = Site(tmp_path, squares, models={"generator": painter})
+    site.run(population=32, rounds=2, lookahead=3, variations=2, release="voted")
+    assert painter.painted == 2 * (32 * 2) * 3
+
+
+def test_distance_may_be_the_angle(squares, tmp_path):
+    site = Site(tmp_path, squares, MUCH, count=60, models={"encoder": Blind()})
+    release, _, _ = site.run(**QUICK, distance="cosine", last_degree=0.0)
+    assert shares(release)[1].get("green", 0) > 0.8
+
+
+def test_without_classes_there_is_one_population_of_all_phrases(squares, tmp_path):
+    pen = Pen()
+    site = Site(tmp_path, squares, MUCH, models={"writer": pen}, count=60)
+    release, _, _ = site.run(**QUICK, conditional=False, last_degree=0.0)
+    assert sorted(pen.labels) == ["cat", "dog"]
+    assert release.classes == ("all",)
+    assert not rows_of(release)[1].any()
+    found = shares(release)[0]
+    assert found["green"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_a_dataset_without_labels_asks_the_writer_for_anything(tmp_path):
+    pen = Pen()
+    site = Site(tmp_path, Squares({"all": ["red"] * 40}), MUCH, models={"writer": pen}, count=20)
+    release, _, _ = site.run(**QUICK, last_degree=0.0)
+    assert pen.labels == [None]
+    assert shares(release)[0]["red"] > 0.8
+
+
+def test_another_renderer_makes_the_final_images(squares, tmp_path):
+    renderer = Painter(shape=(4, 4, 3), noise=0.0)
+    site = Site(tmp_path, squares, models={"renderer": renderer}, count=12)
+    release, _, _ = site.run(**QUICK)
+    images, _ = rows_of(release)
+    assert renderer.painted == 12
+    assert (images == images[:, :1, :1]).all()
+
+
+@pytest.mark.parametrize("release", ["voted", "variants", "both"])
+def test_images_stand_for_themselves_once(squares, tmp_path, release):
+    """However few were voted for, no two rows are the same picture."""
+    site = Site(tmp_path, squares, MUCH, count=90)
+    degrees = {"degree": 0.1, "last_degree": 0.1}  # no colour leaves the range of a pixel
+    made, _, _ = site.run(**QUICK, **degrees, alphabet="images", release=release)
+    images, _ = rows_of(made)
+    assert len(np.unique(images.reshape(len(images), -1), axis=0)) == 90
+
+
+def test_progress_says_the_round_and_what_is_spent(squares, tmp_path):
+    site = Site(tmp_path, squares, count=5)
+    site.run(**QUICK)
+    rounds = [words for words in site.words if words.startswith("round 3 of 3, epsilon ")]
+    assert rounds
+    spent = float(rounds[0].split()[5])
+    assert 0.5 < spent < 1.0
+
+
+def test_every_generation_and_its_votes_are_kept(squares, tmp_path):
+    Site(tmp_path, squares, count=5).run(**QUICK)
+    kept = tmp_path / "out" / "owner" / "kept"
+    for number in (1, 2, 3):
+        with np.load(kept / f"round-{number}-voted.npz", allow_pickle=False) as found:
+            assert found["items"].shape == found["chosen"].shape == (2, 16)
+            assert found["votes"].shape == (2, 16)
+        assert list(kept.glob(f"round-{number}-variants-*.npz"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    "settings", [{}, {"alphabet": "images"}, {"vote": "text"}], ids=["captions", "images", "text"]
+)
+def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
+    """As a user types it, but for the studio's networks, which are tiny and know nothing."""
+    made = synthesize(
+        "playhouse:pet-status?homes=3&per_home=6&size=32",
+        method="evolution",
+        out=tmp_path / "out",
+        ledger=str(tmp_path / "ledger.db"),
+        epsilon=5.0,
+        count=6,
+        unit="home",
+        watch=True,
+        generator=f"embedded:studio?folder={tiny_studio}&steps=2",
+        encoder=f"embedded:studio?folder={tiny_studio}",
+        settings={"population": 8, "rounds": 2, "lookahead": 2, **settings},
+    )
+    assert [stage.stage for stage in made.receipt.stages] == ["sizes", "round 1", "round 2"]
+    assert len(list(made.release.rglob("*.png"))) == 6
+    assert made.pictures is not None
+    distances = (tmp_path / "out" / "owner" / "watch.jsonl").read_text().splitlines()
+    assert [json.loads(line)["when"] for line in distances] == ["round 0", "round 1", "round 2"]
+
+
+# What is refused before anything is spent
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"population": 0},
+        {"rounds": 0},
+        {"rounds": 101},
+        {"variations": 0},
+        {"lookahead": -1},
+        {"threshold": -0.1},
+        {"degree": 1.5},
+        {"last_degree": -0.5},
+        {"vote": "text", "alphabet": "images"},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        EvolutionParams(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "models", "says"),
+    [
+        ({}, {"encoder": None}, "--encoder"),
+        ({}, {"generator": None}, "--generator"),
+        ({}, {"writer": None}, "--writer"),
+        ({}, {"generator": Painter(tasks=frozenset({"variation"}))}, "from text"),
+        ({}, {"renderer": Painter(tasks=frozenset())}, "from text"),
+        ({"alphabet": "images"}, {"generator": Painter(tasks=frozenset({"text"}))}, "varies"),
+        ({"alphabet": "images", "template": "a photo"}, {}, "{class}"),
+        ({"vote": "text"}, {"encoder": Blind()}, "test:blind encodes images only"),
+        ({"vote": "text"}, {"captioner": None}, "--captioner"),
+        ({"sizes": "100"}, {}, "1 numbers and the dataset 2 classes"),
+        ({"sizes": "100,x"}, {}, "whole numbers"),
+        ({"sizes": "0,0"}, {}, "not all 0"),
+        ({"sizes": "-1,5"}, {}, "0 or more"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(squares, tmp_path, settings, models, says):
+    context = Site(tmp_path, squares).context(**models)
+    with pytest.raises(ConfigError, match=says):
+        METHOD.weights(EvolutionParams(**settings), context)
+
+
+def test_a_template_for_no_classes_says_what_is_shown(tmp_path):
+    context = Site(tmp_path, Squares({"all": ["red"]})).context()
+    with pytest.raises(ConfigError, match="template=a photo of a dog"):
+        METHOD.weights(EvolutionParams(alphabet="images"), context)
+    METHOD.weights(EvolutionParams(alphabet="images", template="a red dog"), context)
+
+
+def test_balanced_classes_need_a_count_before_anything_is_paid(squares, tmp_path):
+    site = Site(tmp_path, squares)
+    with pytest.raises(ConfigError, match="--count"):
+        site.run(**QUICK, sizes="balanced")
+    assert not list((tmp_path / "out" / "owner").glob("stages/*.npz"))
+
+
+@pytest.mark.parametrize("mu", [0.27, 1.7])
+@pytest.mark.parametrize("alphabet", ["captions", "images"])
+def test_defaults_draw_at_most_six_thousand_images_for_a_thousand(squares, tmp_path, alphabet, mu):
+    context = replace(Site(tmp_path, squares).context(), mu=mu)
+    params = METHOD.settle(EvolutionParams(alphabet=alphabet), context)
+    seen = params.population * params.rounds * max(params.lookahead, 1)
+    drawn = seen + 1000
+    if alphabet == "images":  # candidates are pictures themselves: with K = 0 nothing else is drawn
+        drawn = params.population * params.rounds + (seen if params.lookahead else 0) + 1000
+    assert params.variations == 1
+    assert drawn <= 6000
+
+
+def test_settings_that_are_given_stay(squares, tmp_path):
+    context = replace(Site(tmp_path, squares).context(), mu=5.0)
+    given = EvolutionParams(population=7, lookahead=3, degree=0.0, last_degree=0.9)
+    assert METHOD.settle(given, context) == given
+    assert METHOD.settle(EvolutionParams(lookahead=4), context).population == 200
+    many = replace(context, classes=tuple(f"c{i}" for i in range(100)))
+    assert METHOD.settle(EvolutionParams(lookahead=4), many).population == 1600
+
+
+def test_roles_are_those_that_are_used():
+    nobody = frozenset[str]()
+    assert set(roles(EvolutionParams(), nobody)) == {"encoder", "generator", "renderer", "writer"}
+    assert set(roles(EvolutionParams(alphabet="images"), nobody)) == {"encoder", "generator"}
+    assert roles(EvolutionParams(vote="text"), nobody)["captioner"] == "embedded:studio"
+
+
+def test_every_setting_is_described():
+    assert set(METHOD.options) == set(EvolutionParams.__dataclass_fields__)
