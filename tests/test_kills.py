@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,8 @@ def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 class Site:
     """A dataset with a budget for exactly one run, and that run's words."""
 
+    settings: Sequence[object] = SETTINGS
+
     def __init__(self, folder: Path, epsilon: float = EPSILON) -> None:
         self.folder, self.out, self.url = folder, folder / "out", str(folder / "ledger.db")
         self.scans = folder / "scans"
@@ -48,7 +50,7 @@ class Site:
 
     def words(self, out: Path | None = None, *more: str) -> list[object]:
         place = ["--out", out or self.out, "--ledger", self.url, "--epsilon", EPSILON]
-        return ["synthesize", self.scans, *place, *SETTINGS, *more]
+        return ["synthesize", self.scans, *place, *self.settings, *more]
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def check_complete(site: Site) -> None:
     assert len(release_pixels(site.out)) == 40
     assert {p.name for p in site.out.iterdir()} == {"owner", "release", "synthetic.png"}
     left = {p.name for p in (site.out / "owner").iterdir()}
-    assert left == {"lock", "report.html", "run.json", "stages", "start.json"}
+    assert left - {"kept"} == {"lock", "report.html", "run.json", "stages", "start.json"}
     assert not [path for path in tree(site.out) if path.endswith(".part")]
 
 
@@ -104,22 +106,26 @@ def test_a_run_that_nobody_kills(understudy: Commands, site: Site) -> None:
     assert not (site.folder / "more").exists()
 
 
-def typical_seconds(understudy: Commands, folder: Path) -> float:
-    folder.mkdir()
-    site, start = Site(folder), time.monotonic()
-    assert understudy.run(*site.words()).code == 0
+def typical_seconds(understudy: Commands, site: Site) -> float:
+    start = time.monotonic()
+    done = understudy.run(*site.words())
+    assert done.code == 0, done.err
     return time.monotonic() - start
 
 
-def test_fifty_kills_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
+def kill_at_random(
+    understudy: Commands, folder: Path, place: Callable[[Path], Site], kills: int
+) -> None:
+    """Runs killed (SIGKILL) at random moments, resumed, killed again, and completed."""
     chance = random.Random(20)
-    longest = typical_seconds(understudy, tmp_path / "timed")
+    (folder / "timed").mkdir()
+    longest = typical_seconds(understudy, place(folder / "timed"))
     killed, runs = 0, 0
-    while killed < KILLS:
+    while killed < kills:
         runs += 1
-        assert runs <= 4 * KILLS, "runs end before they are killed"
-        (tmp_path / str(runs)).mkdir()
-        site, resume = Site(tmp_path / str(runs)), []
+        assert runs <= 4 * kills, "runs end before they are killed"
+        (folder / str(runs)).mkdir()
+        site, resume = place(folder / str(runs)), []
         for _ in range(KILLS_A_RUN):
             started = understudy.start(*site.words(None, *resume))
             ended = understudy.wait(started, kill_after=chance.uniform(0, longest)).code
@@ -134,6 +140,48 @@ def test_fifty_kills_at_random_moments(understudy: Commands, tmp_path: Path) -> 
             done = understudy.run(*site.words(None, "--resume"))
             assert done.code == 0, done.err
         check_complete(site)
+
+
+def test_fifty_kills_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
+    kill_at_random(understudy, tmp_path, Site, KILLS)
+
+
+class Aligned(Site):
+    """Alignment of a public base set, with clusters: more than one release."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        base = class_folders(folder / "base", {"cat": 25, "dog": 25}, (6, 6, 1), seed=1)
+        models = ["--encoder", "embedded:dct", "--decoder", "embedded:dct", "--base", base]
+        self.settings = ["--method", "alignment", *models, "--set", "clusters=2", "--count", "40"]
+
+
+def test_alignment_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
+    kill_at_random(understudy, tmp_path, Aligned, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alphabet", ["captions", "images"])
+def test_evolution_killed_at_random_moments(
+    tmp_path: Path, tiny_studio: Path, alphabet: str
+) -> None:
+    studio = f"embedded:studio?folder={tiny_studio}&steps=1"
+
+    class Evolved(Site):
+        settings = (
+            *("--method", "evolution", "--encoder", f"embedded:studio?folder={tiny_studio}"),
+            *("--generator", studio, "--set", f"alphabet={alphabet}", "--set", "rounds=3"),
+            *("--set", "population=8", "--set", "lookahead=1", "--set", "template=a {class}"),
+            *("--count", "40"),
+        )
+
+        def __init__(self, folder: Path) -> None:
+            class_folders(folder / "scans", {"dog": 12, "person": 12}, (32, 32, 3))
+            super().__init__(folder)
+
+    modules = "understudy.cli.main,understudy.backends.embedded.studio.opening"
+    with commands(tmp_path / "commands", modules) as understudy:
+        kill_at_random(understudy, tmp_path, Evolved, 15)
 
 
 # Kills at chosen moments: between any two of these something is written or paid.

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from understudy.backends.registry import BackendInfo
-from understudy.methods.parts.interface import Method
-from understudy.run.books import Entry
-from understudy.run.doctor import Check
-from understudy.run.dry import DryRun
-from understudy.run.measure import Accuracy
-from understudy.run.sample import Samples
-from understudy.run.synthesize import Result
+if TYPE_CHECKING:  # importing them takes a second, which every command would pay
+    from understudy.backends.registry import BackendInfo
+    from understudy.methods.parts.interface import Method
+    from understudy.run.books import Entry
+    from understudy.run.doctor import Check
+    from understudy.run.dry import DryRun
+    from understudy.run.measure import Accuracy
+    from understudy.run.sample import Samples
+    from understudy.run.synthesize import Result
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
 

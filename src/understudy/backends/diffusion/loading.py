@@ -211,16 +211,17 @@ def stable_diffusion(
     if scheduler.config.get("steps_offset") == 0:
         # What the pipeline would do itself, with a warning; only "leading" time steps differ.
         scheduler = type(scheduler).from_config(scheduler.config, steps_offset=1)
-    return diffusers.StableDiffusionPipeline(
-        vae=vae,
-        text_encoder=text_encoder,
-        tokenizer=tokenizer,
-        unet=without_image_conditioning(unet),
-        scheduler=scheduler,
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+    with quiet():  # of torchvision, which nothing here needs
+        return diffusers.StableDiffusionPipeline(
+            vae=vae,
+            text_encoder=text_encoder,
+            tokenizer=tokenizer,
+            unet=without_image_conditioning(unet),
+            scheduler=scheduler,
+            safety_checker=None,
+            feature_extractor=None,
+            requires_safety_checker=False,
+        )
 
 
 def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str) -> Any:

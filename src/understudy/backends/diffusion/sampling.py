@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.backends.diffusion.loading import out_of_memory, without_numpy_notes
+from understudy.backends.diffusion.loading import out_of_memory, quiet
 from understudy.backends.diffusion.pipelines import taken
 from understudy.backends.pixels import to_uint8
 from understudy.core.errors import BackendError
@@ -45,7 +45,7 @@ def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
     known = taken(pipeline)
     told = {key: value for key, value in arguments.items() if key in known}
     try:
-        with without_numpy_notes():
+        with quiet():  # of prompts that are cut, among others: docs/backends.md says so
             made = pipeline(**told, output_type="np", return_dict=True).images
     except torch.OutOfMemoryError as error:
         raise out_of_memory(name, batch, error) from error

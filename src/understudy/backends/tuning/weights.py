@@ -9,8 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
+import diffusers
 import torch
-from diffusers import StableDiffusionPipeline
 from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -86,7 +86,7 @@ def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> 
         raw = get_peft_model_state_dict(text_encoder)
         told = convert_state_dict_to_diffusers(raw)  # type: ignore[no-untyped-call]
         layers["text_encoder_lora_layers"] = told
-    StableDiffusionPipeline.save_lora_weights(folder, **layers)
+    diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
 
 
 def fold_lora(pipeline: Any, folder: Path | str) -> None:
