@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from understudy.backends.embedded.studio.shipped import damaged, is_shipped
 from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
 from understudy.privacy import noise
@@ -52,7 +53,7 @@ def check_up(ledger: str | None = None) -> list[Check]:
         Check(f"backend {info.name}", "ready" if info.available else f"needs {info.extra}")
         for info in backends()
     ]
-    return [*checks, _noise(), _ledger(ledger)]
+    return [*checks, _weights(), _noise(), _ledger(ledger)]
 
 
 def _package(name: str) -> Check:
@@ -61,6 +62,13 @@ def _package(name: str) -> Check:
     except PackageNotFoundError:
         needed = name in ("numpy", "opendp", "dp-accounting")
         return Check(name, "not installed", not needed)
+
+
+def _weights() -> Check:
+    if not is_shipped():
+        return Check("weights", "none in this package: embedded:studio needs a folder", False)
+    wrong = damaged()
+    return Check("weights", f"damaged: {', '.join(wrong)}" if wrong else "as shipped", not wrong)
 
 
 def _noise() -> Check:

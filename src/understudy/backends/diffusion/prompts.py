@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from understudy.backends.diffusion.loading import quiet
 from understudy.backends.pixels import chunks
 from understudy.core.types import Texts
 
@@ -87,7 +88,7 @@ class Prompts:
             "negative_prompt": None if self._negative is None else [self._negative] * len(prompts),
         }
         taken = inspect.signature(encode).parameters
-        with torch.no_grad():
+        with torch.no_grad(), quiet():  # a note on every prompt that is cut
             made = encode(**{key: value for key, value in options.items() if key in taken})
         made = made[: len(self._names or ())]
         blank = [None] * len(prompts)

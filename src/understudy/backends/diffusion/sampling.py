@@ -45,7 +45,7 @@ def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
     known = taken(pipeline)
     told = {key: value for key, value in arguments.items() if key in known}
     try:
-        with quiet():  # of prompts that are cut, among others: docs/backends.md says so
+        with quiet():
             made = pipeline(**told, output_type="np", return_dict=True).images
     except torch.OutOfMemoryError as error:
         raise out_of_memory(name, batch, error) from error

@@ -8,10 +8,10 @@ package. ``embedded:writer`` writes captions from a grammar.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
+from understudy.backends.embedded.studio.shipped import is_shipped
 from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
 from understudy.backends.plugin import BackendInfo, Kind, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
@@ -25,7 +25,6 @@ _DCT = "embedded:dct"
 _SCATTERING = "embedded:scattering"
 _STUDIO = "embedded:studio"
 _WRITER = "embedded:writer"
-_WEIGHTS = Path(__file__).parent / "studio" / "weights"
 
 
 class EmbeddedBackend:
@@ -55,7 +54,7 @@ class EmbeddedBackend:
                 kind="all kinds",
                 what="the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
                 extra="models",
-                available=installed("torch", "transformers", "diffusers") and _WEIGHTS.is_dir(),
+                available=installed("torch", "transformers", "diffusers") and is_shipped(),
                 licence="Apache-2.0",
             ),
             BackendInfo(

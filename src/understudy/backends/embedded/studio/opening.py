@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import diffusers as _diffusers
 import transformers as _transformers
@@ -24,22 +24,24 @@ from understudy.backends.diffusion import (
     stable_diffusion,
 )
 from understudy.backends.diffusion.loading import loading, read_network
+from understudy.backends.embedded.studio.shipped import WEIGHTS
 from understudy.backends.phrases import read_grammar
 from understudy.backends.plugin import full_name, read_options
 from understudy.backends.pretrained import licence_of
-from understudy.backends.tuning import DreamBooth
 from understudy.backends.vision_segment import HubSegmenter, load_segmenter
 from understudy.backends.zero_shot import ZeroShotCaptioner
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder, Model, TextEncoder
 from understudy.core.types import Shape
 
+if TYPE_CHECKING:
+    from understudy.backends.tuning import DreamBooth
+
 # Their calls carry no types.
 diffusers: Any = _diffusers
 transformers: Any = _transformers
 
 NAME = "embedded:studio"
-WEIGHTS = Path(__file__).with_name("weights")
 
 STEPS, GUIDANCE = 10, 3.0
 """What the mini studio draws well with; the defaults of its options."""
@@ -102,7 +104,8 @@ class Studio:
             )
         told = "" if folder is None else f"?folder={folder}"
         self.name = f"{NAME}{told}"
-        self.licence = licence_of(str(self.folder))
+        own = "apache-2.0 (made by Understudy from its own drawings)"
+        self.licence = own if folder is None else licence_of(str(self.folder))
 
     def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
         """CLIP: images and texts in one space."""
@@ -139,6 +142,8 @@ class Studio:
 
     def tuner(self, options: Mapping[str, Any]) -> DreamBooth:
         """DreamBooth over the generator."""
+        from understudy.backends.tuning import DreamBooth  # takes a second to import
+
         read = read_options(options, StudioOptions, name=NAME)
         name = full_name(NAME, read)
         return DreamBooth(self._pipelines(read, name), read, name=name, licence=self.licence)

@@ -22,11 +22,11 @@ def _schedules() -> dict[str, Schedule]:
     return {
         "vae": Schedule(steps=5_500, batch=32, rate=2e-3),
         "clip": Schedule(steps=1_600, batch=128, rate=1e-3, decay=0.05),
-        "segmenter": Schedule(steps=3_000, batch=32, rate=2e-3),
-        "unet": Schedule(steps=20_000, batch=64, rate=8e-4, warmup=500, average=0.9995),
-        "inpainting": Schedule(steps=4_000, batch=48, rate=2e-4),
-        "controlnet-edges": Schedule(steps=4_000, batch=48, rate=4e-4),
-        "controlnet-pose": Schedule(steps=3_000, batch=48, rate=4e-4),
+        "segmenter": Schedule(steps=3_400, batch=32, rate=2e-3, warmup=100, average=0.998),
+        "unet": Schedule(steps=7_200, batch=64, rate=8e-4, warmup=500),
+        "inpainting": Schedule(steps=900, batch=48, rate=3e-4, warmup=100, average=0.998),
+        "controlnet-edges": Schedule(steps=900, batch=48, rate=1.5e-3, warmup=100, average=0.998),
+        "controlnet-pose": Schedule(steps=3_000, batch=48, rate=1.5e-3, warmup=100, average=0.998),
     }
 
 

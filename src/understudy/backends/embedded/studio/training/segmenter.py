@@ -53,13 +53,16 @@ class SegmenterStage:
         self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
-        """Cross entropy at the size of the images, under changes of light and mirroring."""
+        """Cross entropy at the size of the images, under changes of light, tint and mirroring."""
         at = np.sort(rows.numpy())
         pixels = to_network(self._corpus.images[at], self._device)
         truth = torch.from_numpy(np.array(self._segments[at])).to(self._device).long()
         draw = torch.rand((3, len(at), 1, 1, 1), generator=random, device=self._device)
+        tint = 0.75 + 0.5 * torch.rand((len(at), 3, 1, 1), generator=random, device=self._device)
         grain = torch.randn(pixels.shape, generator=random, device=self._device)
-        pixels = pixels * (0.7 + 0.6 * draw[0]) + (draw[1] - 0.5) * 0.5 + grain * 0.08 * draw[2]
+        pixels = (
+            pixels * tint * (0.7 + 0.6 * draw[0]) + (draw[1] - 0.5) * 0.5 + grain * 0.08 * draw[2]
+        )
         if torch.rand((), generator=random, device=self._device) < 0.5:
             pixels, truth = pixels.flip(-1), truth.flip(-1)
         seen = self.network(pixel_values=pixels.clamp(-1, 1)).logits.float()

@@ -1,0 +1,25 @@
+"""The weights in this package, and whether they are still what was shipped."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+WEIGHTS = Path(__file__).with_name("weights")
+SUMS = "SHA256SUMS"
+
+
+def is_shipped(folder: Path = WEIGHTS) -> bool:
+    """Whether the weights are there at all."""
+    return (folder / SUMS).is_file()
+
+
+def damaged(folder: Path = WEIGHTS) -> list[str]:
+    """Names of the files that are missing or are not what ``SHA256SUMS`` says."""
+    wrong = []
+    for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
+        expected, _, name = line.partition("  ")
+        file = folder / name
+        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
+            wrong.append(name)
+    return wrong

@@ -1,0 +1,93 @@
+"""The mini studio as it is shipped: whole, small, and able to draw what it is asked for."""
+
+import shutil
+from functools import cache
+
+import numpy as np
+import pytest
+
+from understudy.backends.embedded.studio.shipped import WEIGHTS, damaged, is_shipped
+from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
+from understudy.core.ports import Captioner, Generator, Segmenter, TextEncoder
+
+pytest.importorskip("diffusers")
+pytest.importorskip("aggdraw")
+MOST = 40_000_000
+
+
+@cache
+def pictures(*kinds, count=24):
+    from understudy.playhouse import World
+
+    world = World(64, kinds)
+    return [world.draw(9_000_000 + at) for at in range(count)]
+
+
+def stack(drawn):
+    return np.stack([picture.image for picture in drawn])
+
+
+@cache
+def loaded(port):
+    return load_model(port, "embedded:studio")
+
+
+def test_it_is_there_whole_and_small():
+    assert is_shipped()
+    assert damaged() == []
+    assert sum(f.stat().st_size for f in WEIGHTS.rglob("*") if f.is_file()) <= MOST
+    summed = {line.partition("  ")[2] for line in (WEIGHTS / "SHA256SUMS").read_text().splitlines()}
+    there = {f.relative_to(WEIGHTS).as_posix() for f in WEIGHTS.rglob("*") if f.is_file()}
+    assert there - summed == {"README.md", "SHA256SUMS"}
+    assert {info.name for info in backends() if info.available} >= {"embedded:studio"}
+
+
+def test_a_changed_or_missing_file_is_found(tmp_path):
+    copy = tmp_path / "weights"
+    shutil.copytree(WEIGHTS, copy)
+    network = copy / "vae" / "diffusion_pytorch_model.safetensors"
+    content = bytearray(network.read_bytes())
+    content[-1] ^= 1
+    network.write_bytes(content)
+    (copy / "clip" / "config.json").unlink()
+    assert sorted(damaged(copy)) == [
+        "clip/config.json",
+        "vae/diffusion_pytorch_model.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("what", ["brown dog sleeping", "black dog sitting", "white dog sitting"])
+def test_it_draws_what_it_is_asked_for(what):
+    coat, _, status = what.split()
+    drawn = loaded(Generator).generate([f"a {what} on the floor, blue wall"] * 12, seed=3)
+    said = loaded(Captioner).attributes(drawn)
+    assert np.mean([one.get("coat") == coat for one in said]) >= 0.7
+    assert np.mean([one.get("status") == status for one in said]) >= 0.7
+
+
+def test_an_image_comes_back_from_its_embedding():
+    encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
+    decoder = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
+    there = encoder.encode(stack(pictures("dog", "person")))
+    back = encoder.encode(decoder.decode(there))
+    own = (there * back).sum(axis=1)
+    others = (there * np.roll(back, 1, axis=0)).sum(axis=1)
+    assert own.mean() >= 0.75
+    assert (own > others).mean() >= 0.9
+
+
+def test_texts_find_their_images():
+    encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
+    assert isinstance(encoder, TextEncoder)
+    drawn = pictures("dog", "person", "bottle")
+    scores = encoder.encode_text([p.caption for p in drawn]) @ encoder.encode(stack(drawn)).T
+    assert (scores.argmax(axis=1) == np.arange(len(drawn))).mean() >= 0.5
+
+
+def test_it_sees_where_the_dog_is():
+    segmenter = loaded(Segmenter)
+    drawn = pictures("dog")
+    dog = segmenter.classes.index("dog")
+    truth = np.stack([p.segments for p in drawn]) == dog
+    seen = segmenter.segment(stack(drawn)) == dog
+    assert (seen & truth).sum() / (seen | truth).sum() >= 0.75
