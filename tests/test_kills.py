@@ -113,7 +113,7 @@ def typical_seconds(understudy: Commands, site: Site) -> float:
     return time.monotonic() - start
 
 
-def kill_at_random(
+def check_killed_at_random(
     understudy: Commands, folder: Path, place: Callable[[Path], Site], kills: int
 ) -> None:
     """Runs killed (SIGKILL) at random moments, resumed, killed again, and completed."""
@@ -143,7 +143,7 @@ def kill_at_random(
 
 
 def test_fifty_kills_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    kill_at_random(understudy, tmp_path, Site, KILLS)
+    check_killed_at_random(understudy, tmp_path, Site, KILLS)
 
 
 class Aligned(Site):
@@ -157,7 +157,7 @@ class Aligned(Site):
 
 
 def test_alignment_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    kill_at_random(understudy, tmp_path, Aligned, 30)
+    check_killed_at_random(understudy, tmp_path, Aligned, 30)
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_evolution_killed_at_random_moments(
 
     modules = "understudy.cli.main,understudy.backends.embedded.studio.opening"
     with commands(tmp_path / "commands", modules) as understudy:
-        kill_at_random(understudy, tmp_path, Evolved, 15)
+        check_killed_at_random(understudy, tmp_path, Evolved, 15)
 
 
 # Kills at chosen moments: between any two of these something is written or paid.

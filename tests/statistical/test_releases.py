@@ -122,7 +122,8 @@ def test_the_noise_has_the_scale_that_the_budget_asks_for(
     assert not plausible(errors * 0.7, sigma)
     assert not plausible(errors * 1.3, sigma)
     assert abs(errors.mean()) < 6.2 * sigma / math.sqrt(errors.size)
-    assert len(np.unique(errors)) == errors.size
+    # On a grid of 2^20 steps a sigma, two of so many draws are alike in one run of six.
+    assert errors.size - len(np.unique(errors)) <= 6
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -28,9 +28,7 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     Raises:
         ConfigError: The user named something that the method has no use for.
     """
-    given: dict[str, str] = {
-        role: name for role in ROLES if (name := getattr(config, role)) is not None
-    }
+    given = _given(config)
     defaults = method.roles(params, frozenset(given))
     for role, name in given.items():
         if role not in defaults and name != "none":
@@ -47,6 +45,22 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     if "decoder" in found and "decoder" not in given and _other_encoder(found, defaults):
         found["decoder"] = None
     return {role: None if name == "none" else name for role, name in found.items()}
+
+
+def _given(config: RunConfig) -> dict[str, str]:
+    """What the user named, by role."""
+    names = {
+        "encoder": config.encoder,
+        "decoder": config.decoder,
+        "public": config.public,
+        "base": config.base,
+        "cluster_encoder": config.cluster_encoder,
+        "generator": config.generator,
+        "renderer": config.renderer,
+        "writer": config.writer,
+        "captioner": config.captioner,
+    }
+    return {role: name for role, name in names.items() if name is not None}
 
 
 def _plain(name: str) -> str:
@@ -96,8 +110,8 @@ def require_no_models(config: RunConfig) -> None:
     Raises:
         ConfigError: As said.
     """
-    given = [role for role in ROLES if getattr(config, role) not in (None, "none")]
-    models = [role for role in given if role not in ("public", "base")]
+    given = {role for role, name in _given(config).items() if name != "none"}
+    models = [role for role in ROLES if role in given - {"public", "base"}]
     if models:
         options = " and ".join("--" + role.replace("_", "-") for role in models)
         raise ConfigError(f"{config.source} holds embeddings already: leave out {options}")
