@@ -43,7 +43,7 @@ transformers: Any = _transformers
 
 NAME = "embedded:studio"
 
-STEPS, GUIDANCE = 10, 3.0
+STEPS, GUIDANCE, CONTROL = 10, 3.0, 1.5
 """What the mini studio draws well with; the defaults of its options."""
 
 M = TypeVar("M", bound=Model)
@@ -59,12 +59,14 @@ class StudioOptions(GeneratorOptions):
         batch: Images drawn at once.
         steps: Denoising steps.
         guidance: Classifier-free guidance.
+        control_scale: How strongly a hint counts.
         folder: Another studio than the one in this package.
     """
 
     batch: int = 32
     steps: int | None = STEPS
     guidance: float | None = GUIDANCE
+    control_scale: float = CONTROL
     folder: str | None = None
 
 

@@ -26,7 +26,7 @@ def _schedules() -> dict[str, Schedule]:
         "unet": Schedule(steps=7_200, batch=64, rate=8e-4, warmup=500),
         "inpainting": Schedule(steps=900, batch=48, rate=3e-4, warmup=100, average=0.998),
         "controlnet-edges": Schedule(steps=900, batch=48, rate=1.5e-3, warmup=100, average=0.998),
-        "controlnet-pose": Schedule(steps=3_000, batch=48, rate=1.5e-3, warmup=100, average=0.998),
+        "controlnet-pose": Schedule(steps=7_000, batch=48, rate=1.5e-3, warmup=100, average=0.998),
     }
 
 
