@@ -218,6 +218,7 @@ class Site:
             public=False,
             mu=0.27,
             classes=self.source.classes,
+            count=self.count,
             **(defaults | self.models | models),
         )
 
@@ -245,9 +246,7 @@ class Site:
             dataset = ledger.register(self.source).id
             account = Account(ledger, dataset, self.unit, plan, run.stages, run.run)
             vault = Vault(self.source, account, LocalEngine(1), cache)
-            materials = Materials(
-                context, vault, None, self.count, 0, self._bar, keep=keep, watch=self.watch
-            )
+            materials = Materials(context, vault, None, 0, self._bar, keep=keep, watch=self.watch)
             release = METHOD.run(materials, params)
             receipt = vault.receipt()
             vault.close()

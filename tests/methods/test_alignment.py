@@ -269,6 +269,7 @@ class Site:
             False,
             2.0,
             ("cat", "dog"),
+            phrases=("cat sleeping", "dog barking"),
             generator=self.generator,
         )
 
@@ -291,10 +292,8 @@ class Site:
             context=self.context,
             vault=Vault(self.source, account, LocalEngine(1), cache),
             public=None,
-            count=None,
             seed=0,
             progress=lambda words, total: lambda done: None,
-            phrases=("cat sleeping", "dog barking"),
             fit=self.fit,
             keep=self.keep,
         )
@@ -334,7 +333,8 @@ def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
 
 def test_fewer_pictures_are_drawn_where_a_smaller_count_is_asked_for(site):
     params = AlignmentParams(first=100, clusters=1)
-    release = alignment(site.materials(params, count=20), params)
+    site.context = dataclasses.replace(site.context, count=20)
+    release = alignment(site.materials(params), params)
     assert release.count == 20
     assert len(site.generator.asked) == 2 * 64
 
@@ -387,11 +387,11 @@ def test_what_the_decoder_refuses_costs_nothing(site):
 
 
 def test_a_base_set_without_classes_says_what_it_shows(site):
-    site.context = dataclasses.replace(site.context, classes=("all",))
-    params = AlignmentParams(first=8)
+    context = dataclasses.replace(site.context, classes=("all",), phrases=())
     with pytest.raises(ConfigError, match="template=a photo of a dog"):
-        alignment(site.materials(params, phrases=("all",)), params)
-    assert site.charges() == []
+        METHOD.weights(AlignmentParams(), context)
+    METHOD.weights(AlignmentParams(template="a red dog"), context)
+    METHOD.weights(AlignmentParams(), dataclasses.replace(context, phrases=("hot dog",)))
 
 
 def test_the_owner_may_watch(site):

@@ -21,10 +21,13 @@ from tests.methods.colour_world import (
 )
 
 from understudy import synthesize
-from understudy.core.errors import ConfigError
+from understudy.backends.registry import load_model
+from understudy.core.errors import BackendError, ConfigError
+from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
 from understudy.methods.evolution import METHOD, EvolutionParams, roles
 from understudy.privacy.accounting import delta_of, epsilon_of_mu
+from understudy.privacy.ledger import Ledger
 from understudy.privacy.unit import Unit
 
 MUCH = 60.0  # an epsilon at which noise hardly matters
@@ -378,13 +381,25 @@ def test_a_template_for_no_classes_says_what_is_shown(tmp_path):
     with pytest.raises(ConfigError, match="template=a photo of a dog"):
         METHOD.weights(EvolutionParams(alphabet="images"), context)
     METHOD.weights(EvolutionParams(alphabet="images", template="a red dog"), context)
+    METHOD.weights(EvolutionParams(alphabet="images"), replace(context, phrases=("red dog",)))
 
 
 def test_balanced_classes_need_a_count_before_anything_is_paid(squares, tmp_path):
-    site = Site(tmp_path, squares)
+    params, context = EvolutionParams(sizes="balanced"), Site(tmp_path, squares).context()
     with pytest.raises(ConfigError, match="--count"):
-        site.run(**QUICK, sizes="balanced")
-    assert not list((tmp_path / "out" / "owner").glob("stages/*.npz"))
+        METHOD.weights(params, context)
+    METHOD.weights(params, replace(context, count=10))
+
+
+def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
+    writer = load_model(Writer, "embedded:writer")
+    site = Site(
+        tmp_path, Squares({"emu": ["red"] * 4, "dog": ["blue"] * 4}), models={"writer": writer}
+    )
+    with pytest.raises(BackendError, match="emu"):
+        site.run(**QUICK)
+    with Ledger(str(tmp_path / "ledger.db")) as ledger:
+        assert ledger.spent(ledger.register(site.source).id).epsilon == 0
 
 
 @pytest.mark.parametrize("mu", [0.27, 1.7])

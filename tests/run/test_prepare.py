@@ -6,6 +6,7 @@ from tests.run.samples import QUICK, class_folders, embeddings, with_manifest
 
 from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.run.config import make_config
+from understudy.run.dry import dry_run
 from understudy.run.prepare import prepare
 
 
@@ -148,3 +149,30 @@ def test_public_pictures_suit_what_is_made_of_them(images, tmp_path):
     assert prepared(images, tmp_path, **{**drawn, "encoder": pooled}).public is not None
     assert prepared(images, tmp_path, decoder=decoder, public="none", **drawn).public is None
     assert prepared(images, tmp_path).public is None
+
+
+def evolving(studio, tmp_path, source, **options):
+    """A dry run of evolution with a tiny studio, and a ledger that is not there yet."""
+    studio = f"embedded:studio?folder={studio}"
+    where = {"out": tmp_path / "out", "ledger": str(tmp_path / "ledger.db")}
+    models = {"encoder": studio, "generator": studio}
+    config = {"source": source, "method": "evolution", **where, **models, **options}
+    return dry_run(make_config(config))
+
+
+def test_classes_of_one_size_need_a_count_before_anything_is_opened(tiny_studio, tmp_path):
+    source = str(class_folders(tmp_path / "scans", {"dog": 2, "person": 2}, (32, 32, 3)))
+    with pytest.raises(ConfigError, match="nothing says how many rows to make: give --count"):
+        evolving(tiny_studio, tmp_path, source, settings={"sizes": "balanced"})
+    assert not (tmp_path / "ledger.db").exists()
+    plan = evolving(tiny_studio, tmp_path, source, settings={"sizes": "balanced"}, count=10)
+    assert [stage.name for stage in plan.stages] == [f"round {i}" for i in range(1, 6)]
+
+
+def test_one_class_that_has_a_phrase_may_be_drawn_from_it(tiny_studio, tmp_path):
+    settings = {"alphabet": "images"}
+    homes = "playhouse:bottle?homes=2&per_home=2&size=32"
+    assert evolving(tiny_studio, tmp_path, homes, settings=settings, unit="home").refused is None
+    nameless = str(class_folders(tmp_path / "scans", {"": 4}, (32, 32, 3)))
+    with pytest.raises(ConfigError, match="template=a photo of a dog"):
+        evolving(tiny_studio, tmp_path, nameless, settings=settings)

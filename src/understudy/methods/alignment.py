@@ -13,10 +13,14 @@ import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Release
-from understudy.methods.parts import base as bases
-from understudy.methods.parts import gaps as parts
+from understudy.methods.parts.cluster_gaps import across
+from understudy.methods.parts.gaps import Rule, class_gaps, class_means, facts_of
 from understudy.methods.parts.interface import Context, Materials, Method
 from understudy.methods.parts.moved import check_decoder, decoded, release_moved
+from understudy.methods.parts.params import require_at_least
+from understudy.methods.parts.place import enter
+from understudy.methods.parts.starting import check_base, enough_rows, first_rows
+from understudy.methods.parts.variances import align_variances
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,7 @@ class AlignmentParams:
 
     def __post_init__(self) -> None:
         least = {"first": 2, "clusters": 1, "dimensions": 1, "lloyd_steps": 0, "noise_level": 0}
-        for name, low in least.items():
-            if (value := getattr(self, name)) is not None and value < low:
-                raise ConfigError(f"{name} must be {low} or more, found {value}")
+        require_at_least(self, least)
         for name in ("multiple", "kappa", "reach"):
             if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
                 raise ConfigError(f"{name} must be a number above 0, found {value}")
@@ -117,7 +119,7 @@ def weights(params: AlignmentParams, context: Context) -> Mapping[str, float]:
     if context.cluster_encoder is not None and params.clusters == 1:
         raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
     check_decoder(context, params.noise_level)
-    bases.check_base(context, params.template, conditional=params.conditional)
+    check_base(context, params.template, conditional=params.conditional)
     stages = {"reach": 1.0} if _needs_reach(params, context) else {}
     stages["gap"] = 10.0
     if params.clusters != 1:
@@ -125,9 +127,9 @@ def weights(params: AlignmentParams, context: Context) -> Mapping[str, float]:
     return stages | ({"spread": 5.0} if params.second_moment else {})
 
 
-def _rule(params: AlignmentParams, context: Context) -> parts.Rule:
+def _rule(params: AlignmentParams, context: Context) -> Rule:
     """How gaps are measured, of settled parameters."""
-    return parts.Rule(
+    return Rule(
         params.clusters or 1,
         _votes(params),
         params.kappa,
@@ -142,7 +144,7 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     context = materials.context
     params = settled(params, context)
     # Step 1: D(syn). What the decoder would refuse, it refuses now, before anything is paid.
-    base = bases.first_rows(
+    base = first_rows(
         materials,
         params.template,
         params.first,
@@ -151,24 +153,22 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     )
     decoded(materials, base.rows[:1], [base.words[base.prompts[0]]], params.noise_level)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
-    place = parts.enter(
-        materials, base, dimensions=params.dimensions, conditional=params.conditional
-    )
+    place = enter(materials, base, dimensions=params.dimensions, conditional=params.conditional)
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.
     rule = _rule(params, context)
-    found = parts.class_means(place, base, rule)
+    found = class_means(place, base, rule)
     counts = found.groups.counts
-    base, sizes = bases.enough_rows(
+    base, sizes = enough_rows(
         materials, base, counts, params.multiple, params.template, conditional=params.conditional
     )
-    gaps = parts.class_gaps(place, base, found, rule)
+    gaps = class_gaps(place, base, found, rule)
     # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
-    moves = parts.across(materials, place, base, gaps, found, rule)
+    moves = across(materials, place, base, gaps, found, rule)
     if params.second_moment:
-        rows = parts.align_variances(place, moves.rows, base.labels, counts, rule.reach)
+        rows = align_variances(place, moves.rows, base.labels, counts, rule.reach)
         moves = replace(moves, rows=rows)
     # 15: D(pasda) <- unCLIP(v + gap).
-    facts = {"base_rows": len(base), "clusters": rule.clusters} | parts.facts(found, gaps)
+    facts = {"base_rows": len(base), "clusters": rule.clusters} | facts_of(found, gaps)
     return release_moved(
         materials,
         base,

@@ -20,6 +20,7 @@ from understudy.methods.parts.entry import Entry
 from understudy.methods.parts.filtering import Filter, Sieve, check_filter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import PROCEDURAL, Context, Materials, Method
+from understudy.methods.parts.params import require_at_least
 from understudy.methods.parts.producing import produce
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
@@ -50,10 +51,7 @@ class ClusteringParams:
 
     def __post_init__(self) -> None:
         least = {"clusters": 1, "rank": 1, "components": 2, "lloyd_steps": 0, "oversample": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise ConfigError(f"{name} must be {low} or more, found {value}")
+        require_at_least(self, least)
         if self.power is not None and not 0 < self.power <= 1:
             raise ConfigError(f"power must lie in (0, 1], found {self.power}")
 

@@ -26,6 +26,7 @@ from understudy.methods.parts.evolved import (
 )
 from understudy.methods.parts.evolving import Nature
 from understudy.methods.parts.interface import Context, Materials, Method
+from understudy.methods.parts.params import require_at_least
 from understudy.privacy.queries import Votes
 from understudy.steps import evolution as steps
 
@@ -56,9 +57,7 @@ class EvolutionParams:
     conditional: bool = True
 
     def __post_init__(self) -> None:
-        for name, low in {"population": 1, "rounds": 1, "variations": 1, "lookahead": 0}.items():
-            if (value := getattr(self, name)) is not None and value < low:
-                raise ConfigError(f"{name} must be {low} or more, found {value}")
+        require_at_least(self, {"population": 1, "rounds": 1, "variations": 1, "lookahead": 0})
         if self.rounds > 100:
             raise ConfigError(f"rounds must be 1 to 100, found {self.rounds}")
         if not 0 <= self.threshold < np.inf:
@@ -129,6 +128,7 @@ def weights(params: EvolutionParams, context: Context) -> Mapping[str, float]:
         template=params.template,
         conditional=params.conditional,
     )
+    check_count(params.sizes, context.count)
     counted = given_sizes(params.sizes, _classes(params, context)) is None
     rounds = [f"round {number}" for number in range(1, params.rounds + 1)]
     part = (1 - _SIZES if counted else 1.0) / params.rounds
@@ -138,17 +138,16 @@ def weights(params: EvolutionParams, context: Context) -> Mapping[str, float]:
 def evolution(materials: Materials, params: EvolutionParams) -> Release:
     """Algorithm 2, for either alphabet. Rounds are counted from 1 here."""
     params = settled(params, materials.context)
-    check_count(params.sizes, materials.count)
     nature = _nature(materials, params)
+    # 1: C_0 <- RANDOM_API(N). A writer without words for a class says so here: nothing is paid yet.
+    degrees = steps.schedule(params.degree or 0.0, params.last_degree or 0.0, params.rounds)
+    population = nature.first(len(materials.context.called), degrees[0])
+    voting.watched(nature, population, 0, vote=params.vote)
     # 2: E_priv <- EncodeImage(D).
     voters = voting.voters_of(
         materials, vote=params.vote, distance=params.distance, conditional=params.conditional
     )
     sizes, facts = class_sizes(voters, params.sizes, nature.classes, materials.count)
-    # 1: C_0 <- RANDOM_API(N).
-    degrees = steps.schedule(params.degree or 0.0, params.last_degree or 0.0, params.rounds)
-    population = nature.first(len(voting.phrases_of(materials)), degrees[0])
-    voting.watched(nature, population, 0, vote=params.vote)
     # 3: for g = 0 to G - 1 do.
     for number, degree in enumerate(degrees, 1):
         words = f"round {number} of {params.rounds}, {voting.spent_words(voters.receipt())}"

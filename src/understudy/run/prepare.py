@@ -16,6 +16,7 @@ from understudy.run.methods import method
 from understudy.run.models import (
     load_models,
     names_of_roles,
+    phrases_of,
     procedural_name,
     require_no_models,
 )
@@ -71,7 +72,15 @@ def prepare(config: RunConfig) -> Prepared:
     names = names_of_roles(config, chosen, params)
     mu = run_mu_of(config.budget)
     loaded = load_models(names, source)
-    context = Context(shape, public=True, mu=mu, classes=source.classes, **loaded)
+    context = Context(
+        shape,
+        public=True,
+        mu=mu,
+        classes=source.classes,
+        phrases=phrases_of(source),
+        count=config.count,
+        **loaded,
+    )
     beside = partial(_beside, source, config)
     test, base = (
         None if name is None else beside(name, split)

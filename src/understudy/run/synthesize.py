@@ -33,7 +33,6 @@ from understudy.run.documents import (
 from understudy.run.evaluate import open_release
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
-from understudy.run.models import phrases_of
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
 from understudy.run.watch import Watch
@@ -148,11 +147,9 @@ class _Run:
             context=context,
             vault=vault,
             public=prepared.public,
-            count=config.count,
             seed=config.seed,
             progress=self.bars,
             base=prepared.base,
-            phrases=phrases_of(prepared.source),
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,

@@ -14,6 +14,7 @@ from understudy.core.ports import Generator
 from understudy.core.types import Labels, Release, SyntheticBatch, Vector
 from understudy.methods.parts.alphabets import Pictures, generator_of
 from understudy.methods.parts.evolving import Nature, Population
+from understudy.methods.parts.interface import UNLABELLED
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts
 from understudy.privacy.vault import Vault
@@ -156,13 +157,13 @@ def released(
             images = maker.made(labels[part], places[part], first[part], start)
             yield SyntheticBatch(labels[part], images=images)
 
-    classes = materials.classes if conditional else ("all",)
+    classes = materials.classes if conditional else UNLABELLED
     return Release(method, classes, len(labels), batches, None, renderer.shape, facts)
 
 
 def _drawn(nature: Nature, last: Last, sizes: NDArray[np.int64]) -> tuple[Labels, Labels]:
     """Class of each row and its place in the population of the class, shuffled: (n,) each."""
-    rng = nature.rng("final rows")
+    rng = nature.materials.rng_of("final rows")
     each = last.names.shape[1]
     labels = np.repeat(np.arange(len(sizes)), sizes)
     places = np.concatenate([spread_over(each, int(size), rng) for size in sizes])
@@ -181,7 +182,7 @@ class _Maker:
     ) -> NDArray[np.uint8]:
         """Final images of these rows."""
         items = self.last.population.items[labels, places]
-        seed = self.nature.seed(f"final {start:06d}")
+        seed = self.nature.materials.seed_of(f"final {start:06d}")
         alphabet = self.nature.alphabet
         if not isinstance(alphabet, Pictures):
             return self.renderer.generate([str(text) for text in items], seed=seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from zlib import crc32
 
 import numpy as np
 
@@ -67,15 +66,6 @@ class Nature:
     size: int
     variations: int
     lookahead: int
-
-    def seed(self, name: str) -> int:
-        """A public seed of its own for each thing that is made."""
-        words = [self.materials.seed, crc32(name.encode())]
-        return int(np.random.SeedSequence(words).generate_state(1)[0])
-
-    def rng(self, name: str) -> np.random.Generator:
-        """The same for draws."""
-        return np.random.default_rng([self.materials.seed, crc32(name.encode())])
 
     def first(self, phrases: int, degree: float) -> Population:
         """Line 1: C_0 <- RANDOM_API(N), and for L > 1 the L - 1 variations of each besides.
@@ -145,7 +135,8 @@ class Nature:
             chosen = steps.ranked(votes, self.size)
         else:
             chances = steps.probabilities(votes, threshold)
-            chosen = steps.resampled(chances, self.size, self.rng(f"round {number} resampled"))
+            rng = self.materials.rng_of(f"round {number} resampled")
+            chosen = steps.resampled(chances, self.size, rng)
         voted = population.chosen(chosen)
         # Not read again here: who looks into the run's folder sees each generation and its votes.
         arrays = {"votes": votes, "chosen": chosen, "items": voted.items, "kinds": voted.kinds}
@@ -175,6 +166,7 @@ class Nature:
         for start in range(0, count, size):
             part = slice(start, min(start + size, count))
             label = f"{name} {start:06d}"
-            found.append(self.materials.keep(label, partial(make, part, self.seed(label))))
+            seed = self.materials.seed_of(label)
+            found.append(self.materials.keep(label, partial(make, part, seed)))
             bar((part.stop - part.start) * each)
         return {key: np.concatenate([one[key] for one in found]) for key in found[0]}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.ports import (
@@ -24,6 +26,9 @@ from understudy.steps.grid import is_grid
 
 PROCEDURAL = "procedural"
 """Default of the role ``public``: procedural images, where the encoder could use some."""
+
+UNLABELLED = ("all",)
+"""The classes of a dataset, or of a release, without labels."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Make = Callable[[], Arrays]
@@ -53,6 +58,8 @@ class Context:
         public: Whether a public dataset is given.
         mu: Gaussian-DP parameter of the run's budget.
         classes: Class names of the private dataset, which are public.
+        phrases: A public noun phrase for each class, such as ``"dog eating"``; () if none is known.
+        count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
         base: Whether a base set is given.
         cluster_encoder: The encoder whose space is partitioned, where it is not ``encoder``.
         generator: Text to images, and what else it can do; or None.
@@ -66,13 +73,20 @@ class Context:
     decoder: Decoder | None
     public: bool
     mu: float
-    classes: tuple[str, ...] = ("all",)
+    classes: tuple[str, ...] = UNLABELLED
+    phrases: tuple[str, ...] = ()
+    count: int | None = None
     base: bool = False
     cluster_encoder: Encoder | None = None
     generator: Generator | None = None
     renderer: Generator | None = None
     writer: Writer | None = None
     captioner: Captioner | None = None
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What each class is called in prompts."""
+        return self.phrases or self.classes
 
     @property
     def models(self) -> Mapping[str, Any]:
@@ -96,11 +110,9 @@ class Materials:
         context: The run's public facts: shape, classes, models, mu.
         vault: The private rows.
         public: A public dataset, for what may be learnt for free; or None.
-        count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
         seed: Seed of everything public. Never of the noise.
         progress: Given words for a step, returns a function that is called with rows done.
         base: A public or synthetic dataset of the same classes to start from; or None.
-        phrases: A public noun phrase for each class, for prompts, such as ``"dog eating"``.
         fit: Brings images of any size to the private images' height, width and channels, as the
             encoder expects them.
         keep: Given a name and a function, what the function returns: kept in the run's folder and
@@ -113,11 +125,9 @@ class Materials:
     context: Context
     vault: Vault
     public: Source | None
-    count: int | None
     seed: int
     progress: Callable[[str, int | None], Callable[[int], None]]
     base: Source | None = None
-    phrases: tuple[str, ...] = ()
     fit: Callable[[Images], Images] = lambda images: images
     keep: Callable[[str, Make], Arrays] = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
@@ -126,6 +136,11 @@ class Materials:
     def classes(self) -> tuple[str, ...]:
         """Public class names; labels index into them."""
         return self.context.classes
+
+    @property
+    def count(self) -> int | None:
+        """Synthetic rows wanted; None: about as many as there are private ones (noisy)."""
+        return self.context.count
 
     @property
     def shape(self) -> Shape:
@@ -141,6 +156,17 @@ class Materials:
     def decoder(self) -> Decoder | None:
         """Embeddings back to images; None for a release of embeddings."""
         return self.context.decoder
+
+    def seed_of(self, name: str) -> int:
+        """A public seed of its own for each thing that is made."""
+        return int(np.random.SeedSequence(self._words_of(name)).generate_state(1)[0])
+
+    def rng_of(self, name: str) -> np.random.Generator:
+        """A public generator of its own for each thing that is drawn."""
+        return np.random.default_rng(self._words_of(name))
+
+    def _words_of(self, name: str) -> list[int]:
+        return [self.seed, crc32(name.encode())]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import PromptedDecoder
-from understudy.core.types import Embeddings, Images, Release, SyntheticBatch
-from understudy.methods.parts.base import Base, chosen
-from understudy.methods.parts.gaps import Moves
-from understudy.methods.parts.interface import Context, Materials
+from understudy.core.types import Embeddings, Images, Labels, Release, SyntheticBatch
+from understudy.methods.parts.base import Base
+from understudy.methods.parts.cluster_gaps import Moves
+from understudy.methods.parts.interface import UNLABELLED, Context, Materials
 from understudy.steps import alignment as steps
 
 _AT_ONCE = 64
@@ -96,7 +96,7 @@ def release_moved(
             yield SyntheticBatch(labels[part], embeddings=shown, images=images)
 
     decoder = materials.decoder
-    classes = materials.classes if conditional else ("all",)
+    classes = materials.classes if conditional else UNLABELLED
     dim, shape = (rows.shape[1], None) if decoder is None else (None, decoder.shape)
     return Release(method, classes, len(rows), batches, dim, shape, facts)
 
@@ -104,4 +104,22 @@ def release_moved(
 def _order(moves: Moves, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """Which rows are released, with so many of each class and their share of each cluster."""
     each = [steps.shared_out(n, s) for n, s in zip(sizes.tolist(), moves.shares, strict=True)]
-    return chosen(moves.cell, np.concatenate(each), seed)
+    return _chosen(moves.cell, np.concatenate(each), seed)
+
+
+def _chosen(cell: Labels, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Which rows to use for a release with so many of each cell, in a random order.
+
+    Rows of a cell that has too few come again and again.
+
+    Args:
+        cell: (n,) cell of each row.
+        sizes: (cells,) how many; 0 where there are no rows.
+        seed: Public.
+    """
+    rng = np.random.default_rng([seed, 5])
+    picks = [
+        np.resize(rng.permutation(np.flatnonzero(cell == place)), size)
+        for place, size in enumerate(sizes.tolist())
+    ]
+    return np.asarray(rng.permutation(np.concatenate(picks)))

@@ -6,7 +6,7 @@ from understudy.core.types import Release
 from understudy.methods.parts.drawing import Batches, Producer, fixed, stream
 from understudy.methods.parts.entering import Entered
 from understudy.methods.parts.filtering import Sieve, check_filter, filtered
-from understudy.methods.parts.interface import Materials
+from understudy.methods.parts.interface import UNLABELLED, Materials
 from understudy.steps.mixture import Mixture
 
 
@@ -45,5 +45,5 @@ def produce(
         batches = fixed(producer, points[:count], chosen[:count])
     shape = None if materials.decoder is None else materials.decoder.shape
     dim = place.entry.total if shape is None else None
-    classes = materials.classes if place.classes > 1 else ("all",)
+    classes = materials.classes if place.classes > 1 else UNLABELLED
     return Release(method, classes, count, batches, dim, shape, facts)

@@ -16,14 +16,12 @@ from understudy.methods.parts.alphabets import (
     renderings_of,
     text_encoder_of,
 )
-from understudy.methods.parts.base import CLASS, prompts_of
 from understudy.methods.parts.evolving import Nature, Population
-from understudy.methods.parts.interface import Context, Materials
+from understudy.methods.parts.interface import UNLABELLED, Context, Materials
+from understudy.methods.parts.prompts import check_template, prompts_of
 from understudy.privacy.accounting import Gaussian, epsilon_of
 from understudy.privacy.sums import row_squares
 from understudy.privacy.vault import Vault
-
-_UNLABELLED = ("all",)
 
 
 def check_models(
@@ -46,44 +44,30 @@ def check_models(
         if context.writer is None:
             raise ConfigError("evolution of captions needs a --writer, or take alphabet=images")
     else:
-        _check_images(context, template, conditional=conditional)
+        _check_variation(context)
+        check_template(context, template, conditional=conditional)
     if vote == "text":
         text_encoder_of(encoder)
         if context.captioner is None:
             raise ConfigError("vote=text needs a --captioner for the private images")
 
 
-def _check_images(context: Context, template: str, *, conditional: bool) -> None:
+def _check_variation(context: Context) -> None:
     generator = generator_of(context)
     if "variation" not in generator.tasks:
         raise ConfigError(
             f"alphabet=images varies images, and {generator.name} can only do "
             f"{', '.join(sorted(generator.tasks))}: take another --generator, or alphabet=captions"
         )
-    if context.classes == _UNLABELLED and CLASS in template:
-        raise ConfigError(
-            "this dataset has no classes, so the template has to say what its pictures show: "
-            "--set 'template=a photo of a dog'"
-        )
-    if conditional and len(context.classes) > 1 and CLASS not in template:
-        raise ConfigError(
-            f"the template {template!r} draws all {len(context.classes)} classes alike: write "
-            f"{CLASS} where the class's name belongs, such as 'a photo of a {CLASS}'"
-        )
 
 
 def alphabet_of(materials: Materials, *, alphabet: str, vote: str, template: str) -> Alphabet:
     """What evolves."""
-    phrases = phrases_of(materials)
+    phrases = materials.context.called
     if alphabet == "images":
         return pictures_of(materials, prompts_of(phrases, template))
-    labels = [None if materials.classes == _UNLABELLED else phrase for phrase in phrases]
+    labels = [None if materials.classes == UNLABELLED else phrase for phrase in phrases]
     return captions_of(materials, labels, as_text=vote == "text")
-
-
-def phrases_of(materials: Materials) -> tuple[str, ...]:
-    """What classes are called in prompts."""
-    return materials.phrases or materials.classes
 
 
 def voters_of(materials: Materials, *, vote: str, distance: str, conditional: bool) -> Vault:
