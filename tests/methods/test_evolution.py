@@ -57,9 +57,9 @@ def test_a_population_becomes_like_the_private_rows_of_its_class(
 ):
     site = Site(tmp_path, squares, epsilon=MUCH, count=120)
     # The top N are N, however few of them are voted for: few are asked for, and more often.
-    settings = {} if variations == 1 else {"population": 16, "rounds": 6, "variations": variations}
+    settings = QUICK if variations == 1 else {**QUICK, "population": 16, "rounds": 6}
     release, _, _ = site.run(
-        **{**QUICK, **settings}, alphabet=alphabet, degree=0.4, last_degree=0.05
+        **settings, variations=variations, alphabet=alphabet, degree=0.4, last_degree=0.05
     )
     cat, dog = shares(release)
     # A quarter and an eighth would be chance.
@@ -407,17 +407,30 @@ def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
 def test_defaults_draw_at_most_six_thousand_images_for_a_thousand(squares, tmp_path, alphabet, mu):
     context = replace(Site(tmp_path, squares).context(), mu=mu)
     params = METHOD.settle(EvolutionParams(alphabet=alphabet), context)
-    seen = params.population * params.rounds * max(params.lookahead, 1)
-    drawn = seen + 1000
+    candidates = params.population * params.variations
+    seen = candidates * params.rounds * max(params.lookahead, 1)
     if alphabet == "images":  # candidates are pictures themselves: with K = 0 nothing else is drawn
-        drawn = params.population * params.rounds + (seen if params.lookahead else 0) + 1000
-    assert params.variations == 1
-    assert drawn <= 6000
+        new = params.population * max(1, params.variations - 1)
+        seen = candidates + new * (params.rounds - 1) + (seen if params.lookahead else 0)
+    assert seen + 1000 <= 6000
+
+
+def test_defaults_of_either_alphabet(squares, tmp_path):
+    context = Site(tmp_path, squares).context()
+    captions, images = (
+        METHOD.settle(EvolutionParams(alphabet=name), context) for name in ("captions", "images")
+    )
+    assert (captions.variations, captions.lookahead, captions.rounds) == (1, 4, 5)
+    assert (images.variations, images.lookahead, images.rounds) == (3, 0, 6)
+    one = METHOD.settle(EvolutionParams(alphabet="images", variations=1), context)
+    assert (one.population, one.lookahead) == (200, 4)
 
 
 def test_settings_that_are_given_stay(squares, tmp_path):
     context = replace(Site(tmp_path, squares).context(), mu=5.0)
-    given = EvolutionParams(population=7, lookahead=3, degree=0.0, last_degree=0.9)
+    given = EvolutionParams(
+        population=7, rounds=2, variations=2, lookahead=3, degree=0.0, last_degree=0.9
+    )
     assert METHOD.settle(given, context) == given
     assert METHOD.settle(EvolutionParams(lookahead=4), context).population == 200
     many = replace(context, classes=tuple(f"c{i}" for i in range(100)))
