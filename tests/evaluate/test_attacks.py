@@ -6,6 +6,7 @@ import pytest
 from understudy.core.errors import InputError
 from understudy.evaluate.attacks import (
     Shadows,
+    attack_by_loss,
     by_calibrated_distance,
     by_density_ratio,
     by_distance,
@@ -116,3 +117,39 @@ def test_the_loss_of_rows_that_were_learnt_is_lower():
     x, y = labelled()
     model = nearest_class_means(x[:100], y[:100], 0)
     assert roc(by_loss(model, x[:100], y[:100]), by_loss(model, x[100:], y[100:])).auc.low > 0.7
+
+
+def test_a_model_trained_on_copies_of_the_members_gives_them_away():
+    x, y = labelled(300)
+    members, others, fresh = ((x[at : at + 100], y[at : at + 100]) for at in (0, 100, 200))
+    copied = attack_by_loss(nearest_class_means(*members, 0), members, others)
+    assert copied.auc.low > 0.7
+    strangers = attack_by_loss(nearest_class_means(*fresh, 0), members, others)
+    assert strangers.auc.low < 0.5 < strangers.auc.high
+    by_hand = roc(*(by_loss(nearest_class_means(*fresh, 0), *side) for side in (members, others)))
+    assert strangers.auc == by_hand.auc
+
+
+def test_lira_is_fair_where_nothing_leaks():
+    """Confidences of pure chance; an interval of 95 % holds a half 180 to 198 times of 200.
+
+    Left out alone, without its twin, a model would make members look like others.
+    """
+    rng = np.random.default_rng(8)
+    held, areas = 0, []
+    for _ in range(200):
+        halves = rng.random((3, 60)) < 0.5
+        inside = np.stack([halves, ~halves], axis=1).reshape(6, 60)
+        area = Shadows(inside, rng.normal(size=(6, 60))).attack().auc
+        held += area.low < 0.5 < area.high
+        areas.append(area.value)
+    assert 180 <= held <= 198
+    assert abs(np.mean(areas) - 0.5) < 4 * np.std(areas) / np.sqrt(200)
+
+
+def test_shadow_models_come_by_pairs():
+    x, y = labelled(40)
+    with pytest.raises(InputError, match="by pairs, found 5"):
+        Shadows.train(class_means, x, y, models=5)
+    inside = Shadows.train(class_means, x, y, models=4).inside
+    assert (inside[::2] == ~inside[1::2]).all()

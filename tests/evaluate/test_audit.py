@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.evaluate.audit import audit_one_run, audit_pairs
+from understudy.evaluate.audit import audit_one_run, audit_pairs, learned_scores, noise_ratio
 from understudy.privacy.accounting import run_mu
 
 DELTA = 1e-5
@@ -53,3 +53,36 @@ def test_what_is_no_experiment_is_refused():
         audit_pairs(np.zeros(5), np.zeros(50), delta=0)
     with pytest.raises(InputError, match="20 canaries or more"):
         audit_one_run(np.zeros(30), np.zeros(29, bool), delta=0)
+
+
+def test_a_claim_of_gaussian_dp_is_refuted_from_fewer_runs():
+    rng = np.random.default_rng(5)
+    one, other = rng.normal(2 * MU, 1, 5000), rng.normal(0, 1, 5000)
+    told = {"delta": DELTA, "claimed": 1.0}
+    assert not audit_pairs(one, other, **told).broken
+    found = audit_pairs(one, other, **told, claimed_mu=MU)
+    assert found.broken
+    assert MU < found.mu < 2 * MU
+
+
+def test_several_numbers_are_learnt_to_be_one_score():
+    """Two numbers that tell the two sides apart only together, and six that say nothing."""
+    rng = np.random.default_rng(6)
+    inside, outside = rng.normal(size=(2, 400, 8))
+    inside[:, 1] = inside[:, 0] + 0.1 * inside[:, 1] + 0.5
+    outside[:, 1] = outside[:, 0] + 0.1 * outside[:, 1]
+    inside, outside = (1e6 * np.hstack([side, np.ones((400, 1))]) for side in (inside, outside))
+    scores = learned_scores(inside, outside)
+    assert audit_pairs(*scores, delta=0).epsilon > 2
+    assert audit_pairs(inside[:, 1], outside[:, 1], delta=0).epsilon < 1
+
+
+def test_the_scale_of_noise_has_an_interval():
+    rng = np.random.default_rng(7)
+    squares = [(rng.normal(0, 0.9, 500) ** 2).sum() for _ in range(400)]
+    found = [noise_ratio(square, 500) for square in squares]
+    covered = np.mean([one.low < 0.9 < one.high for one in found])
+    assert 0.91 < covered < 0.985  # 0.95, and four standard errors
+    assert noise_ratio(500 * 0.25, 500).value == pytest.approx(0.5)
+    with pytest.raises(InputError, match="released nothing"):
+        noise_ratio(0.0, 0)

@@ -6,6 +6,7 @@ from scipy.linalg import sqrtm
 
 from understudy.core.errors import InputError
 from understudy.evaluate.fidelity import (
+    Estimate,
     Moments,
     clip_score,
     frechet_distance,
@@ -91,3 +92,10 @@ def test_a_clip_score_is_the_mean_cosine_of_pairs():
     assert found.value == pytest.approx(100 * (1 + np.sqrt(0.5) + 0) / 3)
     with pytest.raises(InputError, match="pairs"):
         clip_score(images, texts[:2])
+
+
+def test_an_estimate_is_a_mean_and_the_error_of_that_mean():
+    found = Estimate.of([1.0, 2.0, 6.0])
+    assert found.value == 3
+    assert found.error == pytest.approx(np.sqrt(7 / 3))
+    assert Estimate.of([2.0]) == Estimate(2.0, 0.0)

@@ -7,8 +7,6 @@ from understudy.core.errors import InputError
 from understudy.evaluate.leakage import (
     closeness,
     mutual_information,
-    near_duplicates,
-    perceptual_hashes,
     regional_mutual_information,
 )
 
@@ -49,31 +47,6 @@ def pictures(seed, count=40, shape=(48, 40, 3)):
     rng = np.random.default_rng(seed)
     coarse = rng.uniform(0, 255, size=(count, 12, 10, shape[2]))
     return coarse.repeat(4, axis=1).repeat(4, axis=2).astype(np.uint8)
-
-
-def test_hashes_stay_where_pictures_hardly_change():
-    drawn = pictures(0)
-    rng = np.random.default_rng(1)
-    grain = np.clip(drawn + rng.normal(0, 6, drawn.shape), 0, 255).astype(np.uint8)
-    lighter = np.clip(drawn * 0.8 + 20, 0, 255).astype(np.uint8)
-    own = perceptual_hashes(drawn)
-    for changed in (grain, lighter, drawn[:, ::2, ::2]):
-        assert np.bitwise_count(own ^ perceptual_hashes(changed)).max() <= 6
-    others = np.bitwise_count(own[:, None] ^ own[None])[~np.eye(40, dtype=bool)]
-    assert others.min() > 10
-    assert 28 < others.mean() < 36
-
-
-def test_near_duplicates_are_listed_nearest_first():
-    drawn = pictures(0)
-    private, release = perceptual_hashes(drawn), perceptual_hashes(pictures(5))
-    release[3] = private[9] ^ np.uint64(0b101)
-    release[30] = private[2]
-    assert near_duplicates(private, release).tolist() == [[30, 2, 0], [3, 9, 2]]
-    assert near_duplicates(private, release, bits=1).tolist() == [[30, 2, 0]]
-    assert near_duplicates(private, perceptual_hashes(pictures(6))).shape == (0, 3)
-    with pytest.raises(InputError, match="0 to 32"):
-        near_duplicates(private, release, bits=40)
 
 
 def test_mutual_information_is_the_entropy_of_a_copy_and_nothing_of_a_stranger():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels
-from understudy.evaluate import training
-from understudy.evaluate.training import Classifier, accuracy, train_on_embeddings, train_on_images
+from understudy.evaluate import recipes, training
+from understudy.evaluate.attacks import Shadows
+from understudy.evaluate.classifier import Classifier, accuracy, statistics
+from understudy.evaluate.training import train_on_embeddings, train_on_images
+from understudy.evaluate.utility import Network
 
 
 def points(n: int, seed: int, *, d: int = 12, classes: int = 4) -> tuple[Embeddings, Labels]:
@@ -55,18 +58,61 @@ def test_embeddings_are_learned() -> None:
     assert accuracy(classifier, *points(1000, 2)) > 0.95
 
 
-DEEP = pytest.param("resnet50", marks=pytest.mark.slow)
+NARROW = {"cnn": {}, "wrn40-4": {"width": 8, "depth": 10, "factor": 1}, "convnet": {"width": 16}}
+LONG = {"resnet50": 6, "mobilenetv2": 20}
+"""Networks that take too long to be trained by every run of the tests, and their epochs."""
 
 
-@pytest.mark.parametrize("network", ["cnn", "resnet9", "vgg11", DEEP])
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name in recipes.IMAGES
+    ],
+)
 def test_images_are_learned(
     network: training.ImageNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, build in training.IMAGE_NETWORKS.items():
-        narrow = build if name == "cnn" else functools.partial(build, width=8)
-        monkeypatch.setitem(training.IMAGE_NETWORKS, name, narrow)
-    classifier = train_on_images(*pictures(600, 1), classes=3, network=network, epochs=6, batch=32)
+    build, recipe = recipes.IMAGES[network]
+    narrow = functools.partial(build, **NARROW.get(network, {"width": 8}))
+    monkeypatch.setitem(recipes.IMAGES, network, (narrow, recipe))
+    epochs = LONG.get(network, 6)
+    classifier = train_on_images(
+        *pictures(600, 1), classes=3, network=network, epochs=epochs, batch=32
+    )
     assert accuracy(classifier, *pictures(300, 2)) > 0.95
+
+
+def test_every_network_has_a_name_and_a_recipe() -> None:
+    assert set(get_args(training.ImageNetwork)) == set(recipes.IMAGES)
+    assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer"}
+
+
+def test_probabilities_agree_with_what_is_predicted() -> None:
+    classifier = train_points(300, epochs=3)
+    x, _ = points(700, 2)
+    p = classifier.probabilities(x, batch=64)
+    assert p.shape == (700, 4)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    assert np.array_equal(p.argmax(axis=1), classifier.predict(x))
+    # The same numbers by hand: standardised, through the network, softmax.
+    with torch.inference_mode():
+        scores = classifier.model(classifier.prepare(torch.from_numpy(x))).double().numpy()
+    by_hand = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(p, by_hand, atol=1e-6)
+
+
+def test_a_trainer_trains_shadow_models() -> None:
+    x, y = points(60, 1)
+    rng = np.random.default_rng(0)
+    noisy = rng.integers(0, 4, 60)  # nothing but the rows themselves tells their labels
+    shadows = Shadows.train(training.trainer("two-layer", 4, epochs=60), x, noisy, models=8)
+    assert shadows.confidences.shape == (8, 60)
+    assert shadows.attack().auc.low > 0.55
+    first = training.trainer("two-layer", 4, epochs=2)(x, y, 5)(x)
+    assert np.array_equal(
+        first, train_on_embeddings(x, y, classes=4, seed=5, epochs=2).probabilities(x)
+    )
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 3), (17, 30, 1)])
@@ -151,11 +197,11 @@ def test_scale_and_offset_do_not_matter() -> None:
 
 def test_statistics_in_blocks() -> None:
     x = np.random.default_rng(0).normal(3, 2, (5000, 700)).astype(np.float32)
-    mean, deviation = training._statistics(x)
+    mean, deviation = statistics(x)
     np.testing.assert_allclose(mean, x.mean(0, dtype=np.float64), rtol=1e-9)
     np.testing.assert_allclose(deviation, x.std(0, dtype=np.float64), rtol=1e-9)
     images = pictures(50, 0, (16, 20, 3))[0]
-    mean, deviation = training._statistics(images)
+    mean, deviation = statistics(images)
     np.testing.assert_allclose(mean, images.mean((0, 1, 2)))
     np.testing.assert_allclose(deviation, images.std((0, 1, 2)))
 
@@ -195,12 +241,12 @@ def test_flips_mirror_about_half() -> None:
 
 
 def test_the_rate_climbs_then_falls_to_nothing() -> None:
-    rates = [training._rate(step, 100, 0.2) for step in range(101)]
+    rates = [recipes.rate_at(step, 100, 0.2) for step in range(101)]
     assert int(np.argmax(rates)) == 20
     assert max(rates) == 1.0
     assert rates[0] < 0.1
     assert rates[-1] == pytest.approx(0, abs=1e-9)
-    assert training._rate(0, 1, 0.0) == 1.0
+    assert recipes.rate_at(0, 1, 0.0) == 1.0
 
 
 def test_progress_is_told_each_epoch() -> None:

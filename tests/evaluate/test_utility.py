@@ -10,12 +10,15 @@ import pytest
 
 from understudy.core.errors import InputError
 from understudy.core.types import Batch, SyntheticBatch
+from understudy.evaluate.classifier import Classifier
 from understudy.evaluate.utility import (
     Labelled,
     UtilityResult,
+    fit,
     gather,
     match_classes,
     mean_and_spread,
+    score,
     utility,
     utility_report,
 )
@@ -116,6 +119,54 @@ def test_report_trains_both_sides_alike() -> None:
     assert {r.n_train for r in (*report.synthetic, *report.real)} == {300}
     assert all(r.accuracy > 0.9 for r in report.real)
     assert told == [(i, 20) for i in range(1, 21)]
+
+
+def test_training_on_both_and_keeping_the_classifiers() -> None:
+    kept: list[tuple[str, int, Classifier]] = []
+    told: list[tuple[int, int]] = []
+    release, real, test = (
+        cloud(900, 1, ("eel", "dog", "cat"), spread=4),
+        cloud(300, 2),
+        cloud(90, 3),
+    )
+    options = {"network": "two-layer", "seeds": (4, 5), "epochs": 3}
+    report = utility_report(
+        release,
+        real,
+        test,
+        **options,
+        both=True,
+        keep=lambda *one: kept.append(one),
+        progress=lambda *now: told.append(now),
+    )
+    assert [r.n_train for r in report.both] == [600, 600]
+    assert [(side, seed) for side, seed, _ in kept] == [
+        (side, seed) for seed in (4, 5) for side in ("synthetic", "real", "both")
+    ]
+    assert told == [(i, 18) for i in range(1, 19)]
+    one, two, both = (np.asarray(model.mean) for _, _, model in kept[:3])
+    assert both == pytest.approx((one + two) / 2, abs=1e-5)  # as many rows of each
+    alone = utility_report(release, real, test, **options)
+    assert (alone.synthetic, alone.real, alone.both) == (report.synthetic, report.real, ())
+    again = score(kept[1][2], test, release.classes, n_train=300, seed=4)
+    assert again == report.real[0]
+    assert set(alone.as_dict()) | {"both"} == set(report.as_dict())
+
+
+def test_scores_beyond_accuracy() -> None:
+    test = cloud(400, 2)
+    classifier = fit(cloud(1000, 1, spread=2), network="two-layer", epochs=5)
+    result = score(classifier, test, NAMES, n_train=1000)
+    table = np.array(result.confusion)
+    assert table.sum() == 400
+    assert result.accuracy == pytest.approx(np.trace(table) / 400)
+    assert table.sum(axis=1).tolist() == np.bincount(test.labels).tolist()
+    p = classifier.probabilities(test.values)
+    truth = np.eye(3)[test.labels]
+    assert result.brier == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
+    assert result.log_loss == pytest.approx(-np.log(p[truth == 1]).mean())
+    assert 0 < result.ece < 1
+    assert mean_and_spread([result, result], "ece") == (pytest.approx(result.ece), 0)
 
 
 def test_report_as_json() -> None:

@@ -45,6 +45,7 @@ GROUP = "understudy.backends"
 BUILT_IN = {
     "embedded": "understudy.backends.embedded:backend",
     "hf": "understudy.backends.hub:backend",
+    "inception": "understudy.backends.inception:backend",
     "onnx": "understudy.backends.onnx:backend",
 }
 """The entry points of this package, for a source tree on the path that was never installed."""

@@ -18,6 +18,7 @@ from understudy.core.types import (
     Masks,
     Shape,
     Texts,
+    Vector,
 )
 
 T = TypeVar("T")
@@ -102,6 +103,18 @@ class TextEncoder(Encoder, Protocol):
 
     def encode_text(self, texts: Texts) -> Embeddings:
         """Embed n texts: (n, d) float32 of unit norm."""
+        ...
+
+
+@runtime_checkable
+class ScoringEncoder(Encoder, Protocol):
+    """An encoder that is a classifier: the Inception network of FID and the Inception score."""
+
+    def score(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
+        """(n, d) float32 features, and (n, classes) float32 probabilities, rows summing to 1.
+
+        The latter are None where the network was cut off before its classes.
+        """
         ...
 
 
@@ -260,6 +273,15 @@ class PoseEstimator(Model, Protocol):
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
         """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1]."""
+        ...
+
+
+@runtime_checkable
+class PerceptualDistance(Model, Protocol):
+    """How different two pictures look, such as LPIPS."""
+
+    def distance(self, a: Images, b: Images) -> Vector:
+        """Of each pair of (n, height, width, channels) uint8: (n,), 0 for the same picture."""
         ...
 
 

@@ -7,7 +7,7 @@ was. `understudy.evaluate.roc` says how well it told them apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from scipy import stats
 from understudy.core.errors import InputError
 from understudy.core.types import Labels, Vector
 from understudy.evaluate.neighbours import clouds, nearest
-from understudy.evaluate.roc import Roc, roc
+from understudy.evaluate.roc import Roc, area_by_groups, roc
+from understudy.evaluate.subsets import some
 
 _DENSITY_DIMS = 8
 _DENSITY_ROWS = 4000
@@ -76,24 +77,16 @@ def by_density_ratio(
         if len(rows) <= dims:
             raise InputError(f"{name} has {len(rows)} rows; a density of {dims} axes needs more")
     centre = reference.mean(axis=0, dtype=np.float64)
-    _, spread, axes = np.linalg.svd(
-        _some(reference, _DENSITY_ROWS, seed) - centre, full_matrices=False
+    theirs, usual = (
+        rows[some(len(rows), _DENSITY_ROWS, seed)] - centre for rows in (release, reference)
     )
+    _, spread, axes = np.linalg.svd(usual, full_matrices=False)
     scale = np.maximum(spread[:dims], spread[0] * 1e-6)
     frame = (axes[:dims] / scale[:, None]).T
-    densities = [
-        stats.gaussian_kde(((_some(rows, _DENSITY_ROWS, seed) - centre) @ frame).T)
-        for rows in (release, reference)
-    ]
+    densities = [stats.gaussian_kde((rows @ frame).T) for rows in (theirs, usual)]
     points = ((candidates - centre) @ frame).T
     over, under = (density.logpdf(points) for density in densities)
     return np.asarray(over - under, dtype=np.float64)
-
-
-def _some(rows: NDArray[Any], most: int, seed: int) -> NDArray[Any]:
-    if len(rows) <= most:
-        return rows
-    return rows[np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))]
 
 
 Trained = Callable[[NDArray[Any]], Vector]
@@ -107,6 +100,27 @@ def by_loss(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
     """Minus the loss of a model on each row (Yeom et al. 2018): members are fitted better."""
     chosen = model(rows)[np.arange(len(rows)), labels]
     return np.asarray(np.log(np.maximum(chosen, 1e-12)), dtype=np.float64)
+
+
+def attack_by_loss(
+    model: Trained,
+    members: tuple[NDArray[Any], Labels],
+    others: tuple[NDArray[Any], Labels],
+) -> Roc:
+    """Do a trained model's losses tell members from others?
+
+    Of a model trained on a release (its ``classifier.probabilities``) the members are the private
+    rows behind the release.
+
+    Args:
+        model: The model under attack.
+        members: (n, ...) private rows and their labels, as the model counts classes.
+        others: The same of real rows that were not in the private data.
+
+    Raises:
+        InputError: Fewer than two rows a side.
+    """
+    return roc(by_loss(model, *members), by_loss(model, *others))
 
 
 def confidence(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
@@ -138,16 +152,18 @@ class Shadows:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> Shadows:
-        """Train them; every row is inside exactly half of them, chosen at random.
+        """Train them two by two, on a random half and on the other half.
+
+        So every row is inside exactly half of them.
 
         Raises:
-            InputError: Fewer than four models.
+            InputError: Fewer than four models, or an odd number.
         """
-        if models < 4:
-            raise InputError(f"LiRA needs four shadow models or more, found {models}")
+        if models < 4 or models % 2:
+            raise InputError(f"LiRA needs four shadow models or more, by pairs, found {models}")
         rng = np.random.default_rng(seed)
-        order = rng.random((models, len(rows))).argsort(axis=0)
-        inside = order < models // 2
+        halves = rng.random((models // 2, len(rows))) < 0.5
+        inside = np.stack([halves, ~halves], axis=1).reshape(models, len(rows))
         found = np.empty((models, len(rows)))
         for at in range(models):
             model = trainer(rows[inside[at]], labels[inside[at]], seed + 1 + at)
@@ -161,11 +177,13 @@ class Shadows:
 
         Args:
             target: (n,) what `confidence` says of the model under attack.
-            leave_out: The shadow model that is the one under attack, which must not be asked.
+            leave_out: The shadow model that is the one under attack, which must not be asked. Nor
+                is its twin on the other half: else each row would have one model fewer on the
+                side where it is, and that alone would tell.
         """
         use = np.ones(len(self.inside), dtype=np.bool_)
         if leave_out is not None:
-            use[leave_out] = False
+            use[[leave_out, leave_out ^ 1]] = False
         inside, found = self.inside[use], self.confidences[use]
         likelihoods = []
         for side in (inside, ~inside):
@@ -177,10 +195,12 @@ class Shadows:
         return np.asarray(likelihoods[0] - likelihoods[1])
 
     def attack(self, models: Sequence[int] | None = None) -> Roc:
-        """Each shadow model in turn is the one under attack; all their scores in one curve."""
-        members, others = [], []
-        for at in range(len(self.inside)) if models is None else models:
-            scores = self.score(self.confidences[at], leave_out=at)
-            members.append(scores[self.inside[at]])
-            others.append(scores[~self.inside[at]])
-        return roc(np.concatenate(members), np.concatenate(others))
+        """Each shadow model in turn is the one under attack; all their scores in one curve.
+
+        A row is scored once for each model, so the area's interval takes rows as they come.
+        """
+        asked = np.arange(len(self.inside)) if models is None else np.asarray(models)
+        scores = np.stack([self.score(self.confidences[at], leave_out=at) for at in asked.tolist()])
+        inside, row = self.inside[asked], np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+        area = area_by_groups(scores[inside], scores[~inside], row[inside], row[~inside])
+        return replace(roc(scores[inside], scores[~inside]), auc=area)

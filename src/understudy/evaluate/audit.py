@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.types import Vector
-from understudy.evaluate.bounds import epsilon_from_one_run, epsilon_from_pairs
+from understudy.evaluate.bounds import epsilon_from_one_run, epsilon_from_pairs, mu_from_pairs
+from understudy.evaluate.roc import Interval
 
 _THRESHOLDS = 49
 _PARTS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
@@ -28,6 +32,8 @@ class Audit:
         confidence: Of the bound.
         how: ``"pairs"`` of runs or ``"one run"``.
         runs: How many runs, or canaries.
+        mu: A lower bound on the true mu, at the same confidence, where Gaussian DP is claimed.
+        claimed_mu: The mu that is claimed; None where none was.
     """
 
     epsilon: float
@@ -36,11 +42,14 @@ class Audit:
     confidence: float
     how: str
     runs: int
+    mu: float = 0.0
+    claimed_mu: float | None = None
 
     @property
     def broken(self) -> bool:
-        """Whether the claim is refuted at the confidence."""
-        return self.claimed is not None and self.epsilon > self.claimed
+        """Whether a claim is refuted: each of the two at the confidence."""
+        by_epsilon = self.claimed is not None and self.epsilon > self.claimed
+        return by_epsilon or (self.claimed_mu is not None and self.mu > self.claimed_mu)
 
 
 def audit_pairs(
@@ -49,6 +58,7 @@ def audit_pairs(
     *,
     delta: float,
     claimed: float | None = None,
+    claimed_mu: float | None = None,
     confidence: float = 0.95,
 ) -> Audit:
     """From runs on a dataset with a row, and as many on the same dataset without it.
@@ -61,36 +71,69 @@ def audit_pairs(
         outside: (m,) the same of runs without it.
         delta: The delta that is claimed.
         claimed: The epsilon that is claimed.
-        confidence: That a claim is refuted only if it is wrong.
+        claimed_mu: The mu that is claimed, where the claim is of Gaussian DP.
+        confidence: That a claim is refuted only if it is wrong, for each of the two.
 
     Raises:
         InputError: Fewer than 20 runs a side, or scores that are not finite.
     """
-    sides = [np.asarray(side, dtype=np.float64).ravel() for side in (inside, outside)]
+    one, other = sides = [np.asarray(side, dtype=np.float64).ravel() for side in (inside, outside)]
     if min(map(len, sides)) < 20 or not all(np.isfinite(side).all() for side in sides):
         raise InputError(
             f"an audit takes 20 runs or more a side with finite scores, found {len(sides[0])} and "
             f"{len(sides[1])}"
         )
-    (learn_in, test_in), (learn_out, test_out) = (
-        (side[: len(side) // 2], side[len(side) // 2 :]) for side in sides
+    bounds = (
+        partial(epsilon_from_pairs, delta=delta, confidence=confidence),
+        partial(mu_from_pairs, confidence=confidence),
     )
+    epsilon, mu = (_at_best_threshold(one, other, bound) for bound in bounds)
+    runs = sum(map(len, sides))
+    return Audit(epsilon, claimed, delta, confidence, "pairs", runs, mu, claimed_mu)
+
+
+Bound = Callable[[int, int, int, int], float]
+
+
+def _at_best_threshold(inside: Vector, outside: Vector, bound: Bound) -> float:
+    """The bound of the second halves, at the threshold that is best for the first."""
+    (learn_in, test_in), (learn_out, test_out) = (
+        (side[: len(side) // 2], side[len(side) // 2 :]) for side in (inside, outside)
+    )
+
+    def above(one: Vector, other: Vector, threshold: float) -> float:
+        return bound(
+            int((one > threshold).sum()), len(one), int((other > threshold).sum()), len(other)
+        )
+
     levels = np.linspace(0, 1, _THRESHOLDS + 2)[1:-1]
     thresholds = np.quantile(np.concatenate([learn_in, learn_out]), levels)
-    best = max(thresholds, key=lambda t: _bound(learn_in, learn_out, t, delta, confidence))
-    found = _bound(test_in, test_out, float(best), delta, confidence)
-    return Audit(found, claimed, delta, confidence, "pairs", sum(map(len, sides)))
+    best = max(thresholds, key=lambda threshold: above(learn_in, learn_out, threshold))
+    return above(test_in, test_out, float(best))
 
 
-def _bound(inside: Vector, outside: Vector, t: float, delta: float, confidence: float) -> float:
-    return epsilon_from_pairs(
-        int((inside > t).sum()),
-        len(inside),
-        int((outside > t).sum()),
-        len(outside),
-        delta=delta,
-        confidence=confidence,
-    )
+def learned_scores(
+    inside: NDArray[Any], outside: NDArray[Any], *, ridge: float = 0.1
+) -> tuple[Vector, Vector]:
+    """One score a run from several numbers: Fisher's discriminant, learnt on the first halves.
+
+    Only the second halves are fair to a learner, and `audit_pairs` judges by those alone.
+
+    Args:
+        inside: (n, f) numbers of each run with the row.
+        outside: (m, f) the same without it.
+        ridge: Added to the correlations' diagonal, for few runs with many numbers.
+    """
+    sides = [np.asarray(side, dtype=np.float64) for side in (inside, outside)]
+    learn = [side[: len(side) // 2] for side in sides]
+    pooled = np.concatenate(learn)
+    middle, spread = pooled.mean(axis=0), pooled.std(axis=0)
+    gain = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-12)
+    one, other = ((half - middle) * gain for half in learn)
+    centred = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
+    within = centred.T @ centred / max(1, len(centred) - 2) + ridge * np.eye(len(middle))
+    axis = gain * np.linalg.solve(within, one.mean(axis=0) - other.mean(axis=0))
+    return (sides[0] - middle) @ axis, (sides[1] - middle) @ axis
 
 
 def audit_one_run(
@@ -132,3 +175,21 @@ def audit_one_run(
             epsilon_from_one_run(right, 2 * half, len(scores), delta=delta, confidence=each)
         )
     return Audit(max(bounds), claimed, delta, confidence, "one run", len(scores))
+
+
+def noise_ratio(squares: float, numbers: int, *, confidence: float = 0.95) -> Interval:
+    """The standard deviation of noise over the one that is stated.
+
+    Args:
+        squares: Sum of the squares of Gaussian noise, in stated standard deviations.
+        numbers: How many numbers were summed.
+        confidence: Of the interval, by chi-square.
+
+    Raises:
+        InputError: No numbers.
+    """
+    if numbers < 1:
+        raise InputError("the noise of a run that released nothing cannot be measured")
+    tail = (1 - confidence) / 2
+    low, high = (squares / stats.chi2.ppf(tail, numbers) for tail in (1 - tail, tail))
+    return Interval(*(float(np.sqrt(value)) for value in (squares / numbers, low, high)))

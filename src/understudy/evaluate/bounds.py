@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.evaluate.rates import rate_at_least, rate_at_most
 
 _MOST = 100.0  # an epsilon that no experiment reaches
 
@@ -42,11 +43,7 @@ def epsilon_from_pairs(
     Raises:
         InputError: Counts that are none.
     """
-    if not (0 <= right_in <= tries_in and 0 <= wrong_out <= tries_out):
-        raise InputError(
-            f"expected counts of runs, found {right_in} of {tries_in} and {wrong_out} of "
-            f"{tries_out}"
-        )
+    _check_counts(right_in, tries_in, wrong_out, tries_out)
     miss = (1 - confidence) / 4
     sides = (
         (right_in, tries_in, wrong_out, tries_out),
@@ -54,11 +51,48 @@ def epsilon_from_pairs(
     )
     best = 0.0
     for hits, tries, slips, of in sides:
-        low = 0.0 if hits == 0 else float(stats.beta.ppf(miss, hits, tries - hits + 1))
-        high = 1.0 if slips == of else float(stats.beta.ppf(1 - miss, slips + 1, of - slips))
+        low = rate_at_least(hits, tries, miss)
         if low > delta:
-            best = max(best, math.log((low - delta) / high))
+            best = max(best, math.log((low - delta) / rate_at_most(slips, of, miss)))
     return best
+
+
+def mu_from_pairs(
+    right_in: int, tries_in: int, wrong_out: int, tries_out: int, *, confidence: float = 0.95
+) -> float:
+    """Lower bound on mu from the same runs, where Gaussian DP is what is claimed.
+
+    mu-GDP says Phi^-1(tpr) - Phi^-1(fpr) <= mu at every threshold (Dong, Roth and Su 2022,
+    Definition 3), so runs in the middle of the curve say as much as those in its tail. That is why
+    this proves more than `epsilon_from_pairs` from the same runs (Nasr et al. 2023, section 5).
+
+    Args:
+        right_in: As for `epsilon_from_pairs`.
+        tries_in: As there.
+        wrong_out: As there.
+        tries_out: As there.
+        confidence: That the true mu is at least what is returned, if the claim is of Gaussian DP.
+
+    Returns:
+        The bound; 0 where nothing is proven.
+
+    Raises:
+        InputError: Counts that are none.
+    """
+    _check_counts(right_in, tries_in, wrong_out, tries_out)
+    miss = (1 - confidence) / 2
+    low, high = rate_at_least(right_in, tries_in, miss), rate_at_most(wrong_out, tries_out, miss)
+    if low == 0 or high == 1:
+        return 0.0
+    return max(0.0, float(stats.norm.ppf(low) - stats.norm.ppf(high)))
+
+
+def _check_counts(right_in: int, tries_in: int, wrong_out: int, tries_out: int) -> None:
+    if not (0 <= right_in <= tries_in and 0 <= wrong_out <= tries_out):
+        raise InputError(
+            f"expected counts of runs, found {right_in} of {tries_in} and {wrong_out} of "
+            f"{tries_out}"
+        )
 
 
 def epsilon_from_one_run(

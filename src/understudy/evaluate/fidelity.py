@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,36 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.core.types import Vector
+from understudy.core.types import Labels, Vector
+from understudy.evaluate.moments import Moments, MomentSums
+from understudy.evaluate.roc import Interval
 
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean and covariance of a set of embeddings.
-
-    Attributes:
-        mean: (d,).
-        covariance: (d, d), divided by n - 1.
-    """
-
-    mean: Vector
-    covariance: Vector
-
-    @classmethod
-    def of(cls, embeddings: NDArray[Any]) -> Moments:
-        """Of (n, d) embeddings.
-
-        Raises:
-            InputError: Fewer than two rows, or numbers that are not finite.
-        """
-        rows = np.asarray(embeddings, dtype=np.float64)
-        if rows.ndim != 2 or len(rows) < 2:
-            raise InputError(
-                f"a Frechet distance takes two or more embeddings a side, found {rows.shape}"
-            )
-        if not np.isfinite(rows).all():
-            raise InputError("a Frechet distance takes finite embeddings")
-        return cls(rows.mean(axis=0), np.atleast_2d(np.cov(rows, rowvar=False)))
+_RESAMPLED = 8192  # rows copied at a time
 
 
 def frechet_distance(a: Moments | NDArray[Any], b: Moments | NDArray[Any]) -> float:
@@ -63,12 +39,38 @@ def frechet_distance(a: Moments | NDArray[Any], b: Moments | NDArray[Any]) -> fl
         raise InputError(
             f"embeddings of {len(one.mean)} and of {len(two.mean)} numbers cannot be compared"
         )
-    values, vectors = np.linalg.eigh(one.covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    between = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ two.covariance @ root), 0.0)).sum()
+    product = one.root @ two.covariance @ one.root
+    between = np.sqrt(np.maximum(np.linalg.eigvalsh(product), 0.0)).sum()
     apart = float(np.square(one.mean - two.mean).sum())
     spread = float(np.trace(one.covariance) + np.trace(two.covariance) - 2 * between)
     return max(0.0, apart + spread)
+
+
+def frechet_interval(
+    private: Moments, rows: NDArray[Any], value: float, *, resamples: int, seed: int = 0
+) -> Interval:
+    """95 % interval of a Frechet distance by the bootstrap over one side's rows.
+
+    The distances of resampled rows lie above the one of the rows themselves, since fewer rows are
+    distinct: only their spread is used, about the value (normal interval).
+
+    Args:
+        private: The side that is taken as it is.
+        rows: (n, d) of the other side, to be resampled.
+        value: The distance of all of them.
+        resamples: How many.
+        seed: Of the resampling.
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(resamples):
+        drawn: Labels = np.sort(rng.integers(0, len(rows), len(rows)))
+        sums = MomentSums(rows.shape[1])
+        for part in np.array_split(drawn, -(-len(drawn) // _RESAMPLED)):
+            sums.add(rows[part])
+        found.append(frechet_distance(private, sums.moments()))
+    reach = 1.96 * float(np.std(found, ddof=1))
+    return Interval(value, max(0.0, value - reach), value + reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,12 @@ class Estimate:
 
     value: float
     error: float
+
+    @classmethod
+    def of(cls, values: Sequence[float] | Vector) -> Estimate:
+        """The mean of independent values and its standard error; the latter is 0 for one value."""
+        error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+        return cls(float(np.mean(values)), float(error))
 
 
 def kernel_distance(
@@ -117,7 +125,7 @@ def kernel_distance(
         x = np.asarray(a[rng.choice(len(a), take, replace=False)], dtype=np.float64)
         y = np.asarray(b[rng.choice(len(b), take, replace=False)], dtype=np.float64)
         found.append(_squared_mmd(x, y))
-    return Estimate(float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(subsets)))
+    return Estimate.of(found)
 
 
 def _squared_mmd(x: Vector, y: Vector) -> float:
@@ -125,9 +133,17 @@ def _squared_mmd(x: Vector, y: Vector) -> float:
     m, d = x.shape
     within = 0.0
     for side in (x, y):
-        kernel = (side @ side.T / d + 1) ** 3
+        kernel = _cubic(side, side, d)
         within += (kernel.sum() - np.trace(kernel)) / (m * (m - 1))
-    return float(within - 2 * np.mean((x @ y.T / d + 1) ** 3))
+    return float(within - 2 * np.mean(_cubic(x, y, d)))
+
+
+def _cubic(x: Vector, y: Vector, d: int) -> Vector:
+    """(x.y / d + 1)^3; the power by products, which are ten times as fast."""
+    base = x @ y.T
+    base /= d
+    base += 1
+    return np.asarray(base * base * base)
 
 
 def inception_score(probabilities: NDArray[Any], *, splits: int = 10) -> Estimate:
@@ -149,8 +165,7 @@ def inception_score(probabilities: NDArray[Any], *, splits: int = 10) -> Estimat
     for part in np.array_split(p, splits):
         ratio = np.log(np.maximum(part, 1e-16)) - np.log(np.maximum(part.mean(axis=0), 1e-16))
         scores.append(np.exp((part * ratio).sum(axis=1).mean()))
-    spread = np.std(scores, ddof=1) / np.sqrt(splits) if splits > 1 else 0.0
-    return Estimate(float(np.mean(scores)), float(spread))
+    return Estimate.of(scores)
 
 
 def clip_score(images: NDArray[Any], texts: NDArray[Any]) -> Estimate:
@@ -169,6 +184,4 @@ def clip_score(images: NDArray[Any], texts: NDArray[Any]) -> Estimate:
         )
     norms = np.linalg.norm(images, axis=1) * np.linalg.norm(texts, axis=1)
     cosines = np.einsum("nd,nd->n", images, texts) / np.maximum(norms, 1e-12)
-    scores = 100 * np.maximum(cosines, 0)
-    spread = np.std(scores, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else 0.0
-    return Estimate(float(scores.mean()), float(spread))
+    return Estimate.of(100 * np.maximum(cosines, 0))

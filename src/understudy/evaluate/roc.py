@@ -12,6 +12,7 @@ from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.types import Vector
+from understudy.evaluate.rates import clopper_pearson
 
 AT = (0.001, 0.01)
 """The false positive rates that membership attacks are reported at (Carlini et al. 2022)."""
@@ -102,12 +103,47 @@ def roc(
 
 def _area(members: Vector, others: Vector, confidence: float) -> Interval:
     """The area and DeLong's interval (DeLong et al. 1988; by ranks, Sun and Xu 2014)."""
+    above, below = _placements(members, others)
+    spread = np.sqrt(above.var(ddof=1) / len(members) + below.var(ddof=1) / len(others))
+    return _about(float(above.mean()), float(spread), confidence)
+
+
+def area_by_groups(
+    members: NDArray[Any],
+    others: NDArray[Any],
+    of_members: NDArray[Any],
+    of_others: NDArray[Any],
+    *,
+    confidence: float = 0.95,
+) -> Interval:
+    """The area where scores come in groups that hang together (Obuchowski 1997).
+
+    Args:
+        members: (n,) scores of members.
+        others: (m,) scores of others.
+        of_members: (n,) which group each is of: a row that was scored many times, say.
+        of_others: (m,) likewise; a group may have scores on both sides.
+        confidence: Of the interval.
+    """
+    above, below = _placements(members, others)
+    area = float(above.mean())
+    groups, place = np.unique(np.concatenate([of_members, of_others]), return_inverse=True)
+    moves = np.concatenate([(above - area) / len(above), (below - area) / len(below)])
+    each = np.bincount(place, moves, minlength=len(groups))
+    spread = np.sqrt(len(groups) / max(1, len(groups) - 1) * (each**2).sum())
+    return _about(area, float(spread), confidence)
+
+
+def _placements(members: Vector, others: Vector) -> tuple[Vector, Vector]:
+    """Part of the others below each member, and part of the members above each other."""
     n, m = len(members), len(others)
     ranks = stats.rankdata(np.concatenate([members, others]))
-    above = (ranks[:n] - stats.rankdata(members)) / m  # part of the others below each member
-    below = 1 - (ranks[n:] - stats.rankdata(others)) / n  # part of the members above each other
-    area = float(above.mean())
-    spread = float(np.sqrt(above.var(ddof=1) / n + below.var(ddof=1) / m))
+    above = (ranks[:n] - stats.rankdata(members)) / m
+    below = 1 - (ranks[n:] - stats.rankdata(others)) / n
+    return above, below
+
+
+def _about(area: float, spread: float, confidence: float) -> Interval:
     reach = float(stats.norm.ppf((1 + confidence) / 2)) * spread
     return Interval(area, max(0.0, area - reach), min(1.0, area + reach))
 
@@ -116,11 +152,3 @@ def _tpr_at(fpr: Vector, tpr: Vector, rate: float, members: int, confidence: flo
     value = float(tpr[np.searchsorted(fpr, rate, side="right") - 1])
     low, high = clopper_pearson(round(value * members), members, confidence)
     return Interval(value, low, high)
-
-
-def clopper_pearson(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Exact two-sided interval of a probability from ``hits`` in ``tries`` (1934)."""
-    tail = (1 - confidence) / 2
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, tries - hits + 1))
-    high = 1.0 if hits == tries else float(stats.beta.ppf(1 - tail, hits + 1, tries - hits))
-    return low, high

@@ -6,42 +6,42 @@ release folder. Importing this module needs no torch; training does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
-from understudy.core.types import Batch, Labels, SyntheticBatch
+from understudy.evaluate.labelled import Labelled as Labelled
+from understudy.evaluate.labelled import gather as gather
+from understudy.evaluate.labelled import match_classes as match_classes
+from understudy.evaluate.scoring import calibration, confusion
 
-Network = Literal["two-layer", "cnn", "resnet9", "resnet50", "vgg11"]
+if TYPE_CHECKING:
+    from understudy.evaluate.classifier import Classifier
+
+Network = Literal[
+    "two-layer", "cnn", "convnet", "resnet9", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
+]
 """``two-layer`` reads embeddings, the others images."""
 
 Progress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all)."""
 
-Rows = Batch | SyntheticBatch | tuple[NDArray[Any], Labels]
-"""Some rows with a class each."""
+Side = Literal["synthetic", "real", "both"]
+"""What was trained on."""
+
+Keep = Callable[[Side, int, "Classifier"], None]
+"""Handed every trained classifier with what it was trained on and its seed."""
+
+Score = Literal["accuracy", "balanced", "ece", "brier", "log_loss"]
+"""The figures of a result."""
 
 OwnerOnly = Literal["owner-only"]
 """The mark of a figure that was measured on private data without noise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A dataset in memory.
-
-    Attributes:
-        values: (n, d) float32 embeddings or (n, height, width, channels) uint8 images.
-        labels: (n,) int64, indices into ``classes``.
-        classes: The names of the classes.
-    """
-
-    values: NDArray[Any]
-    labels: Labels
-    classes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,11 @@ class UtilityResult:
         network: Which network.
         seed: Seed of the training.
         kind: Always ``"owner-only"``.
+        ece: Expected calibration error with 15 bins, in [0, 1]; 0: as often right as it is sure.
+        brier: Brier score over all classes, in [0, 2].
+        log_loss: Mean -log(probability of the true class), in nats.
+        confusion: How often each class (row) was taken for each (column), in the order of
+            ``per_class``.
     """
 
     accuracy: float
@@ -65,6 +70,10 @@ class UtilityResult:
     network: Network
     seed: int
     kind: OwnerOnly = "owner-only"
+    ece: float = math.nan
+    brier: float = math.nan
+    log_loss: float = math.nan
+    confusion: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,69 +84,22 @@ class UtilityReport:
         synthetic: Results of training on the release.
         real: Results of training on the real data: what sharing the data itself would give.
         kind: Always ``"owner-only"``.
+        both: Results of training on the two together, where that was asked for.
     """
 
     synthetic: tuple[UtilityResult, ...]
     real: tuple[UtilityResult, ...]
     kind: OwnerOnly = "owner-only"
+    both: tuple[UtilityResult, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values, with mean and spread of the accuracies over the seeds."""
-        return {
+        content: dict[str, Any] = {
             "kind": self.kind,
             "synthetic": _summary(self.synthetic),
             "real": _summary(self.real),
         }
-
-
-def gather(
-    batches: Iterable[Rows],
-    classes: Sequence[str],
-    *,
-    of: Literal["embeddings", "images"] = "images",
-) -> Labelled:
-    """Collect batches into memory.
-
-    Args:
-        batches: What ``Source.batches`` or ``Release.batches`` yields, or (values, labels) pairs.
-        classes: Names of the classes that the labels index.
-        of: Which part of a synthetic batch to take.
-
-    Raises:
-        InputError: There are no rows, no class names, or no such part in the release.
-    """
-    if not classes:
-        raise InputError("the data has no classes to learn: release it with labels")
-    pairs = [_pair(rows, of) for rows in batches]
-    if not sum(len(labels) for _, labels in pairs):
-        raise InputError("the data has no rows")
-    if len({values.shape[1:] for values, _ in pairs}) > 1:
-        raise InputError("the rows differ in shape: read the images at one size and colour")
-    values, labels = (np.concatenate(part) for part in zip(*pairs, strict=True))
-    return Labelled(values, labels.astype(np.int64), tuple(classes))
-
-
-def match_classes(labels: Labels, classes: Sequence[str], onto: Sequence[str]) -> Labels:
-    """Renumber labels so that they index ``onto``, by the names of the classes.
-
-    Args:
-        labels: (n,) indices into ``classes``.
-        classes: Names that the labels index now.
-        onto: Names they are to index, such as the release's. May hold more classes.
-
-    Raises:
-        InputError: A class that has rows is not in ``onto``; names every one of them.
-    """
-    missing = sorted({classes[i] for i in np.unique(labels)} - set(onto))
-    if missing:
-        raise InputError(
-            f"classes that the training set does not have: {', '.join(missing)}. "
-            f"It has: {', '.join(onto)}. Rename the classes so that they agree"
-        )
-    place = {name: index for index, name in enumerate(onto)}
-    # -1 marks classes without rows, which the check above lets pass.
-    table = np.array([place.get(name, -1) for name in classes], np.int64)
-    return table[labels]
+        return {**content, "both": _summary(self.both)} if self.both else content
 
 
 def utility(
@@ -165,30 +127,92 @@ def utility(
         InputError: The classes, the shapes or the arrays do not fit; see the message.
         MissingExtra: Torch is not installed.
     """
-    if network not in get_args(Network):
-        raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
     if at_most is not None and at_most < 1:
         raise InputError(f"at_most must be at least 1, found {at_most}")
-    truth = match_classes(test.labels, test.classes, train.classes)
-    if train.values.shape[1:] != test.values.shape[1:]:
-        raise InputError(
-            f"rows to train on have shape {train.values.shape[1:]}, rows to test on "
-            f"{test.values.shape[1:]}: use the same encoder, and images of one size and colour"
-        )
+    _check_fit(train, test)
+    used = train.at_most(at_most, seed)
+    classifier = fit(used, network=network, seed=seed, epochs=epochs, progress=progress)
+    return score(classifier, test, train.classes, n_train=len(used.labels), seed=seed)
+
+
+def fit(
+    train: Labelled,
+    *,
+    network: Network,
+    seed: int = 0,
+    epochs: int | None = None,
+    progress: Progress | None = None,
+) -> Classifier:
+    """Train a network, and give it back.
+
+    Args:
+        train: What to train on.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
+        seed: Of the training.
+        epochs: Passes over the training set; None for the recipe's own number.
+        progress: Told after every epoch.
+
+    Raises:
+        InputError: The shapes or the arrays do not fit; see the message.
+        MissingExtra: Torch is not installed.
+    """
+    if network not in get_args(Network):
+        raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
     from understudy.evaluate import training
 
-    x, y = train.values, train.labels
-    if at_most is not None and at_most < len(x):
-        chosen = np.sort(np.random.default_rng(seed).choice(len(x), at_most, replace=False))
-        x, y = x[chosen], y[chosen]
-    options: dict[str, Any] = {"classes": len(train.classes), "seed": seed, "progress": progress}
-    if epochs is not None:
-        options["epochs"] = epochs
-    if network == "two-layer":
-        classifier = training.train_on_embeddings(x, y, **options)
-    else:
-        classifier = training.train_on_images(x, y, network=network, **options)
-    return _score(classifier.predict(test.values), truth, train.classes, len(x), network, seed)
+    return training.train(
+        network,
+        train.values,
+        train.labels,
+        classes=len(train.classes),
+        seed=seed,
+        epochs=epochs,
+        progress=progress,
+    )
+
+
+def score(
+    classifier: Classifier,
+    test: Labelled,
+    classes: Sequence[str],
+    *,
+    n_train: int,
+    seed: int = 0,
+) -> UtilityResult:
+    """How well a trained network does on a test split; classes are matched by name.
+
+    Args:
+        classifier: The network.
+        test: The real test split.
+        classes: The names of the classes that it was trained on.
+        n_train: Rows it was trained on, for the record.
+        seed: Seed of its training, for the record.
+
+    Raises:
+        InputError: A class that it does not know, other shapes, or no rows.
+    """
+    truth = match_classes(test.labels, test.classes, classes)
+    if not len(truth):
+        raise InputError("the test split has no rows")
+    probabilities = classifier.probabilities(test.values)
+    table = confusion(truth, probabilities.argmax(axis=1), len(classes))
+    rows, right = table.sum(axis=1), np.diag(table)
+    sure = calibration(probabilities, truth)
+    return UtilityResult(
+        accuracy=float(right.sum() / len(truth)),
+        per_class={
+            name: float(hits / n) if n else None
+            for name, hits, n in zip(classes, right, rows, strict=True)
+        },
+        balanced=float(np.mean(right[rows > 0] / rows[rows > 0])),
+        n_train=n_train,
+        network=cast(Network, classifier.network),
+        seed=seed,
+        ece=sure.ece,
+        brier=sure.brier,
+        log_loss=sure.log_loss,
+        confusion=tuple(tuple(map(int, row)) for row in table),
+    )
 
 
 def utility_report(
@@ -200,11 +224,13 @@ def utility_report(
     seeds: Sequence[int] = (0,),
     epochs: int | None = None,
     progress: Progress | None = None,
+    both: bool = False,
+    keep: Keep | None = None,
 ) -> UtilityReport:
     """Train the same network on the release and on the real data, and test both.
 
-    Where the release has more rows than the real data, a random part of it of the same size is
-    used, as in the paper (appendix C.3), so that neither side sees more rows.
+    Of a release with more rows than the real data, a random part of the same size is used, as in
+    the paper (appendix C.3), so that neither side sees more; training on both takes that part too.
 
     Args:
         synthetic: The release. Its classes are the ones that are learned.
@@ -214,6 +240,8 @@ def utility_report(
         seeds: One training on each side for every seed.
         epochs: Passes over the training set; None for the recipe's own number.
         progress: Told after every epoch of all trainings together.
+        both: Also train on the two together: whether the release adds to the real data.
+        keep: Handed every trained classifier, so that it can be attacked.
 
     Raises:
         InputError: As :func:`utility`; or there are no seeds.
@@ -222,29 +250,49 @@ def utility_report(
     if not seeds:
         raise InputError("seeds is empty: give at least one")
     labels = match_classes(real.labels, real.classes, synthetic.classes)
-    sides = (synthetic, Labelled(real.values, labels, synthetic.classes))
-    results: list[list[UtilityResult]] = [[], []]
-    trainings = 2 * len(seeds)
-    for number in range(trainings):
-        seed, side = seeds[number // 2], number % 2
-        told = None if progress is None else _part(progress, number, trainings)
-        result = utility(
-            sides[side],
-            test,
-            network=network,
-            seed=seed,
-            epochs=epochs,
-            at_most=len(real.values),
-            progress=told,
-        )
-        results[side].append(result)
-    return UtilityReport(tuple(results[0]), tuple(results[1]))
+    own = Labelled(real.values, labels, synthetic.classes)
+    for each in (own, test):
+        _check_fit(synthetic, each)
+    sides: tuple[Side, ...] = ("synthetic", "real", "both") if both else ("synthetic", "real")
+    found: dict[Side, list[UtilityResult]] = {"synthetic": [], "real": [], "both": []}
+    for number, (seed, side) in enumerate(product(seeds, sides)):
+        train = _rows(side, synthetic, own, seed)
+        told = None if progress is None else _part(progress, number, len(sides) * len(seeds))
+        model = fit(train, network=network, seed=seed, epochs=epochs, progress=told)
+        if keep is not None:
+            keep(side, seed, model)
+        found[side].append(score(model, test, train.classes, n_train=len(train.labels), seed=seed))
+    synthetics, reals, boths = (tuple(results) for results in found.values())
+    return UtilityReport(synthetics, reals, both=boths)
 
 
-def mean_and_spread(results: Sequence[UtilityResult]) -> tuple[float, float]:
-    """Mean and sample standard deviation of the accuracies; the latter is 0 for one result."""
-    values = [result.accuracy for result in results]
+def _rows(side: Side, synthetic: Labelled, real: Labelled, seed: int) -> Labelled:
+    """What is trained on: no more synthetic rows than there are real ones."""
+    if side == "real":
+        return real
+    release = synthetic.at_most(len(real.labels), seed)
+    return release.and_also(real) if side == "both" else release
+
+
+def mean_and_spread(
+    results: Sequence[UtilityResult],
+    of: Score = "accuracy",
+) -> tuple[float, float]:
+    """Mean and sample standard deviation of one figure; the latter is 0 for one result."""
+    values = [getattr(result, of) for result in results]
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _check_fit(train: Labelled, real: Labelled) -> None:
+    """Refuse before the training what would be refused after it."""
+    match_classes(real.labels, real.classes, train.classes)
+    if train.values.shape[1:] != real.values.shape[1:]:
+        raise InputError(
+            f"the rows to train on have shape {train.values.shape[1:]}, the real ones "
+            f"{real.values.shape[1:]}: use the same encoder, and images of one size and colour"
+        )
+    if not len(real.labels):
+        raise InputError("the test split has no rows")
 
 
 def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
@@ -255,36 +303,3 @@ def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
 def _part(progress: Progress, number: int, trainings: int) -> Progress:
     """Progress of one training among several of the same length."""
     return lambda done, total: progress(number * total + done, trainings * total)
-
-
-def _pair(rows: Rows, of: Literal["embeddings", "images"]) -> tuple[NDArray[Any], Labels]:
-    if isinstance(rows, tuple):
-        return rows
-    if isinstance(rows, Batch):
-        return rows.values, rows.labels
-    values = rows.embeddings if of == "embeddings" else rows.images
-    if values is None:
-        raise InputError(f"the release has no {of}")
-    return values, rows.labels
-
-
-def _score(
-    found: Labels,
-    truth: Labels,
-    classes: tuple[str, ...],
-    n_train: int,
-    network: Network,
-    seed: int,
-) -> UtilityResult:
-    if not len(truth):
-        raise InputError("the test split has no rows")
-    right = np.bincount(truth[found == truth], minlength=len(classes))
-    rows = np.bincount(truth, minlength=len(classes))
-    per_class = {
-        name: float(hits / n) if n else None
-        for name, hits, n in zip(classes, right, rows, strict=True)
-    }
-    balanced = float(np.mean(right[rows > 0] / rows[rows > 0]))
-    return UtilityResult(
-        float(right.sum() / len(truth)), per_class, balanced, n_train, network, seed
-    )

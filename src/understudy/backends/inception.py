@@ -1,0 +1,226 @@
+"""``inception:FILE``: the standard Inception network, from a TorchScript or ONNX file.
+
+FID, KID and the Inception score of different people compare only where network and resizing are
+the same. The network is the one of Szegedy et al. (2016) with the weights of 2015-12-05 that Heusel
+et al. (2017) used, which others have as ``inception-2015-12-05.pt``. The resizing is that of
+clean-fid (Parmar, Zhang, Zhu 2022): Pillow's antialiased bicubic filter, channel by channel in
+float, to 299 x 299. The file is not part of this package.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
+from understudy.backends.pixels import Floats, check_images, chunks, with_channels
+from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
+from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.ports import Decoder, Encoder
+from understudy.core.types import Embeddings, Images, Shape
+
+SIDE = 299
+"""Pixels a side that the network takes."""
+
+_STANDARD = "standard"
+_SUM = 1e-3  # what a row of probabilities may be off 1
+
+
+@dataclass(frozen=True, slots=True)
+class InceptionOptions:
+    """Options of ``inception:FILE``.
+
+    Attributes:
+        batch: Images run at once.
+        threads: Threads within one operation of an ONNX file.
+        output: Which output of an ONNX file is the features, where there are several.
+        probabilities: Which output of an ONNX file holds class probabilities or logits; None: none.
+        scale: What black and white become: ``standard`` is (pixel - 128) / 128, as the standard
+            network demands; or two numbers, ``"-1..1"``, ``"0..1"``, ``"0..255"``.
+    """
+
+    batch: int = 32
+    threads: int = 2
+    output: str | None = None
+    probabilities: str | None = None
+    scale: str = _STANDARD
+
+    def __post_init__(self) -> None:
+        self.of_file(self.output)
+        _ = self.ends
+
+    def of_file(self, output: str | None) -> RunOptions:
+        """As an ONNX file takes them, for one of its outputs."""
+        return RunOptions(self.batch, self.threads, output=output)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What black and white become."""
+        return (-1.0, 127 / 128) if self.scale == _STANDARD else scale_ends(self.scale)
+
+
+class _Network(Protocol):
+    """A loaded file: (n, 3, 299, 299) float32 to features, and probabilities or logits."""
+
+    def __call__(self, values: Floats) -> tuple[Floats, Floats | None]:
+        """Run some images."""
+        ...
+
+
+class InceptionEncoder:
+    """Images to what the network's last pooling gives, and to its class probabilities."""
+
+    ordered = False
+    norm_bound: float | None = None
+
+    def __init__(self, file: str, shape: Shape, options: InceptionOptions) -> None:
+        path = Path(file).expanduser()
+        if not path.is_file():
+            raise BackendError(f"{path}: there is no such file; write inception:FILE")
+        self.name = full_name(f"inception:{file}", options)
+        self.shape = shape
+        self.licence = f"see {path.name}"
+        self._low, self._high = options.ends
+        self._network: _Network
+        if path.suffix.lower() == ".onnx":
+            self._network, self._batch = _onnx(path, options)
+        else:
+            self._network, self._batch = _torchscript(path), options.batch
+        black = np.zeros((1, *shape), dtype=np.uint8)
+        self.dim = self._run(black)[0].shape[1]
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type, or an output that is not finite.
+        """
+        return self.score(images)[0]
+
+    def score(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
+        """The features, and (n, classes) probabilities where the file gives some.
+
+        Raises:
+            BackendError: As for `encode`.
+        """
+        check_images(images, self.shape, self.name)
+        parts = [self._run(images[rows]) for rows in chunks(len(images), self._batch)]
+        if not parts:
+            return np.zeros((0, self.dim), dtype=np.float32), None
+        likely = [part[1] for part in parts if part[1] is not None]
+        return np.concatenate([one for one, _ in parts]), np.concatenate(likely) if likely else None
+
+    def _run(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
+        values = resize_cleanly(with_channels(images, 3)).transpose(0, 3, 1, 2)
+        scale = np.float32((self._high - self._low) / 255)
+        features, classes = self._network(values * scale + np.float32(self._low))
+        features = features.reshape(len(images), -1)
+        if not np.isfinite(features).all():
+            raise BackendError(f"{self.name}: its features are not finite (NaN or inf)")
+        return features, None if classes is None else _probabilities(classes)
+
+
+def resize_cleanly(images: Images) -> Floats:
+    """(n, 299, 299, c) float32 in 0 to 255, as clean-fid resizes.
+
+    Args:
+        images: (n, height, width, c) uint8.
+    """
+    made = np.empty((len(images), SIDE, SIDE, images.shape[3]), dtype=np.float32)
+    for image, target in zip(images, made, strict=True):
+        for channel in range(image.shape[2]):
+            plane = Image.fromarray(image[:, :, channel].astype(np.float32), mode="F")
+            small = plane.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+            target[:, :, channel] = np.clip(np.asarray(small), 0, 255)
+    return made
+
+
+def _probabilities(classes: Floats) -> Floats:
+    """Rows that sum to 1: as they are, or by the softmax of logits."""
+    if (classes >= 0).all() and np.allclose(classes.sum(axis=1), 1, atol=_SUM):
+        return classes
+    shifted = np.exp(classes - classes.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
+    """An ONNX file, and how many images it takes at once."""
+    model = OnnxModel(str(path), options.of_file(options.output))
+    classes = None
+    if options.probabilities is not None:
+        classes = OnnxModel(str(path), options.of_file(options.probabilities))
+
+    def run(values: Floats) -> tuple[Floats, Floats | None]:
+        contiguous = np.ascontiguousarray(values)
+        return model.run(contiguous), None if classes is None else classes.run(contiguous)
+
+    return run, model.batch
+
+
+def _torchscript(path: Path) -> _Network:
+    """A TorchScript file.
+
+    The standard file resizes and scales in ``forward``; its ``layers`` begin behind that, and its
+    ``output`` turns features into logits. Of another file, ``forward`` is taken, which gives the
+    features or a pair of features and logits.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra(f"inception:{path}", "torch") from error
+    try:
+        with warnings.catch_warnings():  # the file that everybody has is of this kind
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
+    except (RuntimeError, ValueError) as error:
+        raise BackendError(f"{path}: not a readable TorchScript file ({error})") from error
+    whole = hasattr(module, "layers")
+
+    def run(values: Floats) -> tuple[Floats, Floats | None]:
+        with torch.inference_mode():
+            made = (module.layers if whole else module)(torch.from_numpy(values.copy()))
+            found, classes = made if isinstance(made, tuple) else (made, None)
+            found = found.flatten(1)
+            if classes is None and whole and hasattr(module, "output"):
+                classes = module.output(found)
+        return found.float().numpy(), None if classes is None else classes.float().numpy()
+
+    return run
+
+
+class InceptionBackend:
+    """The family ``inception``."""
+
+    def models(self) -> list[BackendInfo]:
+        """Any file of the network."""
+        return [
+            BackendInfo(
+                name="inception:FILE",
+                kind="encoder",
+                what="the standard Inception network of FID, a TorchScript or ONNX file",
+                extra="torch",
+                available=installed("torch") or installed("onnxruntime"),
+                licence="that of the file",
+            )
+        ]
+
+    def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
+        """The network in the file ``rest``; see `InceptionOptions`."""
+        read = read_options(options, InceptionOptions, name=f"inception:{rest}")
+        return InceptionEncoder(rest, shape, read)
+
+    def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
+        """There is none.
+
+        Raises:
+            BackendError: Always.
+        """
+        raise BackendError("inception has an encoder and no decoder")
+
+
+backend = InceptionBackend()

@@ -1,0 +1,135 @@
+"""Are there more near-copies in a release than chance explains? Counts, and how sure they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from understudy.core.errors import InputError
+from understudy.core.types import Labels, Vector
+from understudy.evaluate.leakage import Closeness
+
+_TAILS = (0.0, 0.001, 0.01)
+"""Parts of the held-out rows that may lie below a threshold: nobody, one in 1,000, one in 100."""
+
+_TIMES = 2.0
+"""Near-copies are at least so many times as frequent as chance makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Something counted in a release and in what chance alone gives.
+
+    Attributes:
+        hits: How often in the release.
+        rows: Rows of the release.
+        chance_hits: How often where no private row can be the cause.
+        chance_rows: Rows looked at there.
+        p_value: How likely so many hits or more are where both have one probability.
+    """
+
+    hits: int
+    rows: int
+    chance_hits: int
+    chance_rows: int
+    p_value: float
+
+    @property
+    def rate(self) -> float:
+        """Part of the release."""
+        return self.hits / self.rows
+
+    @property
+    def chance(self) -> float:
+        """Part of the rows that chance is measured on."""
+        return self.chance_hits / self.chance_rows
+
+
+def excess(hits: int, rows: int, chance_hits: int, chance_rows: int) -> Excess:
+    """Compare two counts by Fisher's exact test, one-sided.
+
+    Raises:
+        InputError: No rows, or more hits than rows.
+    """
+    if not (0 <= hits <= rows and 0 <= chance_hits <= chance_rows and rows and chance_rows):
+        raise InputError(
+            f"expected hits among rows, found {hits} of {rows} and {chance_hits} of {chance_rows}"
+        )
+    every = rows + chance_rows
+    p = float(stats.hypergeom.sf(hits - 1, every, rows, hits + chance_hits))
+    return Excess(hits, rows, chance_hits, chance_rows, min(1.0, p))
+
+
+@dataclass(frozen=True, slots=True)
+class NearCopies:
+    """Rows that come nearer to one private row than chance explains.
+
+    Attributes:
+        rows: Which of the release; empty where `sure` is False.
+        expected: How many chance gives.
+        p_value: The larger one of both comparisons at the best threshold, times the thresholds.
+        sure: Whether that is below the false-alarm rate asked for.
+    """
+
+    rows: Labels
+    expected: float
+    p_value: float
+    sure: bool
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return len(self.rows)
+
+
+def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
+    """Look for rows whose nearest private row is far nearer than the second nearest (NNDR).
+
+    A copy, changed a little or not, lies beside one private row: its ratio is near 0, wherever
+    among the images it lies and however blurred all of the release is. What ratio is small is
+    said by two sets in which no private row can have been copied: held-out rows, with their ratios
+    to the private ones, and the release itself, with its ratios to the held-out ones. Near-twins
+    in the data lower the first, an unlike release lowers the second; only what is more frequent
+    than in both counts. What is counted are the rows that are lain beside, not those that lie
+    there: many synthetic rows that are all alike are one witness.
+
+    The thresholds are the smallest ratio of held-out rows and half of it, and those that 0.1 % and
+    1 % of them lie below. If the release is drawn like them, the number of its rows below the
+    (j + 1)-th of them is hypergeometric (a precedence test), and below half of it smaller;
+    p-values are multiplied by the number of thresholds.
+
+    Args:
+        found: The nearest rows.
+        false_alarms: How likely a false alarm may be.
+    """
+    ours = _witnesses(found.nearest, found.ratios)
+    others = np.sort(_witnesses(found.baseline_nearest, found.baseline_ratios))
+    again = _witnesses(found.stranger_nearest, found.stranger_ratios)
+    sure, least, usual = [], 1.0, 0.0
+    thresholds = [(0, others[0] / 2)]
+    thresholds += [(at, others[at]) for at in (int(tail * len(others)) for tail in _TAILS)]
+    for below, threshold in thresholds:
+        hits = int((ours < threshold).sum())
+        one = excess(hits, len(ours), below, len(others))
+        two = excess(hits, len(ours), int((again < threshold).sum()), len(again))
+        p = min(1.0, len(thresholds) * max(one.p_value, two.p_value))
+        chance = max(
+            float((found.baseline_ratios < threshold).mean()),
+            float((found.stranger_ratios < threshold).mean()),
+        )
+        rows, expected = np.flatnonzero(found.ratios < threshold), chance * len(found.ratios)
+        least, usual = min(least, p), max(usual, expected)
+        if p < false_alarms and one.rate >= _TIMES * max(one.chance, two.chance):
+            sure.append(NearCopies(rows, expected, p, True))
+    nothing = NearCopies(np.zeros(0, dtype=np.int64), usual, least, False)
+    return max(sure, key=lambda each: each.count - each.expected, default=nothing)
+
+
+def _witnesses(nearest: Labels, ratios: Vector) -> Vector:
+    """The smallest ratio at each row that is nearest to any."""
+    rows, at = np.unique(nearest, return_inverse=True)
+    least = np.full(len(rows), np.inf)
+    np.minimum.at(least, at, ratios)
+    return least

@@ -1,0 +1,167 @@
+"""How well objects are found: average precision at one overlap, AP50 at a half.
+
+Boxes are left, top, right, bottom in continuous coordinates: a box from 0 to 10 is 10 wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Found, Vector
+
+Rule = Literal["coco", "voc"]
+"""``coco``: precision at 101 recalls, the best 100 boxes of a class in an image, a box may take
+the next best object where its best is taken (pycocotools). ``voc``: the area under the whole
+curve, and a box whose best object is taken is a miss (PASCAL VOC since 2010)."""
+
+_MOST = 100
+_RECALLS = np.linspace(0, 1, 101)
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """How well the objects of some images were found.
+
+    Attributes:
+        mean: Mean average precision over the classes that have objects, in [0, 1]; AP50 at an
+            overlap of 0.5. NaN where there are no objects at all.
+        per_class: Of each class; None for a class without objects.
+        objects: How many objects each class has.
+        recalls: For each class with objects, (k,) recall after each box, best first.
+        precisions: (k,) the best precision from there on.
+        iou: The overlap from which on a box counts.
+        rule: Which of the two usual rules.
+    """
+
+    mean: float
+    per_class: dict[str, float | None]
+    objects: dict[str, int]
+    recalls: dict[str, Vector]
+    precisions: dict[str, Vector]
+    iou: float
+    rule: Rule
+
+
+def average_precision(
+    found: Sequence[Found],
+    truth: Sequence[Found],
+    classes: Sequence[str],
+    *,
+    iou: float = 0.5,
+    rule: Rule = "coco",
+) -> Detection:
+    """Average precision of what was found in each image against what is in it.
+
+    Args:
+        found: What a detector found in each image.
+        truth: What is in each image, in the same order; the scores are not looked at.
+        classes: The names that the labels of both index.
+        iou: Intersection over union from which on a box counts as found, in (0, 1].
+        rule: Which of the two usual rules.
+
+    Raises:
+        InputError: Other numbers of images, no classes, a label out of range, or a bad option.
+    """
+    _check(found, truth, classes, iou, rule)
+    scores: dict[str, float | None] = {}
+    objects: dict[str, int] = {}
+    curves: dict[str, tuple[Vector, Vector]] = {}
+    for label, name in enumerate(classes):
+        objects[name] = sum(int((one.labels == label).sum()) for one in truth)
+        scores[name] = None
+        if objects[name]:
+            hits = _hits(found, truth, label, iou, rule)
+            curves[name] = _curve(hits, objects[name])
+            scores[name] = _area(*curves[name], rule)
+    known = [score for score in scores.values() if score is not None]
+    return Detection(
+        mean=float(np.mean(known)) if known else float("nan"),
+        per_class=scores,
+        objects=objects,
+        recalls={name: recall for name, (recall, _) in curves.items()},
+        precisions={name: precision for name, (_, precision) in curves.items()},
+        iou=iou,
+        rule=rule,
+    )
+
+
+def overlaps(boxes: NDArray[Any], others: NDArray[Any]) -> Vector:
+    """Intersection over union of every pair: (n, 4) and (m, 4) to (n, m), in [0, 1]."""
+    one, two = (np.asarray(each, dtype=np.float64).reshape(-1, 4) for each in (boxes, others))
+    corner = np.maximum(one[:, None, :2], two[None, :, :2])
+    sides = np.minimum(one[:, None, 2:], two[None, :, 2:]) - corner
+    shared = np.prod(np.maximum(sides, 0), axis=2)
+    areas = [np.prod(each[:, 2:] - each[:, :2], axis=1) for each in (one, two)]
+    whole = areas[0][:, None] + areas[1][None] - shared
+    found: Vector = np.divide(shared, whole, out=np.zeros_like(shared), where=whole > 0)
+    return found
+
+
+def _hits(
+    found: Sequence[Found], truth: Sequence[Found], label: int, iou: float, rule: Rule
+) -> NDArray[np.bool_]:
+    """Whether each box of a class found an object of its own, best box of all images first."""
+    scores, hits = [], []
+    for one, real in zip(found, truth, strict=True):
+        mine = np.flatnonzero(one.labels == label)
+        mine = mine[np.argsort(-one.scores[mine], kind="stable")]
+        if rule == "coco":
+            mine = mine[:_MOST]
+        scores.append(one.scores[mine])
+        hits.append(
+            _matched(overlaps(one.boxes[mine], real.boxes[real.labels == label]), iou, rule)
+        )
+    order = np.argsort(-np.concatenate(scores), kind="stable")
+    return np.asarray(np.concatenate(hits)[order])
+
+
+def _matched(overlap: Vector, iou: float, rule: Rule) -> NDArray[np.bool_]:
+    """Of one image, best box first: each takes an object that no better one took."""
+    hits = np.zeros(len(overlap), dtype=np.bool_)
+    if not overlap.size:
+        return hits
+    taken = np.zeros(overlap.shape[1], dtype=np.bool_)
+    for box, each in enumerate(overlap):
+        best = int(np.argmax(np.where(taken, -1.0, each) if rule == "coco" else each))
+        hits[box] = each[best] >= iou and not taken[best]
+        taken[best] |= hits[box]
+    return hits
+
+
+def _curve(hits: NDArray[np.bool_], objects: int) -> tuple[Vector, Vector]:
+    """Recall after each box, and the best precision from there on."""
+    right = hits.cumsum()
+    precision = right / np.arange(1, len(hits) + 1)
+    return right / objects, np.maximum.accumulate(precision[::-1])[::-1]
+
+
+def _area(recall: Vector, precision: Vector, rule: Rule) -> float:
+    if rule == "voc":
+        return float((np.diff(recall, prepend=0.0) * precision).sum())
+    at = np.searchsorted(recall, _RECALLS, side="left")
+    return float(np.append(precision, 0.0)[at].mean())
+
+
+def _check(
+    found: Sequence[Found], truth: Sequence[Found], classes: Sequence[str], iou: float, rule: str
+) -> None:
+    if len(found) != len(truth):
+        raise InputError(
+            f"what was found and what is there must be of the same images, "
+            f"found {len(found)} and {len(truth)}"
+        )
+    if not classes or not found:
+        raise InputError(f"found {len(classes)} classes and {len(found)} images: give one or more")
+    if not 0 < iou <= 1:
+        raise InputError(f"iou must be above 0 and at most 1, found {iou}")
+    if rule not in ("coco", "voc"):
+        raise InputError(f"the rule is coco or voc, found {rule!r}")
+    for one in (*found, *truth):
+        if len(one.labels) and not 0 <= one.labels.min() <= one.labels.max() < len(classes):
+            raise InputError(f"labels must index the {len(classes)} classes, found {one.labels}")

@@ -1,0 +1,79 @@
+"""How each network is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from understudy.core.types import Shape
+from understudy.evaluate import networks
+
+import torch  # isort: skip  (after networks, which says what to install where it is missing)
+from torch import nn  # isort: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to train, under a cosine.
+
+    Attributes:
+        epochs: Passes over the training set.
+        batch: Largest batch; batches of one epoch differ by one row at most.
+        lr: Highest learning rate.
+        momentum: Nesterov momentum of SGD; 0 for plain SGD; None for Adam.
+        weight_decay: L2 penalty.
+        label_smoothing: In [0, 1).
+        warmup: Part of the training over which the rate climbs to ``lr``, in [0, 1).
+    """
+
+    epochs: int
+    batch: int
+    lr: float
+    momentum: float | None
+    weight_decay: float
+    label_smoothing: float
+    warmup: float = 0.0
+
+
+EMBEDDINGS = Recipe(50, 512, 1e-2, 0.9, weight_decay=1e-4, label_smoothing=0.2)
+"""Of the two-layer network (clustering paper, appendix C.3, but for the rate and the momentum)."""
+
+_DEEP = Recipe(4, 128, 1e-2, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=0.2)
+_WIDE = Recipe(4, 128, 0.1, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=0.2)
+
+IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
+    "cnn": (networks.small_cnn, Recipe(4, 128, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1)),
+    "convnet": (networks.convnet, _DEEP),
+    "resnet9": (networks.resnet9, replace(_WIDE, label_smoothing=0.1)),
+    "wrn40-4": (networks.wide_resnet, _WIDE),
+    "resnet50": (networks.resnet50, _DEEP),
+    "vgg11": (networks.vgg11, _DEEP),
+    "mobilenetv2": (networks.mobilenet_v2, replace(_WIDE, lr=0.05, weight_decay=4e-5)),
+}
+"""Every network for images and its recipe.
+
+ConvNet, ResNet-50 and VGG-11 as the alignment paper trains them; WRN-40-4 and MobileNetV2 with the
+weight decay of their own papers. All in one cycle: the rate climbs, then falls by a cosine.
+"""
+
+
+def optimiser_of(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam, or SGD with Nesterov momentum."""
+    if recipe.momentum is None:
+        return torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=recipe.lr,
+        momentum=recipe.momentum,
+        nesterov=recipe.momentum > 0,
+        weight_decay=recipe.weight_decay,
+    )
+
+
+def rate_at(step: int, steps: int, warmup: float) -> float:
+    """Part of the highest learning rate at a step: a straight climb, then half a cosine to 0."""
+    climb = warmup * steps
+    if step < climb:
+        return (step + 1) / (climb + 1)
+    return 0.5 * (1 + math.cos(math.pi * (step - climb) / max(steps - climb, 1)))

@@ -1,0 +1,246 @@
+"""Plain words on what was measured: a grade, the numbers that decided, and the thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import stats
+
+from understudy.core.figures import Figure, Grade, Verdict
+from understudy.core.types import Vector
+from understudy.evaluate.copies import Excess, NearCopies
+from understudy.evaluate.leakage import Closeness
+from understudy.evaluate.roc import Roc
+
+FALSE_ALARMS = 0.01
+"""How likely a release without copies is to be accused of near-copies; and of exact ones."""
+
+GOOD_LIKENESS, FAIR_LIKENESS = 0.8, 0.5
+"""Parts of what held-out rows reach that make a release's fidelity good, or fair."""
+
+GOOD_LOSS, FAIR_LOSS = 0.05, 0.15
+"""Accuracy lost by training on the release that leaves its utility good, or fair."""
+
+FAIR_AREA, POOR_AREA = 0.53, 0.60
+"""Areas under an attack's ROC that are more than a guess, and that are a leak."""
+
+FAIR_FOUND, POOR_FOUND = 0.03, 0.05
+"""Parts of the members that an attack may find at 1 % false alarms, surely."""
+
+ACCURACY = "accuracy, trained on the release"
+"""The figure that decides on utility."""
+
+_MANY = 200  # strangers, at least, that say where 1 % false alarms lie
+
+_ALIKE = 0.05
+"""Distances are alike where one is larger than another with a probability so near to a half."""
+
+_TAKEN = ("precision", "coverage")
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What decides on leakage.
+
+    Attributes:
+        exact: Exact copies, against held-out rows and against all real ones; None without images.
+        near: Near-copies by what they are near in.
+        distances: What those were found in.
+    """
+
+    exact: tuple[Excess, Excess] | None
+    near: Mapping[str, NearCopies]
+    distances: Mapping[str, Closeness] = field(default_factory=dict)
+
+    @property
+    def copies(self) -> int:
+        """Exact copies."""
+        return 0 if self.exact is None else self.exact[0].hits
+
+    @property
+    def sure(self) -> bool:
+        """Whether there are more exact copies than chance explains."""
+        if self.exact is None or not self.copies:
+            return False
+        return min(one.p_value for one in self.exact) < FALSE_ALARMS / len(self.exact)
+
+
+def fidelity(figures: Sequence[Figure]) -> Verdict:
+    """By precision and coverage, beside what held-out real rows reach with as many rows."""
+    rule = (
+        f"Good: precision and coverage reach {GOOD_LIKENESS:.0%} of what held-out real rows reach; "
+        f"fair: {FAIR_LIKENESS:.0%}."
+    )
+    of_all = {one.name: one for one in figures if not one.label and one.baseline is not None}
+    parts = {name: _part(of_all[name]) for name in _TAKEN if name in of_all}
+    if not parts:
+        return Verdict("fidelity", "unknown", "There are too few rows to compare.", rule)
+    worst = min(parts.values())
+    grade: Grade = "poor"
+    if worst >= FAIR_LIKENESS:
+        grade = "good" if worst >= GOOD_LIKENESS else "fair"
+    reached = " and ".join(
+        f"{name} {of_all[name].value:.2f} (held-out real rows: {of_all[name].baseline:.2f})"
+        for name in parts
+    )
+    return Verdict("fidelity", grade, f"The release has {reached}{_distance(of_all)}.", rule)
+
+
+def _part(one: Figure) -> float:
+    return one.value / max(one.baseline or 0.0, 1e-9)
+
+
+def _distance(figures: Mapping[str, Figure]) -> str:
+    for name in ("FID", "Frechet distance"):
+        if name in figures:
+            one = figures[name]
+            return f", {name} {one.value:.3g} ({one.baseline:.3g})"
+    return ""
+
+
+def utility(figures: Sequence[Figure]) -> Verdict:
+    """By the accuracy that training on the release costs, of the best network."""
+    rule = (
+        f"Good: models trained on the release lose at most {100 * GOOD_LOSS:.0f} points of "
+        f"accuracy on real test rows against models trained on the private rows; fair: "
+        f"{100 * FAIR_LOSS:.0f}."
+    )
+    accuracies = [
+        one
+        for one in figures
+        if one.name == ACCURACY and not one.label and one.baseline is not None
+    ]
+    if not accuracies:
+        words = "Not measured: `understudy evaluate --full` trains models."
+        return Verdict("utility", "unknown", words, rule)
+    best = max(accuracies, key=lambda one: one.value)
+    loss = (best.baseline or 0.0) - best.value
+    grade: Grade = "poor"
+    if loss <= FAIR_LOSS:
+        grade = "good" if loss <= GOOD_LOSS else "fair"
+    words = (
+        f"{best.measured} reaches {best.value:.1%} on real test rows when trained on the release, "
+        f"{best.baseline:.1%} when trained on the private rows."
+    )
+    return Verdict("utility", grade, words, rule)
+
+
+def attacks(rocs: Mapping[str, Roc]) -> Verdict:
+    """By the attack that is surest to be better than a guess."""
+    rule = (
+        f"Good: no attack surely (95 %) has an area under the ROC above {FAIR_AREA}, or finds more "
+        f"than {FAIR_FOUND:.0%} of the private rows at 1 % false alarms; fair: {POOR_AREA}, "
+        f"{POOR_FOUND:.0%}. A guess has 0.5 and 1 %."
+    )
+    if not rocs:
+        return Verdict("attack", "unknown", "There are too few rows to attack with.", rule)
+    name, best = _best(rocs)
+    words = (
+        f"The best of {len(rocs)} attacks ({name}) tells private rows from strangers' with an area "
+        f"of {best.auc.value:.3f} ({best.auc.low:.3f} to {best.auc.high:.3f}; a guess: 0.5) and "
+        f"finds {best.tpr_at[0.01].value:.1%} of them at 1 % false alarms."
+    )
+    return Verdict("attack", _grade_of(best), words, rule)
+
+
+def _best(rocs: Mapping[str, Roc]) -> tuple[str, Roc]:
+    order = {"good": 0, "fair": 1, "poor": 2}
+    return max(rocs.items(), key=lambda one: (order[_grade_of(one[1])], one[1].auc.low))
+
+
+def _grade_of(best: Roc) -> Grade:
+    found = best.tpr_at[0.01].low if best.others >= _MANY else 0.0
+    if best.auc.low > POOR_AREA or found > POOR_FOUND:
+        return "poor"
+    return "fair" if best.auc.low > FAIR_AREA or found > FAIR_FOUND else "good"
+
+
+def leakage(found: Leakage, rocs: Mapping[str, Roc]) -> Verdict:
+    """Exact copies, then near-copies, then what attacks learn; else how near the release comes."""
+    rule = (
+        "Poor: more exact copies or near-copies of private rows than chance explains (false alarms "
+        f"at most {FALSE_ALARMS:.0%} each), or attacks that succeed. Fair: an exact copy that "
+        "chance may explain, or attacks that gain a little."
+    )
+    grade, words = _copies(found)
+    if grade == "good" and rocs:
+        name, best = _best(rocs)
+        grade = _grade_of(best)
+        if grade != "good":
+            words = (
+                "No single copies stand out, but private rows lie nearer to the release than "
+                f"strangers' do: the attack by {name} tells them apart with an area of "
+                f"{best.auc.value:.2f} (a guess: 0.5)."
+            )
+    return Verdict("leakage", grade, words, rule)
+
+
+def _copies(found: Leakage) -> tuple[Grade, str]:
+    rows = len(next(iter(found.distances.values())).distances)
+    near = max(found.near.items(), key=lambda one: one[1].count - one[1].expected)
+    if found.exact is not None and found.sure:
+        return "poor", _exact(found.exact[0], near[1], rows)
+    if near[1].sure:
+        return "poor", (
+            f"{near[1].count:,} of {rows:,} synthetic rows are near-copies of private rows: not "
+            f"equal, but far nearer to one of them than to any other (by {near[0]}). Chance gives "
+            f"{near[1].expected:.0f}."
+        )
+    if found.copies:
+        return "fair", (
+            f"{found.copies:,} of {rows:,} synthetic images equal a private image pixel for pixel, "
+            "which chance may explain: look at the pairs."
+        )
+    return "good", f"No copies: {_nearness(found.distances)}."
+
+
+def _exact(copies: Excess, near: NearCopies, rows: int) -> str:
+    if copies.hits == copies.rows:
+        return (
+            f"The release is private data: all {copies.rows:,} synthetic images are exact copies "
+            "of private ones."
+        )
+    words = (
+        f"{copies.hits:,} of {copies.rows:,} synthetic images ({copies.rate:.2%}) are exact copies "
+        f"of private ones; of held-out real images {copies.chance:.2%} are."
+    )
+    more = near.count - round(copies.rate * rows)
+    if near.sure and more > max(10, copies.hits / 2):
+        words += f" About {more:,} more are near-copies."
+    return words
+
+
+def _nearness(distances: Mapping[str, Closeness]) -> str:
+    """How near the release comes, beside strangers' real rows."""
+    alike = [
+        pair
+        for one in distances.values()
+        for pair in ((one.distances, one.baseline), (one.ratios, one.baseline_ratios))
+    ]
+    last = list(distances.values())[-1]
+    times = f"{last.median_ratio:.2f} times theirs by the median"
+    if all(_are_alike(*pair) for pair in alike):
+        return (
+            "the synthetic rows come as near to private rows as strangers' real rows do, as if "
+            f"they were real rows of others (distances {times})"
+        )
+    if _are_alike(last.distances, last.baseline):
+        return (
+            f"the synthetic rows lie about as far from private rows as strangers' do ({times}), "
+            "but not as real rows lie among them"
+        )
+    if last.median_ratio >= 1:
+        return f"the synthetic rows stay farther from private rows than strangers' do ({times})"
+    return (
+        "the synthetic rows lie nearer to private rows than strangers' do, as typical or smooth "
+        f"images do, but to no single one of them (distances {times})"
+    )
+
+
+def _are_alike(release: Vector, held_out: Vector) -> bool:
+    """Whether one is as often larger than the other as not, within chance and a little more."""
+    n, m = len(release), len(held_out)
+    larger = float(stats.mannwhitneyu(release, held_out).statistic) / (n * m)
+    return abs(larger - 0.5) <= _ALIKE + float(1.96 * np.sqrt((1 / n + 1 / m) / 12))

@@ -1,0 +1,140 @@
+"""The standard network's door: clean-fid's resizing, the network's scale, both kinds of file."""
+
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.backends.tiny_onnx import save
+
+from understudy.backends.inception import InceptionEncoder, resize_cleanly
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.errors import BackendError
+from understudy.core.ports import ScoringEncoder
+
+SHAPE = (20, 30, 3)
+
+
+def photos(count=3, shape=SHAPE, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def torchscript(tmp_path_factory):
+    """Like the standard file: ``layers`` behind the scaling, ``output`` from features to logits."""
+    torch = pytest.importorskip("torch")
+
+    class Layers(torch.nn.Module):
+        def forward(self, x):
+            return x.mean(dim=[2, 3], keepdim=True)
+
+    class Whole(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.output = Layers(), torch.nn.Linear(3, 5)
+
+        def forward(self, x):
+            return self.output(self.layers(x / 0).flatten(1))  # must not be asked
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("inception") / "net.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # as the standard file is
+        torch.jit.script(Whole()).save(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def onnx(tmp_path_factory):
+    """Means of channels, and their softmax."""
+    return save(
+        tmp_path_factory.mktemp("inception") / "net.onnx",
+        [
+            ("GlobalAveragePool", ["images"], ["features"], {}),
+            ("Flatten", ["features"], ["flat"], {}),
+            ("Softmax", ["flat"], ["classes"], {}),
+        ],
+        {"images": ["n", 3, 299, 299]},
+        {"features": ["n", 3, 1, 1], "classes": ["n", 3]},
+    )
+
+
+def means_of(images):
+    """Channel means as the network sees them, by clean-fid's own steps."""
+    found = []
+    for image in images:
+        planes = [
+            np.asarray(
+                Image.fromarray(image[..., c].astype(np.float32), mode="F").resize(
+                    (299, 299), Image.Resampling.BICUBIC
+                )
+            ).clip(0, 255)
+            for c in range(3)
+        ]
+        found.append([((plane - 128) / 128).mean() for plane in planes])
+    return np.array(found)
+
+
+def test_a_torchscript_file_is_run_behind_its_own_scaling(torchscript):
+    encoder = load_encoder(f"inception:{torchscript}?batch=2", shape=SHAPE)
+    assert isinstance(encoder, ScoringEncoder)
+    features, classes = encoder.score(photos())
+    assert encoder.dim == 3
+    assert features == pytest.approx(means_of(photos()), abs=1e-5)
+    assert classes.shape == (3, 5)
+    assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert np.array_equal(encoder.encode(photos()), features)
+
+
+def test_an_onnx_file_gives_the_same_and_other_scales(onnx):
+    encoder = load_encoder(f"inception:{onnx}?output=features", shape=SHAPE)
+    assert encoder.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
+    assert encoder.score(photos())[1] is None
+    both = load_encoder(
+        f"inception:{onnx}?output=features&probabilities=classes&scale=0..255", shape=SHAPE
+    )
+    features, classes = both.score(photos())
+    assert features == pytest.approx(128 + 128 * means_of(photos()), abs=1e-2)
+    assert classes.sum(axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_grey_pictures_are_repeated_and_none_give_none(onnx):
+    encoder = load_encoder(f"inception:{onnx}?output=features", shape=(20, 30, 1))
+    grey = photos(shape=(20, 30, 1))
+    assert encoder.encode(grey) == pytest.approx(means_of(np.repeat(grey, 3, 3)), abs=1e-5)
+    assert encoder.encode(grey[:0]).shape == (0, 3)
+
+
+def test_resizing_keeps_fractions_and_the_range():
+    edge = np.zeros((1, 4, 4, 1), dtype=np.uint8)
+    edge[:, :, 2:] = 255
+    made = resize_cleanly(edge)
+    assert made.shape == (1, 299, 299, 1)
+    assert (made.min(), made.max()) == (0, 255)
+    assert ((made % 1) > 0.01).any()  # not rounded to whole numbers on the way
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [("absent.pt", "no such file"), ("absent.pt?size=3", "no option 'size'")],
+)
+def test_what_cannot_be_loaded_is_refused(rest, words):
+    with pytest.raises(BackendError, match=words):
+        load_encoder(f"inception:{rest}", shape=SHAPE)
+
+
+def test_damaged_files_and_decoders_are_refused(tmp_path):
+    (tmp_path / "bad.pt").write_bytes(b"no network")
+    with pytest.raises(BackendError, match="TorchScript"):
+        load_encoder(f"inception:{tmp_path / 'bad.pt'}", shape=SHAPE)
+    with pytest.raises(BackendError, match="no decoder"):
+        load_decoder("inception:x", shape=SHAPE)
+
+
+def test_features_that_are_not_finite_are_refused(torchscript):
+    from understudy.backends.inception import InceptionOptions
+
+    encoder = InceptionEncoder(str(torchscript), SHAPE, InceptionOptions())
+    encoder._network = lambda values: (np.full((len(values), 3), np.nan), None)
+    with pytest.raises(BackendError, match="not finite"):
+        encoder.encode(photos())

@@ -1,0 +1,113 @@
+"""The leakage verdict tells five releases apart, in its words; the others follow their rules."""
+
+import numpy as np
+import pytest
+
+from understudy.core.figures import Figure
+from understudy.evaluate import verdicts
+from understudy.evaluate.attacks import by_distance
+from understudy.evaluate.copies import excess, near_copies
+from understudy.evaluate.leakage import closeness
+from understudy.evaluate.roc import roc
+from understudy.evaluate.verdicts import ACCURACY, Leakage
+
+
+def rows(seed, count=600, dim=8):
+    return np.random.default_rng(seed).normal(size=(count, dim))
+
+
+PRIVATE, HELD_OUT, OTHERS = rows(0), rows(1), rows(2)
+
+
+def judge(release, exact=0, held_out_copies=0):
+    distances = {"pixels": closeness(PRIVATE, release, HELD_OUT)}
+    near = {name: near_copies(one, false_alarms=0.01) for name, one in distances.items()}
+    n, m = len(release), len(HELD_OUT)
+    copies = (
+        excess(exact, n, held_out_copies, m),
+        excess(exact, n, held_out_copies, m + len(PRIVATE)),
+    )
+    rocs = {"distance": roc(by_distance(PRIVATE, release), by_distance(HELD_OUT, release))}
+    return verdicts.leakage(Leakage(copies, near, distances), rocs)
+
+
+def one_percent():
+    release = OTHERS.copy()
+    release[:6] = PRIVATE[:6]
+    return release
+
+
+@pytest.mark.parametrize(
+    ("release", "exact", "grade", "words"),
+    [
+        (PRIVATE, 600, "poor", "The release is private data: all 600"),
+        (one_percent(), 6, "poor", "6 of 600 synthetic images (1.00%) are exact copies"),
+        (PRIVATE + 0.05 * rows(3), 0, "poor", "synthetic rows are near-copies of private rows"),
+        (OTHERS, 0, "good", "as near to private rows as strangers' real rows do"),
+        (3 * rows(4), 0, "good", "stay farther from private rows than strangers'"),
+        (0.3 * rows(5), 0, "good", "nearer to private rows than strangers' do, as typical"),
+    ],
+    ids=["private", "1 % copies", "changed", "held out", "far", "smooth"],
+)
+def test_five_releases_and_one_more_are_told_apart(release, exact, grade, words):
+    found = judge(release, exact)
+    assert (found.group, found.grade) == ("leakage", grade)
+    assert words in found.sentence
+    assert "1%" in found.rule.replace(" ", "")
+
+
+def test_one_copy_that_chance_may_explain_is_shown_and_not_condemned():
+    release = OTHERS.copy()
+    found = judge(release, exact=1, held_out_copies=2)
+    assert found.grade == "fair"
+    assert "look at the pairs" in found.sentence
+    assert judge(release, exact=40, held_out_copies=2).grade == "poor"
+    assert judge(release, exact=20, held_out_copies=20).grade == "fair"  # duplicates in the data
+
+
+def test_an_attack_that_works_is_a_leak_though_no_copy_stands_out():
+    found = judge(PRIVATE + 0.6 * rows(6))
+    assert found.grade in ("fair", "poor")
+    assert "private rows" in found.sentence
+
+
+def figure(name, value, baseline, group="fidelity", label=""):
+    return Figure(group, name, value, baseline=baseline, label=label, measured="a network")
+
+
+@pytest.mark.parametrize(
+    ("precision", "coverage", "grade"),
+    [(0.9, 0.8, "good"), (0.9, 0.5, "fair"), (0.4, 0.9, "poor")],
+)
+def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, grade):
+    figures = [
+        figure("precision", precision, 0.9),
+        figure("coverage", coverage, 0.9),
+        figure("coverage", 0.0, 0.9, label="cat"),
+        figure("FID", 12.0, 2.5),
+    ]
+    found = verdicts.fidelity(figures)
+    assert found.grade == grade
+    assert "FID 12 (2.5)" in found.sentence
+    assert verdicts.fidelity(figures[3:]).grade == "unknown"
+
+
+@pytest.mark.parametrize(("value", "grade"), [(0.88, "good"), (0.78, "fair"), (0.3, "poor")])
+def test_utility_is_what_training_on_the_release_loses(value, grade):
+    found = verdicts.utility([figure(ACCURACY, value, 0.9, "utility")])
+    assert found.grade == grade
+    assert "90.0%" in found.sentence
+    assert verdicts.utility([]).grade == "unknown"
+
+
+def test_attacks_are_judged_by_their_lower_bounds():
+    rng = np.random.default_rng(0)
+    guess = roc(rng.normal(size=800), rng.normal(size=800))
+    better = roc(rng.normal(size=800) + 0.3, rng.normal(size=800))
+    much = roc(rng.normal(size=800) + 1.0, rng.normal(size=800))
+    few = roc(np.r_[rng.normal(size=700), np.full(100, 9.0)], rng.normal(size=800))
+    assert verdicts.attacks({"a": guess}).grade == "good"
+    assert verdicts.attacks({"a": guess, "b": better}).grade == "fair"
+    assert verdicts.attacks({"a": guess, "b": much}).grade == "poor"
+    assert verdicts.attacks({"a": few}).grade == "poor"  # an eighth is found without error
+    assert verdicts.attacks({}).grade == "unknown"
