@@ -1,0 +1,1 @@
+"""Runs of a method on rows of one's choice, and attackers that saw them."""

@@ -1,0 +1,233 @@
+"""Audits of a whole method: pairs of runs on neighbouring datasets, and canaries in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.types import Images, Vector
+from understudy.evaluate.audit import (
+    Audit,
+    audit_one_run,
+    audit_pairs,
+    learned_scores,
+    noise_ratio,
+)
+from understudy.evaluate.rates import rate_at_least, rate_at_most
+from understudy.evaluate.roc import Interval
+from understudy.run.auditing.neighbours import Rows, outliers
+from understudy.run.auditing.replay import Candidates, Findings, Parted, replay
+from understudy.run.auditing.runs import Bench, Observed, workplace
+
+_GIVEN_AWAY = 1e9  # the score of a run whose questions alone tell that the row was in
+_PAIR_BOUNDS = 6  # that share the confidence of an audit by pairs
+_RUN_BOUNDS = 3  # of one with canaries
+
+AT_ONCE = 100
+"""Canaries of a run: few enough that they do not hide behind one another."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What an audit of a whole method found.
+
+    Attributes:
+        bounds: Lower bounds by what the attacker saw: ``"white box"``: every noisy answer;
+            ``"black box"``: the synthetic rows alone.
+        noise: Standard deviation of the noise over the stated one.
+        longest: The longest contribution of a row over the stated sensitivity.
+        given_away: Of the runs with the row, and of those without: those whose questions did not
+            follow from their answers, and all.
+        each: Confidence of each bound.
+        confidence: Of everything together.
+    """
+
+    bounds: dict[str, Audit]
+    noise: Interval | None
+    longest: float
+    given_away: tuple[tuple[int, int], tuple[int, int]]
+    each: float
+    confidence: float
+
+    @property
+    def tells(self) -> bool:
+        """Whether questions give more runs with the row away than without, beyond chance."""
+        (hits, tries), (slips, of) = self.given_away
+        miss = (1 - self.each) / 2
+        return rate_at_least(hits, tries, miss) > rate_at_most(slips, of, miss)
+
+
+def audit_by_pairs(
+    bench: Bench,
+    rows: Rows,
+    runs: int,
+    *,
+    confidence: float = 0.95,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Whole:
+    """Run a method with and without one row, over and over, and guess which it was.
+
+    Args:
+        bench: The method.
+        rows: The other rows.
+        runs: Runs in all, half of them with the row.
+        confidence: That nothing is refuted that holds.
+        progress: Told of each run.
+    """
+    row = outliers(rows, 1, bench.seed)
+    instead = outliers(rows, 1, bench.seed + 1) if _replaces(bench) else None
+    white: tuple[list[float], list[float]] = ([], [])
+    black: tuple[list[Vector], list[Vector]] = ([], [])
+    away, total = [0, 0], Findings.about(1)
+    with workplace() as place:
+        for number in range(runs):
+            inside = number % 2 == 0
+            candidates = Candidates(row, instead, np.array([inside]))
+            observed = bench.observe(rows.and_also(candidates.there()), place / str(number))
+            found = _replayed(bench, observed, rows, candidates)
+            away[not inside] += found is None
+            white[not inside].append(_GIVEN_AWAY if found is None else float(found.scores[0]))
+            black[not inside].append(black_box(bench, observed, row))
+            total.add(found)
+            progress(1)
+    each = 1 - (1 - confidence) / _PAIR_BOUNDS
+    learned = learned_scores(np.stack(black[0]), np.stack(black[1]))
+    bounds = {
+        "white box": _judged(bench, np.array(white[0]), np.array(white[1]), each),
+        "black box": _judged(bench, *learned, each),
+    }
+    given = (away[0], len(white[0])), (away[1], len(white[1]))
+    return Whole(bounds, _noise(total, each), total.longest, given, each, confidence)
+
+
+def _judged(bench: Bench, inside: Vector, outside: Vector, confidence: float) -> Audit:
+    budget = bench.plan.budget
+    return audit_pairs(
+        inside,
+        outside,
+        delta=budget.delta,
+        claimed=budget.epsilon,
+        claimed_mu=bench.plan.mu,
+        confidence=confidence,
+    )
+
+
+def audit_by_canaries(
+    bench: Bench,
+    rows: Rows,
+    canaries: int,
+    *,
+    confidence: float = 0.95,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Whole:
+    """Put many rows in at once, each with probability a half, and guess of each whether it was.
+
+    In every run are `AT_ONCE` of them. Each is in question in one run only, so all runs together
+    are one mechanism that is as private as one of them (parallel composition), and the theorem on
+    one run is about all.
+
+    Args:
+        bench: The method.
+        rows: The other rows.
+        canaries: How many in all.
+        confidence: That nothing is refuted that holds.
+        progress: Told of the canaries.
+    """
+    rng = np.random.default_rng()  # not from the seed, which the attacker knows
+    inside = rng.random(canaries) < 0.5
+    scores, away, alone, total = np.zeros(canaries), 0, 0, Findings.about(0)
+    starts = range(0, canaries, AT_ONCE)
+    with workplace() as place:
+        for start in starts:
+            mine = slice(start, start + AT_ONCE)
+            candidates = _crafted(bench, rows, inside[mine], start)
+            there = rows.and_also(candidates.there())
+            observed = bench.observe(there, place / str(start), sample=False)
+            found = _replayed(bench, observed, rows, candidates)
+            if found is None:
+                away += 1
+                # Does it part from itself too, where the attacker knows all that was there?
+                alone += _replayed(bench, observed, there, _nobody(candidates.rows)) is None
+            else:
+                scores[mine] = found.scores
+            total.add(found)
+            progress(len(candidates.inside))
+    each, budget = 1 - (1 - confidence) / _RUN_BOUNDS, bench.plan.budget
+    bound = audit_one_run(
+        scores, inside, delta=budget.delta, claimed=budget.epsilon, confidence=each
+    )
+    given, noise = ((away, len(starts)), (alone, len(starts))), _noise(total, each)
+    return Whole({"white box": bound}, noise, total.longest, given, each, confidence)
+
+
+def _crafted(bench: Bench, rows: Rows, inside: NDArray[np.bool_], number: int) -> Candidates:
+    """Canaries of one run."""
+    seed = 2 * (bench.seed + number)
+    crafted = outliers(rows, len(inside), seed)
+    instead = outliers(rows, len(inside), seed + 1) if _replaces(bench) else None
+    return Candidates(crafted, instead, inside)
+
+
+def _replaces(bench: Bench) -> bool:
+    return bench.unit.adjacency == "replace-one"
+
+
+def _nobody(rows: Rows) -> Candidates:
+    """A candidate that is not there."""
+    return Candidates(rows.only(np.arange(1)), None, np.array([False]))
+
+
+def _replayed(
+    bench: Bench, observed: Observed, known: Rows, candidates: Candidates
+) -> Findings | None:
+    """What a replay found; None where it parted from the run."""
+    try:
+        return replay(bench, observed, known, candidates)
+    except Parted:
+        return None
+
+
+def _noise(total: Findings, confidence: float) -> Interval | None:
+    if total.numbers == 0:
+        return None
+    return noise_ratio(total.squares, total.numbers, confidence=confidence)
+
+
+def black_box(bench: Bench, observed: Observed, row: Rows) -> Vector:
+    """Numbers about the synthetic rows in which a private row could show: (f,).
+
+    How near they come to it, how far they reach towards it, how many there are of each class and
+    how they lie.
+    """
+    rows, target = _comparable(bench, observed, row)
+    shares = np.bincount(observed.labels, minlength=len(row.classes))
+    if len(rows) == 0:
+        return np.concatenate([np.zeros(5), shares])
+    middle = rows.mean(axis=0)
+    direction = target[0] / max(float(np.linalg.norm(target[0])), 1e-12)
+    along = rows @ direction
+    numbers = [
+        np.log1p(np.linalg.norm(rows - target[0], axis=1).min()),
+        along.mean(),
+        along.max(),
+        np.log1p(np.linalg.norm(rows - middle, axis=1).mean()),
+        np.log1p(np.linalg.norm(middle)),
+    ]
+    return np.concatenate([np.asarray(numbers, dtype=np.float64), shares])
+
+
+def _comparable(bench: Bench, observed: Observed, row: Rows) -> tuple[Vector, Vector]:
+    """Synthetic rows, and the row in question, as vectors of the same space."""
+    if row.kind == "images" and observed.images is not None:
+        return _flat(observed.images), _flat(row.values)
+    encoder = bench.context.encoder
+    target = row.values if encoder is None else encoder.encode(row.values)
+    rows = observed.embeddings if observed.embeddings is not None else np.zeros((0, 1))
+    return rows.astype(np.float64), target.astype(np.float64)
+
+
+def _flat(images: Images) -> Vector:
+    return images.reshape(len(images), -1) / 255.0

@@ -1,0 +1,56 @@
+"""``understudy audit`` on the command line: words, a file, an exit code."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.run.auditing.benches import clouds
+from typer.testing import CliRunner
+
+from understudy.cli.main import app
+from understudy.core.errors import ConfigError
+from understudy.privacy import queries
+
+
+def called(*words):
+    return CliRunner().invoke(app, ["audit", *map(str, words)], catch_exceptions=False)
+
+
+@pytest.fixture
+def source(tmp_path):
+    return clouds(tmp_path / "rows.npz", 0)
+
+
+def test_it_says_what_it_found_and_that_it_is_the_owners(source, tmp_path):
+    file = tmp_path / "audit.json"
+    done = called(source, "--how", "canaries", "--runs", 40, "--out", file)
+    assert done.exit_code == 0
+    assert "audit (owner only)" in done.output
+    assert "Nothing refutes epsilon 1" in done.output
+    (written,) = json.loads(file.read_text())
+    assert written["verdicts"][0]["grade"] == "good"
+
+
+def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
+    honest = queries.CountAndSum.integer_sum
+    monkeypatch.setattr(queries.CountAndSum, "integer_sum", lambda *told: 3 * honest(*told))
+    done = called(source, "--how", "canaries", "--runs", 20, "--set", "clusters=1")
+    assert done.exit_code == 1
+    assert "Epsilon 1 is refuted: a row adds 3 times the stated sensitivity." in done.output
+
+
+def test_mechanisms_need_no_source():
+    done = called("--mechanisms", "--runs", 4000)
+    assert done.exit_code == 0
+    assert "mechanism Votes" in done.output
+
+
+def test_nothing_to_audit_is_refused():
+    with pytest.raises(ConfigError, match="say what to audit"):
+        called()
+
+
+def test_settings_reach_the_method(source):
+    with pytest.raises(ConfigError, match="clusters must be 1 or more"):
+        called(source, "--set", "clusters=0")
+    assert np.load(source)["labels"].size

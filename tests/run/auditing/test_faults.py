@@ -1,0 +1,180 @@
+"""Faults planted in the mechanisms and in methods: each is caught, and the shipped code is not.
+
+A bound of an audit by pairs comes of N / 4 tries a side, the other halves choose the threshold. At
+its best threshold, in the middle of the curve, each of the two normal quantiles has the standard
+error 1.2533 / sqrt(N / 4), and is taken z(miss) of them to the safe side. So of a true mu the bound
+is about mu - 2 z e, give or take sqrt(2) e. With N = 20,000 draws and two bounds of one mechanism
+at 97.5 % each (z = 2.24, e = 0.0177), twice the stated mu of 0.268 gives 0.456 +- 0.025: 7.5
+standard errors above 0.268, so a fault is missed in fewer than one of 10^12 audits. A mechanism
+that holds is refuted in at most one of 20 audits as stated; these tests ask for one in 1,000.
+"""
+
+import numpy as np
+import pytest
+from tests.run.auditing.benches import METHODS, ready
+
+from understudy.methods.parts import cluster_gaps, estimators
+from understudy.privacy import noise, queries
+from understudy.privacy.account import Plan
+from understudy.privacy.accounting import epsilon_of_mu
+from understudy.privacy.budget import Budget
+from understudy.run.audit import audit_bench
+from understudy.run.auditing.mechanisms import audit_mechanism, mechanisms, one_stage
+from understudy.run.auditing.replay import Replay
+
+DRAWS = 20_000
+PLAN = one_stage(Plan.of(Budget(1.0, 1e-5), {"one": 1.0}))
+MECHANISMS = {one.name: one for one in mechanisms()}
+
+
+def drawn(name, confidence):
+    return audit_mechanism(MECHANISMS[name], PLAN, DRAWS, confidence=confidence)
+
+
+@pytest.fixture
+def half_the_noise(monkeypatch):
+    """Noise of half the scale that the accounting was told of."""
+    honest = noise.add_discrete_gaussian
+    monkeypatch.setattr(
+        noise, "add_discrete_gaussian", lambda sums, scale: sums + (honest(sums, scale) - sums) // 2
+    )
+
+
+@pytest.fixture
+def votes_count_twice(monkeypatch):
+    honest = queries.Votes.integer_sum
+    monkeypatch.setattr(queries.Votes, "integer_sum", lambda *told: 2 * honest(*told))
+
+
+def in_the_clear(vault):
+    """What a faulty method gets hold of: the rows themselves, in a vault or in its replay."""
+    if isinstance(vault, Replay):
+        return vault._known.values, vault._known.labels
+    (block,) = vault._inside.rows[vault._place].blocks()
+    return vault._transform(block[0]), block[1]
+
+
+@pytest.fixture
+def clusters_in_the_clear(monkeypatch):
+    """K-means as PASDA's paper has it: the mean of a class, and its row furthest from that."""
+
+    def kmeans(vault, start, *_):
+        rows, labels = in_the_clear(vault)
+        centres = np.zeros((len(start), 2, start.shape[1]))
+        for label in range(len(start)):
+            mine = rows[labels == label].astype(np.float64)
+            mean = mine.mean(axis=0)
+            far = mine[((mine - mean) ** 2).sum(axis=1).argmax()]
+            centres[label] = mean, far
+        return centres
+
+    monkeypatch.setattr(estimators, "dp_kmeans", kmeans)
+
+
+@pytest.fixture
+def cells_in_the_clear(monkeypatch):
+    """Alignment's cells, moved to where the private rows are."""
+    honest = cluster_gaps.private_places
+
+    def places(materials, place, *rest):
+        rows, _ = in_the_clear(place.both)
+        found = honest(materials, place, *rest)
+        return found + rows[:, : found.shape[2]].mean(axis=0)
+
+    monkeypatch.setattr(cluster_gaps, "private_places", places)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_shipped_mechanisms_hold_and_are_seen_to(name):
+    found = drawn(name, 0.999)
+    assert not found.broken
+    # The same arithmetic with z = 3.29: 0.268 - 2 * 3.29 * 0.0177 +- 0.025, seldom below 0.05.
+    assert 0.05 < found.mu < PLAN.mu
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_half_the_noise_is_caught(half_the_noise, name):
+    found = drawn(name, 0.975)
+    assert found.broken
+    assert epsilon_of_mu(found.mu, 1e-5) > 1
+
+
+def test_a_vote_that_counts_twice_is_caught(votes_count_twice):
+    found = drawn("Votes", 0.975)
+    assert found.broken
+    assert epsilon_of_mu(found.mu, 1e-5) > 1
+
+
+def test_a_query_that_adds_too_much_is_clipped_by_the_sums(monkeypatch):
+    """So the fault above has to sit behind the clipping to do any harm."""
+    honest = queries.Votes.rows
+
+    def twice(query, values, labels):
+        cell, rows = honest(query, values, labels)
+        return cell, 2 * rows
+
+    monkeypatch.setattr(queries.Votes, "rows", twice)
+    assert not drawn("Votes", 0.999).broken
+
+
+def refuted(method, tmp_path, runs, confidence=0.95, **options):
+    found = ready(method, tmp_path, **options)
+    told = audit_bench(found.bench, found.rows, "pairs", runs, confidence)
+    return told.verdicts[0].grade == "poor", told.verdicts[0].sentence, told
+
+
+K_MEANS = {"settings": {"clusters": 2, "lloyd_steps": 0}}
+
+
+def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):
+    """Every run with the row gives itself away, and none without it.
+
+    25 of 25 runs against 0 of 25, at 99.2 % for each bound: at least log(0.781 / 0.219) = 1.27.
+    """
+    is_refuted, sentence, told = refuted("clustering", tmp_path, 100, **K_MEANS)
+    assert is_refuted
+    assert "depends on private rows without noise" in sentence
+    bound = told.find("epsilon, lower bound", measured="clustering, pairs, white box")
+    assert bound.value == pytest.approx(1.27, abs=0.01)
+
+
+def test_cells_in_the_clear_are_caught_with_canaries_too(cells_in_the_clear, tmp_path):
+    found = ready("alignment", tmp_path)
+    told = audit_bench(found.bench, found.rows, "canaries", 800)
+    assert told.verdicts[0].grade == "poor"
+    assert "depends on private rows without noise" in told.verdicts[0].sentence
+
+
+def test_a_whole_method_with_half_the_noise_is_caught(half_the_noise, tmp_path):
+    is_refuted, sentence, _ = refuted("clustering", tmp_path, 40)
+    assert is_refuted
+    assert "the noise is 0.5" in sentence or "the noise is 0.4" in sentence
+
+
+def test_a_whole_method_with_votes_that_count_twice_is_caught(votes_count_twice, tmp_path):
+    is_refuted, sentence, _ = refuted("evolution", tmp_path, 40)
+    assert is_refuted
+    assert "a row adds 2 times" in sentence
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_shipped_methods_hold(method, tmp_path):
+    """Two audits of each; all six together refute what holds in at most 6 of 10,000."""
+    for _ in range(2):
+        (tmp_path / "again").mkdir(exist_ok=True)
+        is_refuted, sentence, told = refuted(method, tmp_path / "again", 40, confidence=0.9999)
+        assert not is_refuted, sentence
+        assert told.find("longest contribution over stated sensitivity").value <= 1
+        assert told.find("runs whose questions tell who was in").value == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_the_shipped_methods_hold_twenty_times(method, tmp_path):
+    """All sixty together refute what holds in at most 6 of 1,000 times."""
+    for repeat in range(20):
+        place = tmp_path / str(repeat)
+        place.mkdir()
+        is_refuted, sentence, told = refuted(method, place, 400, confidence=0.9999, seed=repeat)
+        assert not is_refuted, sentence
+        assert max(one.value for one in told.figures if "bound" in one.name) < 1
