@@ -428,7 +428,9 @@ def test_defect_08_numbers_that_do_not_say_what_they_are(tmp_path: Path) -> None
     pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
     real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
     result = run(real, tmp_path / "out", settings={}, test=str(test))
-    understudy.evaluate_release(result.release, real=real, test=test, epochs=2)
+    understudy.evaluate_release(
+        result.release, real=real, test=test, networks=["two-layer"], epochs=2
+    )
     page = _Sections()
     page.feed((result.owner / "report.html").read_text())
     assert len(page.found) > 6
@@ -436,13 +438,16 @@ def test_defect_08_numbers_that_do_not_say_what_they_are(tmp_path: Path) -> None
         assert kinds or not re.search(r"\d", text), text
         if "ccuracy" in text or "private rows" in text or "Time" in text:
             assert "owner" in kinds, text
-    for name in ("run.json", "evaluation.json"):
-        content = json.loads((result.owner / name).read_text())
-        assert content["kind"] == "owner-only"
-        assert content["accuracy"]
-        for one in content["accuracy"]:
-            assert one["kind"] == "owner-only"
-            assert {each["kind"] for each in (*one["synthetic"], *one["real"])} == {"owner-only"}
+    content = json.loads((result.owner / "run.json").read_text())
+    assert content["kind"] == "owner-only"
+    assert content["accuracy"]
+    for one in content["accuracy"]:
+        assert one["kind"] == "owner-only"
+        assert {each["kind"] for each in (*one["synthetic"], *one["real"])} == {"owner-only"}
+    content = json.loads((result.owner / "evaluation.json").read_text())
+    assert content["settings"]["kind"] == "owner-only"
+    for part in ("figures", "curves", "verdicts"):
+        assert {one["kind"] for one in content[part]} == {"owner-only"}
     for one in result.accuracy:
         assert one.as_dict()["kind"] == one.report.kind == "owner-only"
     figures = {f"{value:.4f}" for one in result.accuracy for value in (one.synthetic, one.real)}

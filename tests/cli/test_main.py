@@ -184,21 +184,33 @@ def test_bad_files_stop_a_run_or_are_counted(
     assert listed.code == 0, listed.err
 
 
-def test_evaluate_prints_accuracies_for_the_owner(
+def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     understudy: Commands, books: list[Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
     real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
     out = tmp_path / "out"
     assert understudy.run("synthesize", real, "--out", out, "--count", "60", *books).code == 0
-    words = ["evaluate", out, "--real", real, "--test", test, "--epochs", "3", "--seeds", "2"]
-    ended = understudy.run(*words)
+    words = ["evaluate", out, "--real", real, "--test", test, "--epochs", "3"]
+    files = ["--json", tmp_path / "found.json", "--table", tmp_path / "found.csv"]
+    ended = understudy.run(*words, "--network", "two-layer", *files)
     assert (ended.code, ended.err) == (0, "")
-    assert "accuracy on real test data (owner only)" in ended.out
-    assert re.search(r"two-layer network on embeddings +\d+\.\d% +\d+\.\d%", ended.out)
+    assert ended.out.startswith("owner only:")
+    for group in ("fidelity", "utility", "leakage", "attack"):
+        assert re.search(rf"^{group}: +(good|fair|poor|unknown) ", ended.out, re.MULTILINE)
+        assert f"{group} (owner only)" in ended.out
+    assert re.search(r"accuracy, trained on the release +\d+\.\d+% +\d+\.\d+%", ended.out)
+    written = json.loads((tmp_path / "found.json").read_text())
+    kept = json.loads((out / "owner" / "evaluation.json").read_text())
+    assert written == kept
+    table = (tmp_path / "found.csv").read_text().splitlines()
+    assert len(table) == 1 + len(written["figures"])
     unknown = understudy.run(*words, "--network", "vgg")
     assert unknown.code == 2
     assert "vgg" in unknown.err
+    nowhere = understudy.run(*words, "--json", tmp_path / "absent" / "found.json")
+    assert nowhere.code == 2
+    assert "there is no folder" in nowhere.err
 
 
 # The ledger

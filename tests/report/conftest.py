@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from understudy.core.figures import Curve, Evaluation, Figure, Pairs, Verdict
 from understudy.core.types import Receipt, StageReceipt
 from understudy.report import Model, OwnerRecord, RunRecord, Score, Sheet, Spending
 
@@ -74,3 +75,57 @@ def owner() -> OwnerRecord:
         ),
         seconds={"reading": 21.37, "moments": 954.81},
     )
+
+
+@pytest.fixture
+def evaluation() -> Evaluation:
+    """What an evaluation may look like: every group, classes, curves, verdicts, a confusion."""
+    x = tuple(np.linspace(0, 1, 201).tolist())
+    return Evaluation(
+        figures=(
+            Figure("fidelity", "Frechet distance", 12.3456, low=11.9, high=12.8, baseline=0.41,
+                   measured="features embedded:dct", better="lower"),
+            Figure("fidelity", "recall", 0.4031, measured="features embedded:dct",
+                   better="higher", unit="%"),
+            Figure("fidelity", "recall", 0.61, measured="features embedded:dct",
+                   label="Trouser", better="higher", unit="%"),
+            Figure("fidelity", "recall", 0.2222, measured="features embedded:dct",
+                   label="Ankle boot", better="higher", unit="%"),
+            Figure("utility", "accuracy", 0.7481, baseline=0.79, measured="small CNN",
+                   better="higher", unit="%"),
+            Figure("leakage", "DCR, median", 0.9, baseline=0.91, measured="pixels"),
+            Figure("attack", "AUC of distance", 0.503, low=0.49, high=0.516, better="lower"),
+            Figure("attack", "TPR at 0.1 % FPR of distance", 0.0012, better="lower", unit="%"),
+            Figure("audit", "lower bound on epsilon", math.nan, kind="dp"),
+        ),
+        curves=(
+            Curve("attack", "ROC of distance", "false positive rate", "true positive rate", x, x),
+            Curve("attack", "ROC of DOMIAS", "false positive rate", "true positive rate", x,
+                  tuple(v**0.5 for v in x)),
+            Curve("utility", "release", "rows", "accuracy", (100, 1000, 6000), (0.5, 0.7, 0.748)),
+        ),
+        verdicts=(
+            Verdict("fidelity", "fair", "Frechet distance 12.3.", "Close: below 5."),
+            Verdict("leakage", "poor", "Copies.", "None found: no copies."),
+        ),
+        settings={
+            "features": "embedded:dct",
+            "confusion": [
+                {
+                    "name": "small CNN",
+                    "classes": ["Trouser", "Ankle boot"],
+                    "counts": [[90, 10], [25, 75]],
+                }
+            ],
+        },
+        seconds={"fidelity": 3.0},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    images = np.random.default_rng(1).integers(0, 256, (14, 4, 6, 1), dtype=np.uint8)
+    other = images.copy()
+    other[1:] //= 2
+    rows = np.stack([np.arange(14) * 7, np.arange(14) * 11], axis=1)
+    return Pairs(images, other, np.linspace(0, 1, 14), rows.astype(np.float64), "pixels")

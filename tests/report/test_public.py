@@ -7,7 +7,7 @@ import json
 import math
 import re
 import typing
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from understudy.report import (
     public_documents,
     statement_text,
 )
+from understudy.report import record as record_module
 from understudy.report.record import public_name
 from understudy.report.rendering import value
 
@@ -39,7 +40,11 @@ def test_the_documents_of_a_release(record: RunRecord) -> None:
     assert set(public_documents(record)) == {"README.md", "PRIVACY.md", "privacy.json"}
 
 
-@pytest.mark.parametrize("name", sorted(set(report.__all__) - {"owner_report", "OwnerRecord"}))
+OWNERS = {"owner_report", "owner_json", "read_owner", "OwnerRecord"}
+MEASURED = {"OwnerRecord", "Released", "Comparison", "Sheet", "Score", "Spending"}
+
+
+@pytest.mark.parametrize("name", sorted(set(report.__all__) - OWNERS))
 def test_only_the_owners_report_can_take_an_owners_record(name: str) -> None:
     thing = getattr(report, name)
     hints = (
@@ -48,6 +53,23 @@ def test_only_the_owners_report_can_take_an_owners_record(name: str) -> None:
         else typing.get_type_hints(thing)
     )
     assert "OwnerRecord" not in str(hints)
+
+
+@pytest.mark.parametrize(
+    "maker", [report.public_report, report.public_json, report.public_documents, privacy_json]
+)
+def test_what_makes_public_papers_has_no_parameter_for_anything_measured(maker: object) -> None:
+    """Nor have the records that it takes, down to the last field."""
+    seen: set[str] = set()
+    left = [str(hint) for hint in typing.get_type_hints(maker).values()]
+    while left:
+        names = set(re.findall(r"[A-Z]\w+", left.pop())) - seen
+        seen |= names
+        for thing in (getattr(record_module, name, None) for name in names):
+            if inspect.isclass(thing) and is_dataclass(thing):
+                left += [str(field.type) for field in fields(thing)]
+    assert "RunRecord" in seen
+    assert not seen & (MEASURED | {"Evaluation", "Pairs", "Figure", "Curve", "Verdict"})
 
 
 def test_no_private_fact_is_in_a_public_document(record: RunRecord, owner: OwnerRecord) -> None:

@@ -490,35 +490,3 @@ def test_the_datasets_library_loads_a_release(go, tmp_path, format, monkeypatch)
     assert len(rows) == 30
     assert rows.features["label"].names == list(SIZES)
     assert rows[0]["image"].size == (8, 8)
-
-
-def test_evaluate_a_release(go, data):
-    result = go("vectors.npz", settings={}, epsilon=20.0)
-    found = understudy.evaluate_release(
-        result.release.parent, real=data / "vectors.npz", test=data / "test.npz", seeds=2, epochs=5
-    )
-    assert [one.model for one in found] == ["two-layer network on embeddings"]
-    written = json.loads((result.owner / "evaluation.json").read_text())
-    assert written["kind"] == "owner-only"
-    assert [one["kind"] for one in written["accuracy"]] == ["owner-only"]
-    assert len(written["accuracy"][0]["synthetic"]) == 2
-
-
-def test_evaluate_embeds_real_images_as_the_release_was(go, data):
-    result = go(decoder="none", settings={}, epsilon=50.0, count=150)
-    real, test = data / "scans", data / "test"
-    found = understudy.evaluate_release(result.release, real=real, test=test, epochs=100)
-    assert found[0].real > 0.6
-    assert found[0].synthetic > 0.4
-
-
-def test_evaluate_refuses_what_it_cannot_compare(go, data, tmp_path):
-    with pytest.raises(RunError, match="holds no release"):
-        understudy.evaluate_release(tmp_path, real=data / "scans", test=data / "test")
-    result = go()
-    strange = class_folders(tmp_path / "strange", {"cat": 2, "yak": 2})
-    with pytest.raises(InputError, match="yak"):
-        understudy.evaluate_release(result.release, real=data / "scans", test=strange)
-    (result.release / "privacy.json").write_text("{")
-    with pytest.raises(RunError, match="not JSON"):
-        understudy.evaluate_release(result.release, real=data / "scans", test=data / "test")

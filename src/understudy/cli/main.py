@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from understudy.cli import ledger, show, studio
-from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.cli import audit, evaluate, ledger, report, show, studio
+from understudy.cli.settings import parse_settings
+from understudy.core.errors import UnderstudyError
 
 app = typer.Typer(
     name="understudy",
@@ -24,6 +25,10 @@ app = typer.Typer(
 )
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(studio.app, name="studio")
+app.command()(evaluate.evaluate)
+app.command()(audit.audit)
+app.command()(report.report)
+app.command()(report.compare)
 
 
 # Options of `synthesize` that do not fit a line; None: not given, so that a file can say it.
@@ -87,52 +92,6 @@ def synthesize(
         show.plan(plan_only(chosen))
     else:
         show.result(run(chosen))
-
-
-def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping.
-
-    Raises:
-        ConfigError: A text without ``=``.
-    """
-    settings = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--set takes NAME=VALUE, found {pair!r}")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
-@app.command()
-def evaluate(
-    folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
-    real: Annotated[str, typer.Option(help="The private dataset.")],
-    test: Annotated[str, typer.Option(help="The real test set.")],
-    network: Annotated[
-        list[str] | None,
-        typer.Option(help="cnn, resnet9, resnet50, vgg11 or two-layer; repeatable."),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings to average over.")] = 1,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Where not the release's own.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
-) -> None:
-    """Measure a release against real data. What it prints is for the owner alone."""
-    from understudy.run.evaluate import evaluate_release as measure
-
-    show.accuracies(
-        measure(
-            folder,
-            real=real,
-            test=test,
-            networks=network,  # type: ignore[arg-type]  # checked by name inside
-            seeds=seeds,
-            epochs=epochs,
-            encoder=encoder,
-            skip_bad=skip_bad,
-        )
-    )
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """What a release says about itself in public, and what its owner sees.
 
-`public_documents` takes a `RunRecord`, which has no field for anything private; only
-`owner_report` takes an `OwnerRecord` as well.
+`public_documents` and `public_report` take a `RunRecord`, which has no field for anything private,
+and synthetic images; only `owner_report` and `owner_json` take an `OwnerRecord` as well.
 """
 
 from __future__ import annotations
@@ -9,23 +9,47 @@ from __future__ import annotations
 import json
 
 from understudy.report.card import dataset_card
-from understudy.report.html import owner_report
-from understudy.report.record import Model, OwnerRecord, RunRecord, Score, Sheet, Spending
+from understudy.report.comparison import Comparison, compare
+from understudy.report.html import comparison_report, owner_report, public_report
+from understudy.report.programs import owner_json, public_json
+from understudy.report.reading import read_owner, read_record
+from understudy.report.record import (
+    Model,
+    OwnerRecord,
+    Released,
+    RunRecord,
+    Sample,
+    Score,
+    Sheet,
+    Spending,
+)
 from understudy.report.sheets import contact_sheet
 from understudy.report.statement import privacy_json, statement_text
+from understudy.report.tables import as_csv
 
 __all__ = [
+    "Comparison",
     "Model",
     "OwnerRecord",
+    "Released",
     "RunRecord",
+    "Sample",
     "Score",
     "Sheet",
     "Spending",
+    "as_csv",
+    "compare",
+    "comparison_report",
     "contact_sheet",
     "dataset_card",
+    "owner_json",
     "owner_report",
     "privacy_json",
     "public_documents",
+    "public_json",
+    "public_report",
+    "read_owner",
+    "read_record",
     "statement_text",
 ]
 

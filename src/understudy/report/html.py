@@ -1,18 +1,53 @@
-"""The owner's report: one HTML file that needs no network and shows what must not be shared."""
+"""The reports: each one HTML file that needs no network and no script.
+
+`owner_report` shows what must not be shared; `public_report` takes public records only.
+"""
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from understudy.core.types import Images
-from understudy.report import meaning
-from understudy.report.record import OwnerRecord, RunRecord, Score, Sheet
+from understudy.core.figures import Evaluation, Group, Kind
+from understudy.report import comparison, meaning, pictures, tables, verdicts, words
+from understudy.report.comparison import Comparison
+from understudy.report.plots import Drawing, Plot
+from understudy.report.record import OwnerRecord, RunRecord, Sample, public_name
 from understudy.report.rendering import environment
-from understudy.report.sheets import contact_sheet
 
 HUES = 8
 """How many colours the template has for stages; more stages begin again with the first."""
+
+_SECTIONS: tuple[tuple[Group, str, str], ...] = (
+    (
+        "leakage",
+        "Leakage: how near the release comes to private images",
+        "The baseline is real rows that were held out and cannot be in the release. A release that "
+        "copies comes nearer to the private rows than they do.",
+    ),
+    (
+        "attack",
+        "Attacks: can somebody tell who took part?",
+        "Each attack sees the release and guesses whether a row was among the private ones. The "
+        "baseline is what guessing blindly comes to.",
+    ),
+    (
+        "fidelity",
+        "Fidelity: how like the real rows they are",
+        "The baseline is real rows that were held out: as good as it can get with other rows.",
+    ),
+    (
+        "utility",
+        "Utility: models trained on the release, tested on real rows",
+        "The baseline, where there is one, is the same model trained on the real data.",
+    ),
+    (
+        "audit",
+        "Audit: does the program keep its promise?",
+        "Runs on neighbouring datasets, and how well they can be told apart.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +61,27 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
-    """A contact sheet as a data URI; empty where there are no images of the class."""
+class Drawn:
+    """A plot that is ready to be written."""
 
-    uri: str
-    count: int
+    key: str
+    plot: Plot
+    drawing: Drawing
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What was measured of one group."""
+
+    key: Group
+    title: str
+    intro: str
+    rows: list[tables.Row]
+    classes: tables.ClassTable | None
+    plots: list[Drawn]
+    words: list[tuple[str, str]]
+    confusions: list[tables.Confusion]
 
 
 def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
@@ -40,23 +91,109 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         record: The public facts of the run.
         owner: What only the owner may see.
     """
-    template = environment().get_template("report.html")
-    return template.render(
-        record=record,
-        receipt=record.receipt,
+    first, more = pictures.nearest(owner.pairs)
+    trades = comparison.trades(owner.releases)
+    return _render(
+        "report.html",
+        record,
         owner=owner,
-        unit=meaning.unit_in_words(record.receipt),
-        bound=meaning.guess_bound(record.receipt),
-        best=_best(owner.scores),
-        stage_bar=_bar([(stage.stage, stage.share) for stage in record.receipt.stages]),
+        dataset=public_name(owner.dataset),  # short; the folder is told below
+        best=max(owner.scores, key=lambda score: score.synthetic, default=None),
+        cards=verdicts.cards(record, owner.evaluation, owner.scores),
         budget_bar=_budget_bar(record, owner),
-        pictures=[(sheet.name, *_pictures(sheet)) for sheet in owner.sheets],
+        pictures=pictures.gallery(owner.sheets),
+        pairs=first,
+        more_pairs=more,
+        sections=_sections(owner.evaluation) if owner.evaluation else [],
+        trades=[_drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(trades)],
         total_seconds=sum(owner.seconds.values()),
     )
 
 
-def _best(scores: tuple[Score, ...]) -> Score | None:
-    return max(scores, key=lambda score: score.synthetic, default=None)
+def public_report(record: RunRecord, samples: Sequence[Sample] = ()) -> str:
+    """The part of the report that may go with the release, as one HTML page.
+
+    Args:
+        record: The public facts of the run.
+        samples: A few synthetic images of each class.
+    """
+    return _render(
+        "public.html",
+        record,
+        card=verdicts.guarantee_card(record.receipt),
+        samples=pictures.samples(tuple(samples)),
+        groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],
+    )
+
+
+def comparison_report(found: Comparison, samples: Sequence[Sample] = ()) -> str:
+    """Several releases side by side, as one HTML page.
+
+    Args:
+        found: The comparison. With anything measured in it the page is for the owner only.
+        samples: A few synthetic images of each release, named as the releases are.
+    """
+    measured = any(one.evaluation for one in found.releases)  # notes may tell of the private rows
+    return (
+        environment()
+        .get_template("compare.html")
+        .render(
+            found=found,
+            kind_of_all="owner-only" if measured else "public",
+            trades=[
+                _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(found.trades)
+            ],
+            samples=pictures.samples(tuple(samples)),
+            words=words.explained(one.figure.name for one in found.shared),
+        )
+    )
+
+
+def _render(template: str, record: RunRecord, **more: Any) -> str:
+    """A page about one release: with what all such pages show."""
+    receipt = record.receipt
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            record=record,
+            receipt=receipt,
+            unit=meaning.unit_in_words(receipt),
+            guarantee=verdicts.guarantee_sentence(receipt),
+            stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
+            **more,
+        )
+    )
+
+
+def _sections(evaluation: Evaluation) -> list[Section]:
+    """The groups of which anything was measured."""
+    found = []
+    for key, title, intro in _SECTIONS:
+        figures = evaluation.of(key)
+        drawn = [
+            _drawn(f"{key}-{number}", plot, kind)
+            for number, (plot, kind) in enumerate(tables.plots(evaluation.curves, key))
+        ]
+        confusions = tables.confusions(evaluation) if key == "utility" else []
+        if figures or drawn or confusions:
+            found.append(
+                Section(
+                    key,
+                    title,
+                    intro,
+                    tables.overall(figures),
+                    tables.by_class(figures),
+                    drawn,
+                    words.explained(one.name for one in figures),
+                    confusions,
+                )
+            )
+    return found
+
+
+def _drawn(key: str, plot: Plot, kind: Kind) -> Drawn:
+    return Drawn(f"plot-{key}", plot, plot.drawing(), kind)
 
 
 def _bar(parts: list[tuple[str, float]]) -> list[_Segment]:
@@ -70,7 +207,7 @@ def _bar(parts: list[tuple[str, float]]) -> list[_Segment]:
 
 
 def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[_Segment]:
-    """Spent before, by this run, and left, as parts of the total. Empty without a total.
+    """Spent by others, by this run, and left, as parts of the total. Empty without a total.
 
     Epsilons do not simply add up, so what this run took is the rest of what was spent, no more
     than its own epsilon.
@@ -80,15 +217,4 @@ def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[_Segment]:
         return []
     spent = min(spending.spent / spending.epsilon, 1.0)
     this = min(record.receipt.epsilon / spending.epsilon, spent)
-    return _bar([("spent before", spent - this), ("this run", this), ("left", 1.0 - spent)])
-
-
-def _pictures(sheet: Sheet) -> tuple[_Picture, _Picture]:
-    return _picture(sheet.real), _picture(sheet.synthetic)
-
-
-def _picture(images: Images) -> _Picture:
-    if len(images) == 0:
-        return _Picture("", 0)
-    encoded = base64.b64encode(contact_sheet(images)).decode("ascii")
-    return _Picture(f"data:image/png;base64,{encoded}", len(images))
+    return _bar([("other runs", spent - this), ("this run", this), ("left", 1.0 - spent)])

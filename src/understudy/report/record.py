@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError
+from understudy.core.figures import Evaluation, Pairs
 from understudy.core.types import Images, Receipt, Shape
 
 Format = Literal["png", "parquet", "embeddings"]
@@ -142,6 +143,34 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A few synthetic images of one class. Public.
+
+    Attributes:
+        name: The class.
+        images: (m, height, width, channels) uint8, of the release.
+    """
+
+    name: str
+    images: Images
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """One release among several, with what was measured of it. Owner-only.
+
+    Attributes:
+        name: What to call it: the name of its folder.
+        record: Its public facts.
+        evaluation: What was measured; None: nothing yet.
+    """
+
+    name: str
+    record: RunRecord
+    evaluation: Evaluation | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OwnerRecord:
     """What only the owner may see. No public document takes it.
 
@@ -153,6 +182,10 @@ class OwnerRecord:
         scores: Accuracies against real data.
         sheets: Real beside synthetic images, a sheet a class.
         seconds: Seconds per part of the run, in order.
+        evaluation: What was measured; None: nothing yet.
+        pairs: Synthetic images beside the private ones nearest to them; None: not measured.
+        releases: This release and others of the same dataset; empty where it is the only one.
+        budget_from: Whether `spending` is of now, or of when the run ended.
     """
 
     dataset: str
@@ -162,3 +195,7 @@ class OwnerRecord:
     scores: tuple[Score, ...] = ()
     sheets: tuple[Sheet, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
+    pairs: Pairs | None = None
+    releases: tuple[Released, ...] = ()
+    budget_from: Literal["ledger", "run"] = "ledger"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -32,7 +33,7 @@ def value(item: Any) -> str:
     if isinstance(item, int):
         return f"{item:,}"
     if isinstance(item, float):
-        return meaning.number(item)
+        return meaning.number(item) if math.isfinite(item) else str(item)
     if isinstance(item, Mapping):
         return "; ".join(f"{name}: {value(part)}" for name, part in item.items())
     if isinstance(item, list | tuple):

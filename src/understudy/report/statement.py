@@ -109,21 +109,29 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         },
         "mechanism": dict(MECHANISM),
         "stages": [asdict(stage) for stage in receipt.stages],
-        "data": {
-            "method": record.method,
-            "params": jsonable(record.params),
-            "classes": list(record.classes),
-            "count": record.count,
-            "format": record.format,
-            "image_shape": jsonable(record.image_shape),
-            "dim": record.dim,
-            "facts": jsonable(record.facts),
-        },
+        "data": _data(record),
         "models": [asdict(model) for model in record.models],
         "public_data": list(record.public_sources),
         "covered": list(COVERED),
         "not_covered": list(NOT_COVERED),
         "assumptions": list(ASSUMPTIONS),
+    }
+
+
+def _data(record: RunRecord) -> dict[str, Any]:
+    """What the release holds and how it was made."""
+    return {
+        "method": record.method,
+        "params": jsonable(record.params),
+        "classes": list(record.classes),
+        "count": record.count,
+        "format": record.format,
+        "image_shape": jsonable(record.image_shape),
+        "dim": record.dim,
+        "facts": jsonable(record.facts),
+        "how": record.how,
+        "title": record.title,
+        "licence": record.licence,
     }
 
 

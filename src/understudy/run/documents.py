@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from understudy.core.ports import Source
 from understudy.core.types import Images, Labels, Receipt, Release
-from understudy.privacy.ledger import Dataset, Ledger
+from understudy.privacy.ledger import Ledger
 from understudy.report import (
     Model,
     OwnerRecord,
@@ -25,7 +25,7 @@ from understudy.report import (
     owner_report,
     public_documents,
 )
-from understudy.run.folder import RunFolder, write_json
+from understudy.run.folder import RunFolder, read_arrays, write_arrays, write_json
 from understudy.run.measure import Accuracy
 from understudy.run.prepare import Prepared
 
@@ -85,50 +85,101 @@ def write_pictures(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
     return path
 
 
-def spending(ledger: Ledger, dataset: Dataset) -> Spending:
-    """The dataset's budget and what is left of it."""
-    current = ledger.find(dataset.id)
-    spent = ledger.spent(dataset.id)
+def spending(ledger: Ledger, dataset_id: str) -> Spending:
+    """The dataset's budget and what is left of it.
+
+    Raises:
+        LedgerError: The ledger does not know it.
+    """
+    current = ledger.find(dataset_id)
+    spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon
     left = None if total is None else max(0.0, total - spent.epsilon)
     return Spending(total, spent.delta, spent.epsilon, left)
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """Where a run was charged, and how the dataset stands after it.
+
+    Attributes:
+        ledger: Address of the ledger.
+        dataset: The dataset's id in it.
+        spending: What is spent and left.
+    """
+
+    ledger: str
+    dataset: str
+    spending: Spending
 
 
 def write_owner(
     folder: RunFolder,
     prepared: Prepared,
     record: RunRecord,
-    spent: Spending,
+    charged: Charged,
     accuracies: Sequence[Accuracy],
     synthetic: Mapping[int, Images] | None,
     seconds: Mapping[str, float],
 ) -> None:
-    """The owner's report and ``run.json``, which says that the run is complete."""
+    """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
     source = prepared.source
     owner = OwnerRecord(
         dataset=source.name,
         rows=len(source),
         skipped=source.skipped,
-        spending=spent,
+        spending=charged.spending,
         scores=tuple(Score(a.model, a.synthetic, a.real) for a in accuracies),
         sheets=sheets(source, synthetic) if synthetic is not None else (),
         seconds=seconds,
     )
+    if owner.sheets:
+        write_gallery(folder.owner, owner.sheets)
     (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
     write_json(
         folder.owner / "run.json",
         {
             "run": folder.run,
+            "dataset": owner.dataset,
+            "dataset_id": charged.dataset,
+            "ledger": charged.ledger,
             "settings": prepared.config.identity(),
             "receipt": asdict(record.receipt),
-            "spending": asdict(spent),
+            "spending": asdict(charged.spending),
+            "scores": [asdict(score) for score in owner.scores],
             "accuracy": [a.as_dict() for a in accuracies],
-            "rows": len(source),
-            "skipped": source.skipped,
+            "rows": owner.rows,
+            "skipped": owner.skipped,
             "seconds": dict(seconds),
             "version": record.version,
             "kind": "owner-only",
         },
+    )
+
+
+def write_gallery(owner: Path, found: Sequence[Sheet]) -> None:
+    """Keep a gallery, so that the report can be written anew without the private dataset."""
+    sides = {"real": [s.real for s in found], "synthetic": [s.synthetic for s in found]}
+    arrays: dict[str, Any] = {"names": np.array([sheet.name for sheet in found])}
+    for side, images in sides.items():
+        arrays[side] = np.concatenate(images)
+        arrays[f"{side}_of"] = np.repeat(np.arange(len(found)), [len(part) for part in images])
+    write_arrays(owner / "gallery.npz", arrays)
+
+
+def read_gallery(owner: Path) -> tuple[Sheet, ...]:
+    """The gallery that was kept; empty where there is none."""
+    path = owner / "gallery.npz"
+    if not path.is_file():
+        return ()
+    kept = read_arrays(path)
+    return tuple(
+        Sheet(
+            str(name),
+            kept["real"][kept["real_of"] == index],
+            kept["synthetic"][kept["synthetic_of"] == index],
+        )
+        for index, name in enumerate(kept["names"])
     )
 
 

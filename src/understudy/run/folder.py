@@ -37,6 +37,29 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     part.replace(path)
 
 
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write an npz of numbers or of text so that it is there whole or not at all."""
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # takes any arrays
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """What `write_arrays` wrote.
+
+    Raises:
+        RunError: It is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            return dict(kept)
+    except (OSError, ValueError, BadZipFile) as error:
+        raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
+
+
 class RunFolder:
     """``OUT`` of one run.
 
@@ -81,17 +104,8 @@ class RunFolder:
         path = self.owner / "kept" / f"{name.replace(' ', '-')}.npz"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            part = path.with_suffix(".part")
-            with part.open("wb") as file:
-                np.savez(file, **make())  # type: ignore[arg-type]  # takes any arrays
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        try:
-            with np.load(path, allow_pickle=False) as kept:
-                return dict(kept)
-        except (OSError, ValueError, BadZipFile) as error:
-            raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
+            write_arrays(path, make())
+        return read_arrays(path)
 
     @property
     def done(self) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from understudy.core.ports import Encoder, Source
 from understudy.evaluate.utility import (
     Labelled,
@@ -21,13 +19,17 @@ from understudy.run.config import unknown
 from understudy.run.progress import Bars
 
 _BATCH = 1024
-_WORDS: dict[Network, str] = {
+WORDS: dict[Network, str] = {
     "cnn": "small CNN on images",
+    "convnet": "ConvNet on images",
     "resnet9": "ResNet-9 on images",
+    "wrn40-4": "WRN-40-4 on images",
     "resnet50": "ResNet-50 on images",
     "vgg11": "VGG-11 on images",
+    "mobilenetv2": "MobileNetV2 on images",
     "two-layer": "two-layer network on embeddings",
 }
+"""The networks, as figures name them."""
 
 
 @dataclass(frozen=True)
@@ -79,43 +81,53 @@ def measure(
     Raises:
         InputError: An unknown network, or one that cannot learn from these rows.
     """
-    for name in networks or ():
-        if name not in _WORDS:
-            raise unknown("network", name, list(_WORDS))
-    synthetic = _at_most(_collect(release, None, bars), rows)
+    require_networks(networks)
+    synthetic = collect(release, None, bars).at_most(rows)
     encode = encoder if release.kind == "embeddings" else None
-    pair = _at_most(_collect(real, encode, bars), rows), _collect(test, encode, bars)
-    default: Sequence[Network] = ("two-layer",) if release.kind == "embeddings" else ("cnn",)
+    pair = collect(real, encode, bars).at_most(rows), collect(test, encode, bars)
     found = []
-    for network in networks or default:
-        step = _EpochBar(bars, f"training on the release and on real data: {_WORDS[network]}")
+    for network in networks or usual_networks(release):
+        step = EpochBar(bars, f"training on the release and on real data: {WORDS[network]}")
         report = utility_report(
             synthetic, *pair, network=network, seeds=seeds, epochs=epochs, progress=step
         )
         means = mean_and_spread(report.synthetic)[0], mean_and_spread(report.real)[0]
-        found.append(Accuracy(_WORDS[network], *means, report))
+        found.append(Accuracy(WORDS[network], *means, report))
     return tuple(found)
 
 
-def _at_most(data: Labelled, rows: int | None) -> Labelled:
-    if rows is None or rows >= len(data.labels):
-        return data
-    chosen = np.sort(np.random.default_rng(0).choice(len(data.labels), rows, replace=False))
-    return Labelled(data.values[chosen], data.labels[chosen], data.classes)
+def usual_networks(release: Source) -> Sequence[Network]:
+    """The networks that are trained where none is named."""
+    return ("two-layer",) if release.kind == "embeddings" else ("cnn",)
 
 
-class _EpochBar:
+def require_networks(networks: Sequence[str] | None) -> None:
+    """Refuse a network that does not exist.
+
+    Raises:
+        ConfigError: Naming the ones that do.
+    """
+    for name in networks or ():
+        if name not in WORDS:
+            raise unknown("network", name, list(WORDS))
+
+
+class EpochBar:
+    """A bar that is told how many epochs are done."""
+
     def __init__(self, bars: Bars, words: str) -> None:
         self._bars, self._words, self._done = bars, words, 0
         self._bar: Any = None
 
     def __call__(self, done: int, total: int) -> None:
+        """So many of all epochs are done."""
         self._bar = self._bar or self._bars(self._words, total)
         self._bar(done - self._done)
         self._done = done
 
 
-def _collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
+def collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
+    """A source in memory; images as embeddings where there is an encoder."""
     bar = bars(f"reading {source.name}", len(source))
     parts = []
     for batch in source.batches(_BATCH):

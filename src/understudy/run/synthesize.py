@@ -23,6 +23,7 @@ from understudy.privacy.vault import Vault
 from understudy.report import Spending
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
+    Charged,
     run_record,
     spending,
     synthetic_sample,
@@ -30,11 +31,11 @@ from understudy.run.documents import (
     write_pictures,
     write_public,
 )
-from understudy.run.evaluate import open_release
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
+from understudy.run.released import open_release
 from understudy.run.watch import Watch
 
 
@@ -176,8 +177,9 @@ class _Run:
                 )
         images = None if release.image_shape is None else synthetic_sample(release)
         pictures = None if images is None else write_pictures(folder, images)
-        spent = spending(self.ledger, dataset)
-        write_owner(folder, prepared, record, spent, accuracies, images, self.seconds)
+        spent = spending(self.ledger, dataset.id)
+        charged = Charged(self.ledger.address, dataset.id, spent)
+        write_owner(folder, prepared, record, charged, accuracies, images, self.seconds)
         return Result(
             folder.release,
             folder.owner,

@@ -10,7 +10,8 @@ import numpy as np
 
 from understudy.core.ports import Encoder, Source
 from understudy.core.types import Embeddings
-from understudy.evaluate.fidelity import Moments, frechet_distance
+from understudy.evaluate.fidelity import frechet_distance
+from understudy.evaluate.moments import Moments
 from understudy.run.progress import Bars
 
 

@@ -1,0 +1,111 @@
+"""``understudy report`` and ``understudy compare``: what a release is worth, on one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from understudy.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from understudy.report import Comparison
+
+_console = Console(soft_wrap=True, highlight=False, markup=False)
+
+Folder = Annotated[Path, typer.Argument(help="A run's folder.")]
+Public = Annotated[
+    Path | None, typer.Option(metavar="OUT.html", help="Write what may go with the release.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+TableFile = Annotated[
+    Path | None, typer.Option(metavar="FILE.csv", help="Write the figures as a table.")
+]
+
+
+def report(
+    folder: Folder,
+    public: Public = None,
+    as_json: AsJson = False,
+    table: TableFile = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Another run on the same dataset; repeatable.")
+    ] = None,
+    ledger: Annotated[str | None, typer.Option(help="Where the budget is read.")] = None,
+) -> None:
+    """Write the owner's report anew, or with --public the part that may be shared."""
+    from understudy.run import report as reports
+
+    if public is not None:
+        if table is not None or beside or ledger is not None:
+            raise ConfigError("--public takes no --table, --beside or --ledger: they are private")
+        _told(reports.write_public(folder, public), as_json)
+        if as_json:
+            _json(reports.public_as_dict(folder))
+        return
+    found = reports.load(folder, ledger=ledger, beside=beside or ())
+    _told(found.write(), as_json)
+    if table is not None:
+        _told(found.write_table(table), as_json)
+    if as_json:
+        _json(found.as_dict())
+
+
+def compare(
+    releases: Annotated[list[Path], typer.Argument(help="Two or more runs or releases.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page.")] = None,
+    as_json: AsJson = False,
+    table: TableFile = None,
+) -> None:
+    """Put several releases side by side."""
+    from understudy.run import report as reports
+
+    found = reports.compare(releases)
+    if as_json:
+        _json(found.as_dict())
+    else:
+        _side_by_side(found)
+    if out is not None:
+        _told(reports.write_comparison(releases, found, out), as_json)
+    if table is not None:
+        _told(reports.write_table(found.rows(), table), as_json)
+
+
+def _told(path: Path, quiet: bool) -> None:
+    """Say what was written, unless JSON is printed."""
+    if not quiet:
+        _console.print(f"written: {path}")
+
+
+def _json(content: dict[str, Any]) -> None:
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _side_by_side(found: Comparison) -> None:
+    names = [one.name for one in found.releases]
+    facts = _table("", *names)
+    for name, texts in found.facts:
+        facts.add_row(name, *texts)
+    _console.print(facts)
+    if found.shared:
+        figures = _table("figure (owner only, but where marked)", *names)
+        for row in found.shared:
+            kind = "" if row.kind == "owner-only" else f" ({row.kind})"
+            with_ = f", {row.figure.measured}" if row.figure.measured else ""
+            cells = [f"{one.text}{' *' if one.best else ''}" or "-" for one in row.cells]
+            figures.add_row(f"{row.figure.group}: {row.figure.name}{with_}{kind}", *cells)
+        _console.print(figures)
+        _console.print("* the better one")
+    for note in found.notes:
+        _console.print(f"note: {note}")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

@@ -1,0 +1,259 @@
+"""Several releases side by side: what they promise, what was measured of them, and the trade."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from understudy.core.figures import Figure, Group, Kind
+from understudy.report import meaning
+from understudy.report.plots import Line, Plot, around
+from understudy.report.record import Released
+from understudy.report.rendering import value
+from understudy.report.tables import Cell, cell, least_public
+
+_OF_ONE_RELEASE = {"confusion", "left_out", "release"}
+"""Settings, and parts of settings, that say something about one release, and may differ."""
+
+_TRADES: tuple[tuple[Group, int], ...] = (("utility", 2), ("fidelity", 1), ("attack", 1))
+"""Figures that are drawn over epsilon, and how many of each group at most."""
+
+_WIDE = 8  # epsilons that are further apart than this factor stand on a logarithmic axis
+
+_FACTS: dict[str, Callable[[Released], object]] = {
+    "method": lambda one: one.record.method,
+    "epsilon": lambda one: meaning.stated(one.record.receipt.epsilon),
+    "delta": lambda one: meaning.stated(one.record.receipt.delta),
+    "a guess is right at most": lambda one: meaning.percent(
+        meaning.guess_bound(one.record.receipt)
+    ),
+    "unit": lambda one: meaning.unit_in_words(one.record.receipt),
+    "adjacency": lambda one: one.record.receipt.adjacency,
+    "rows": lambda one: one.record.count,
+    "classes": lambda one: len(one.record.classes),
+    "images": lambda one: " x ".join(map(str, one.record.image_shape or ())) or "none",
+    "made": lambda one: one.record.date,
+}
+_SAME_GUARANTEE = ("unit", "adjacency", "delta")
+_SAME_TASK = ("rows", "images")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A figure that at least two releases have.
+
+    Attributes:
+        figure: Its name, what it was measured with and its kind, from the first that has it.
+        cells: One a release; empty text where it was not measured.
+        kind: Whether they may be told.
+    """
+
+    figure: Figure
+    cells: tuple[Cell, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several releases side by side.
+
+    Attributes:
+        releases: They themselves.
+        facts: What they promise and hold: a name, and a text for each.
+        shared: Figures that at least two of them have.
+        notes: Why numbers do not compare; empty where nothing stands against it.
+        trades: Figures over epsilon; empty where no two epsilons have one.
+    """
+
+    releases: tuple[Released, ...]
+    facts: tuple[tuple[str, tuple[str, ...]], ...]
+    shared: tuple[Shared, ...]
+    notes: tuple[str, ...]
+    trades: tuple[Plot, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every figure of every release as flat rows, as ``pandas.DataFrame`` takes them."""
+        return [
+            {
+                "release": one.name,
+                "method": one.record.method,
+                "epsilon": one.record.receipt.epsilon,
+                "delta": one.record.receipt.delta,
+                **figure,
+            }
+            for one in self.releases
+            for figure in (one.evaluation.rows() if one.evaluation else ())
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "facts": {
+                one.name: {name: texts[index] for name, texts in self.facts}
+                for index, one in enumerate(self.releases)
+            },
+            "notes": list(self.notes),
+            "figures": [
+                {name: None if _not_finite(item) else item for name, item in row.items()}
+                for row in self.rows()
+            ],
+        }
+
+
+def _not_finite(item: object) -> bool:
+    return isinstance(item, float) and not math.isfinite(item)
+
+
+def compare(releases: Sequence[Released]) -> Comparison:
+    """Put releases side by side.
+
+    Args:
+        releases: Two or more, with names of their own.
+    """
+    facts = tuple(
+        (name, tuple(value(read(one)) for one in releases)) for name, read in _FACTS.items()
+    )
+    shared = tuple(_shared(releases))
+    return Comparison(
+        tuple(releases), facts, shared, tuple(_notes(releases, dict(facts))), trades(releases)
+    )
+
+
+def _key(figure: Figure) -> tuple[str, str, str, str]:
+    return figure.group, figure.name, figure.measured, figure.label
+
+
+def _figures(one: Released) -> dict[tuple[str, str, str, str], Figure]:
+    """The figures of all rows, by what makes two of them the same."""
+    known = one.evaluation.figures if one.evaluation else ()
+    return {_key(figure): figure for figure in known if not figure.label}
+
+
+def _shared(releases: Sequence[Released]) -> list[Shared]:
+    found = [_figures(one) for one in releases]
+    keys = dict.fromkeys(key for figures in found for key in figures)
+    shared = []
+    for key in keys:
+        have = [figures.get(key) for figures in found]
+        known = [figure for figure in have if figure is not None]
+        if len(known) < 2:
+            continue
+        best = _best(known)
+        cells = tuple(Cell("") if one is None else cell(one, best=one is best) for one in have)
+        shared.append(Shared(known[0], cells, least_public(one.kind for one in known)))
+    return shared
+
+
+def _best(figures: Sequence[Figure]) -> Figure | None:
+    """The best of them; None where it is not said which way is better, or all are equal."""
+    known = [one for one in figures if one.better and math.isfinite(one.value)]
+    if len({one.value for one in known}) < 2:
+        return None
+    pick = max if known[0].better == "higher" else min
+    return pick(known, key=lambda one: one.value)
+
+
+def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> list[str]:
+    names = [one.name for one in releases]
+    notes = [
+        f"The {name} differs ({_each(names, facts[name])}): the epsilons do not compare."
+        for name in _SAME_GUARANTEE
+        if len(set(facts[name])) > 1
+    ]
+    notes += [
+        f"The {name} of the releases differ ({_each(names, facts[name])}): that alone can change "
+        "fidelity and utility."
+        for name in _SAME_TASK
+        if len(set(facts[name])) > 1
+    ]
+    if len({one.record.classes for one in releases}) > 1:
+        notes.append("The classes differ: figures over all rows do not compare.")
+    measured = [one for one in releases if one.evaluation]
+    keys = dict.fromkeys(key for one in measured for key in one.evaluation.settings)  # type: ignore[union-attr]
+    for key in keys:
+        if key in _OF_ONE_RELEASE:
+            continue
+        texts = [value(_common(one.evaluation.settings.get(key))) for one in measured]  # type: ignore[union-attr]
+        if len(set(texts)) > 1:
+            each = _each([one.name for one in measured], texts)
+            notes.append(f"Measured with different {key} ({each}): those numbers do not compare.")
+    missing = [one.name for one in releases if one.evaluation is None]
+    if missing:
+        notes.append(
+            f"Not measured yet: {', '.join(missing)}. Run `understudy evaluate` on it, with the "
+            "same --real and --test as the others."
+        )
+    return notes
+
+
+def _common(setting: Any) -> Any:
+    """A setting without the part that is about the release alone."""
+    if not isinstance(setting, Mapping):
+        return setting
+    return {name: part for name, part in setting.items() if name not in _OF_ONE_RELEASE}
+
+
+def _each(names: Sequence[str], texts: Sequence[str]) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
+
+
+def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
+    """The privacy-utility curve: figures over epsilon, a line a method.
+
+    Args:
+        releases: Releases of one dataset.
+
+    Returns:
+        Plots of figures that releases of at least two epsilons have.
+    """
+    found = [(one, _figures(one)) for one in releases]
+    plots = []
+    for group, most in _TRADES:
+        keys = dict.fromkeys(key for _, figures in found for key in figures if key[0] == group)
+        drawn = [plot for key in keys if (plot := _trade(key, found)) is not None]
+        plots += drawn[:most]
+    return tuple(plots)
+
+
+def _trade(
+    key: tuple[str, str, str, str],
+    found: Sequence[tuple[Released, Mapping[tuple[str, str, str, str], Figure]]],
+) -> Plot | None:
+    points = sorted(
+        (one.record.receipt.epsilon, figures[key].value, one.record.method, one.name)
+        for one, figures in found
+        if key in figures and math.isfinite(figures[key].value)
+    )
+    if len({epsilon for epsilon, *_ in points}) < 2:
+        return None
+    lines = tuple(
+        Line(
+            method,
+            [x for x, _, of, _ in points if of == method],
+            [y for _, y, of, _ in points if of == method],
+            [name for _, _, of, name in points if of == method],
+        )
+        for method in dict.fromkeys(of for _, _, of, _ in points)
+    )
+    _, name, measured, _ = key
+    epsilons = [x for x, *_ in points]
+    axes = (
+        around("epsilon", epsilons, log=max(epsilons) >= _WIDE * min(epsilons) > 0),
+        around(name, [y for _, y, *_ in points]),
+    )
+    return Plot(
+        f"{name} over epsilon" + (f", {measured}" if measured else ""), *axes, lines, marks=True
+    )
+
+
+def facts_of(one: Released) -> dict[str, Any]:
+    """A release's epsilon and figures of all rows as JSON values."""
+    return {
+        "name": one.name,
+        "method": one.record.method,
+        "epsilon": one.record.receipt.epsilon,
+        "delta": one.record.receipt.delta,
+        "figures": [asdict(figure) for figure in _figures(one).values()],
+    }

@@ -1,0 +1,78 @@
+"""Records from the files that a run left: ``privacy.json``, which is public, and ``run.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.core.errors import RunError
+from understudy.core.types import Receipt, StageReceipt
+from understudy.report.record import Model, OwnerRecord, RunRecord, Score, Spending
+from understudy.report.statement import SCHEMA
+
+_NOT_SAID = ("how", "title", "licence")  # a file of an earlier version lacks them
+
+
+def read_record(content: Mapping[str, Any]) -> RunRecord:
+    """The public facts of a run from what `privacy_json` made of them.
+
+    Options and facts come back as JSON values; every document made of the record is the same.
+
+    Args:
+        content: The content of ``privacy.json``.
+
+    Raises:
+        RunError: Another form, or a part of it is missing.
+    """
+    if content.get("schema") != SCHEMA:
+        raise RunError(
+            f"privacy.json has the schema {content.get('schema')!r}, not {SCHEMA!r}: it was "
+            "written by another version of Understudy, or by another program"
+        )
+    try:
+        guarantee, data = content["guarantee"], content["data"]
+        receipt = Receipt(
+            **{name: guarantee[name] for name in ("unit", "adjacency", "epsilon", "delta")},
+            slack=guarantee["slack"],
+            stages=tuple(StageReceipt(**stage) for stage in content["stages"]),
+        )
+        return RunRecord(
+            method=data["method"],
+            receipt=receipt,
+            classes=tuple(data["classes"]),
+            count=data["count"],
+            format=data["format"],
+            version=content["software"]["version"],
+            date=content["date"],
+            params=data["params"],
+            image_shape=None if data["image_shape"] is None else tuple(data["image_shape"]),
+            dim=data["dim"],
+            models=tuple(Model(**model) for model in content["models"]),
+            public_sources=tuple(content["public_data"]),
+            facts=data["facts"],
+            **{name: data[name] for name in _NOT_SAID if name in data},
+        )
+    except (KeyError, TypeError) as error:
+        raise RunError(f"privacy.json is not whole ({error}): restore it from a copy") from error
+
+
+def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
+    """The owner's facts from ``run.json``, without pictures and without what was measured later.
+
+    Args:
+        content: The content of ``run.json``.
+
+    Raises:
+        RunError: A part of it is missing.
+    """
+    try:
+        return OwnerRecord(
+            dataset=content.get("dataset") or content["settings"]["source"],
+            rows=content["rows"],
+            skipped=content["skipped"],
+            spending=Spending(**content["spending"]),
+            scores=tuple(Score(**score) for score in content.get("scores", ())),
+            seconds=content["seconds"],
+        )
+    except (KeyError, TypeError) as error:
+        raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error

@@ -1,0 +1,1 @@
+"""What ``understudy evaluate`` does, part by part: read, then measure, then judge."""

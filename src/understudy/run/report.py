@@ -1,0 +1,321 @@
+"""``understudy report`` and ``understudy compare``: pages and tables from what runs have left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.core.errors import ConfigError, LedgerError, RunError
+from understudy.core.figures import Evaluation, Figure, Pairs
+from understudy.core.types import Images
+from understudy.privacy.ledger import Ledger
+from understudy.report import (
+    Comparison,
+    OwnerRecord,
+    Released,
+    RunRecord,
+    Sample,
+    Score,
+    Sheet,
+    Spending,
+    as_csv,
+    comparison_report,
+    owner_json,
+    owner_report,
+    public_json,
+    public_report,
+    read_owner,
+    read_record,
+)
+from understudy.report import compare as compare_records
+from understudy.run.documents import first_of_each, read_gallery, spending
+from understudy.run.folder import read_arrays
+from understudy.run.released import open_release, read_json, release_folder
+
+_SAMPLES = 8  # images of a release in a comparison
+_BATCH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run as its owner's report tells it. Owner-only.
+
+    Attributes:
+        record: Its public facts.
+        owner: What only the owner may see.
+        folder: The run's folder.
+    """
+
+    record: RunRecord
+    owner: OwnerRecord
+    folder: Path
+
+    @property
+    def page(self) -> Path:
+        """Where its page is."""
+        return self.folder / "owner" / "report.html"
+
+    def write(self) -> Path:
+        """Write the page, ``owner/report.html``."""
+        return _write(self.page, owner_report(self.record, self.owner))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return owner_json(self.record, self.owner)
+
+    def write_table(self, path: Path) -> Path:
+        """Write the figures as CSV, a line a figure."""
+        rows = self.owner.evaluation.rows() if self.owner.evaluation else []
+        return write_table(rows, path)
+
+
+def load(
+    folder: str | Path, *, ledger: str | None = None, beside: Sequence[str | Path] = ()
+) -> Report:
+    """Read back what a run and its evaluation left.
+
+    Args:
+        folder: A run's folder, complete.
+        ledger: Where the dataset's budget is read; by default where the run was charged.
+        beside: Folders of further releases of the same dataset, for the privacy-utility curve; by
+            default the runs in the same parent folder that were charged to the same dataset.
+
+    Raises:
+        RunError: It is no folder of a complete run, or a file of it is damaged.
+        LedgerError: The ledger that was named does not know the dataset.
+    """
+    place = release_folder(Path(folder))
+    root = place.parent
+    run_json = root / "owner" / "run.json"
+    if place.name != "release" or not run_json.is_file():
+        raise RunError(
+            f"{folder}: is a release without its run (no owner/run.json beside it); its public "
+            "report can be written: understudy report --public OUT.html"
+        )
+    run, record = read_json(run_json), read_record(read_json(place / "privacy.json"))
+    owner = read_owner(run)
+    now = _budget(run, ledger)
+    others = [Path(one) for one in beside] or _siblings(root, run)
+    owner = replace(
+        owner,
+        spending=now or owner.spending,
+        budget_from="run" if now is None else "ledger",
+        sheets=read_gallery(root / "owner") or _synthetic_only(place, record),
+        evaluation=read_evaluation(root),
+        pairs=read_pairs(root / "owner" / "pairs.npz"),
+        releases=_named([root, *others]) if others else (),
+    )
+    return Report(record, owner, root)
+
+
+def refresh(
+    folder: str | Path, *, ledger: str | None = None, beside: Sequence[str | Path] = ()
+) -> Path:
+    """Write ``owner/report.html`` anew from what the run and its evaluation left.
+
+    Args:
+        folder: As for `load`.
+        ledger: As for `load`.
+        beside: As for `load`.
+
+    Raises:
+        RunError: As `load` does.
+    """
+    return load(folder, ledger=ledger, beside=beside).write()
+
+
+def write_public(folder: str | Path, out: Path) -> Path:
+    """Write the part of the report that may go with the release.
+
+    Reads the folder of the release and nothing else: nothing of the owner's is opened.
+
+    Args:
+        folder: A release, or a run's folder with one in it.
+        out: The HTML file.
+
+    Raises:
+        RunError: There is no release.
+        ConfigError: No such folder to write to.
+    """
+    record, place = _public(folder)
+    return _write(out, public_report(record, _samples(place, record)))
+
+
+def public_as_dict(folder: str | Path) -> dict[str, Any]:
+    """The public report as JSON values; reads what `write_public` reads."""
+    return public_json(_public(folder)[0])
+
+
+def compare(folders: Sequence[str | Path]) -> Comparison:
+    """Put several releases side by side.
+
+    Args:
+        folders: Two or more releases, or folders of runs.
+
+    Raises:
+        ConfigError: Fewer than two.
+        RunError: A folder without a release.
+    """
+    places = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
+    if len(places) < 2:
+        raise ConfigError(
+            f"a comparison needs two or more different releases, found {len(places)}: "
+            "understudy compare FOLDER FOLDER"
+        )
+    return compare_records(_named(places))
+
+
+def write_comparison(folders: Sequence[str | Path], found: Comparison, out: Path) -> Path:
+    """Write a comparison as a page with a few images of each release.
+
+    Args:
+        folders: The releases, as for `compare`.
+        found: Their comparison.
+        out: The HTML file.
+
+    Raises:
+        ConfigError: No such folder to write to.
+    """
+    places = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
+    samples = []
+    for place, one in zip(places, found.releases, strict=True):
+        images = [s.images for s in _samples(release_folder(place), one.record)]
+        if images:
+            each = -(-_SAMPLES // len(images))
+            first = np.concatenate([part[:each] for part in images])
+            samples.append(Sample(one.name, first[:_SAMPLES]))
+    return _write(out, comparison_report(found, samples))
+
+
+def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
+    """Write rows of figures as CSV, as ``pandas.read_csv`` takes them.
+
+    Raises:
+        ConfigError: Another ending than ``.csv``, or no such folder.
+    """
+    if path.suffix != ".csv":
+        raise ConfigError(f"the table is written as CSV: name it {path.stem}.csv, not {path.name}")
+    return _write(path, as_csv(rows))
+
+
+def read_evaluation(root: Path) -> Evaluation | None:
+    """What was measured of a run's release; what the run itself measured if nothing else was.
+
+    Raises:
+        RunError: The file is damaged.
+    """
+    path = root / "owner" / "evaluation.json"
+    if not path.is_file():
+        return None
+    return Evaluation.from_dict(read_json(path))
+
+
+def read_pairs(path: Path) -> Pairs | None:
+    """The nearest pairs that an evaluation left, or None.
+
+    Raises:
+        RunError: The file is damaged.
+    """
+    if not path.is_file():
+        return None
+    kept = read_arrays(path)
+    try:
+        return Pairs(
+            kept["synthetic"], kept["real"], kept["distances"], kept["rows"], str(kept["how"])
+        )
+    except KeyError as error:
+        raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
+
+
+def _budget(run: dict[str, Any], ledger: str | None) -> Spending | None:
+    """How the dataset stands now; None where the ledger of the run is not at hand."""
+    address, dataset = ledger or run.get("ledger"), run.get("dataset_id")
+    if ledger is None and not (address and dataset and Path(address).is_file()):
+        return None  # opening a ledger that is not there would make an empty one
+    try:
+        with Ledger(address) as book:
+            return spending(book, dataset or run["dataset"])
+    except LedgerError:
+        if ledger is not None:
+            raise
+        return None
+
+
+def _siblings(root: Path, run: dict[str, Any]) -> list[Path]:
+    """Complete runs in the same parent folder that were charged to the same dataset."""
+    dataset = run.get("dataset_id")
+    if not dataset:
+        return []
+    return [
+        path.parent.parent
+        for path in sorted(root.resolve().parent.glob("*/owner/run.json"))
+        if path.parent.parent != root.resolve() and read_json(path).get("dataset_id") == dataset
+    ]
+
+
+def _named(folders: Sequence[Path]) -> tuple[Released, ...]:
+    """Releases under names that tell them apart."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
+    return tuple(_released(folder, name) for folder, name in zip(folders, names, strict=True))
+
+
+def _released(folder: Path, name: str) -> Released:
+    place = release_folder(folder)
+    record = read_record(read_json(place / "privacy.json"))
+    if place.name != "release":
+        return Released(name, record)
+    evaluation, path = read_evaluation(place.parent), place.parent / "owner" / "run.json"
+    if evaluation is None and path.is_file():
+        evaluation = _of_scores(read_owner(read_json(path)).scores)
+    return Released(name, record, evaluation)
+
+
+def _of_scores(scores: Sequence[Score]) -> Evaluation | None:
+    """What a run measured by itself (``--test``), as figures."""
+    figures = [
+        Figure(
+            "utility",
+            "accuracy, trained on the release",
+            one.synthetic,
+            baseline=one.real,
+            measured=one.model,
+            better="higher",
+            unit="%",
+        )
+        for one in scores
+    ]
+    return Evaluation(tuple(figures)) if figures else None
+
+
+def _public(folder: str | Path) -> tuple[RunRecord, Path]:
+    place = release_folder(Path(folder))
+    return read_record(read_json(place / "privacy.json")), place
+
+
+def _samples(place: Path, record: RunRecord) -> list[Sample]:
+    """A few images of each class of a release; none where it holds embeddings."""
+    if record.image_shape is None:
+        return []
+    source = open_release(place, record.image_shape)
+    pairs = ((batch.labels, batch.values) for batch in source.batches(_BATCH))
+    found = first_of_each(pairs, len(source.classes))
+    return [Sample(source.classes[label], found[label]) for label in sorted(found)]
+
+
+def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:
+    """A gallery without private images, of a run that kept none."""
+    none: Images = np.zeros((0, *(record.image_shape or (1, 1, 1))), dtype=np.uint8)
+    return tuple(Sheet(one.name, none, one.images) for one in _samples(place, record))
+
+
+def _write(path: Path, text: str) -> Path:
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,122 @@
+"""Releases side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from understudy.core.figures import Evaluation, Figure
+from understudy.report import Released, RunRecord, compare
+
+Make = Callable[..., Released]
+
+
+def figures(accuracy: float, features: str = "dct") -> Evaluation:
+    return Evaluation(
+        (
+            Figure("utility", "accuracy", accuracy, better="higher", unit="%"),
+            Figure("fidelity", "Frechet distance", 5.0, measured=features, better="lower"),
+            Figure("utility", "accuracy", 0.5, label="cat"),
+        ),
+        settings={"features": features, "rows": {"private": 100, "release": round(100 * accuracy)}},
+    )
+
+
+@pytest.fixture
+def make(record: RunRecord) -> Make:
+    def made(
+        name: str,
+        epsilon: float,
+        evaluation: Evaluation | None,
+        receipt: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Released:
+        changed = replace(record.receipt, epsilon=epsilon, **(receipt or {}))
+        return Released(name, replace(record, receipt=changed, **more), evaluation)
+
+    return made
+
+
+def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make) -> None:
+    found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8)), make("c", 2, None)])
+    shared = {one.figure.name: one.cells for one in found.shared}
+    assert [cell.text for cell in shared["accuracy"]] == ["60.0\u00a0%", "80.0\u00a0%", ""]
+    assert [cell.best for cell in shared["accuracy"]] == [False, True, False]
+    assert not any(cell.best for cell in shared["Frechet distance"])  # equal
+    assert dict(found.facts)["epsilon"] == ("1", "4", "2")
+
+
+def test_other_features_are_another_figure_and_a_note(make: Make) -> None:
+    found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8, "clip"))])
+    assert [one.figure.name for one in found.shared] == ["accuracy"]
+    assert found.notes == (
+        "Measured with different features (a: dct; b: clip): those numbers do not compare.",
+    )
+
+
+def test_other_private_rows_are_a_note(make: Make) -> None:
+    other = replace(figures(0.8), settings={"features": "dct", "rows": {"private": 50}})
+    (note,) = compare([make("a", 1, figures(0.6)), make("b", 4, other)]).notes
+    assert note.startswith("Measured with different rows (a: private: 100; b: private: 50)")
+
+
+def test_releases_that_are_alike_need_no_note(make: Make) -> None:
+    assert compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8))]).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"receipt": {"unit": "rows sharing 'patient'"}}, "the epsilons do not compare"),
+        ({"receipt": {"adjacency": "replace-one"}}, "the epsilons do not compare"),
+        ({"receipt": {"delta": 1e-6}}, "the epsilons do not compare"),
+        ({"count": 7}, "rows of the releases differ (a: 60,000; b: 7)"),
+        ({"classes": ("x",)}, "The classes differ"),
+    ],
+)
+def test_what_stands_against_comparing_is_said(
+    make: Make, change: dict[str, Any], note: str
+) -> None:
+    found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8), **change)])
+    assert len(found.notes) == 1
+    assert note in found.notes[0]
+
+
+def test_what_was_not_measured_is_said(make: Make) -> None:
+    found = compare([make("a", 1, None), make("b", 4, figures(0.8))])
+    assert "Not measured yet: a." in found.notes[0]
+
+
+def test_the_trade_is_drawn_by_method_in_the_order_of_epsilon(make: Make) -> None:
+    found = compare(
+        [
+            make("late", 4, figures(0.8)),
+            make("early", 1, figures(0.6)),
+            make("other", 2, figures(0.7), method="alignment"),
+        ]
+    )
+    plot = found.trades[0]
+    assert [(line.name, list(line.x), list(line.y)) for line in plot.lines] == [
+        ("clustering", [1, 4], [0.6, 0.8]),
+        ("alignment", [2], [0.7]),
+    ]
+    assert list(plot.lines[0].notes) == ["early", "late"]
+
+
+def test_one_epsilon_is_no_curve(make: Make) -> None:
+    assert compare([make("a", 1, figures(0.6)), make("b", 1, figures(0.8))]).trades == ()
+
+
+def test_for_programs(make: Make) -> None:
+    broken = Evaluation((Figure("utility", "accuracy", math.nan),))
+    found = compare([make("a", 1, figures(0.6)), make("b", 4, broken)])
+    rows = found.rows()
+    assert [row["release"] for row in rows] == ["a"] * 3 + ["b"]
+    read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert read["figures"][-1]["value"] is None
+    assert read["facts"]["b"]["epsilon"] == "4"

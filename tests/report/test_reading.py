@@ -1,0 +1,122 @@
+"""Records from files: what is read back makes the same documents."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import RunError
+from understudy.core.figures import Evaluation, Pairs
+from understudy.report import (
+    OwnerRecord,
+    RunRecord,
+    owner_json,
+    owner_report,
+    privacy_json,
+    public_documents,
+    public_json,
+    public_report,
+    read_owner,
+    read_record,
+)
+
+
+def stored(record: RunRecord) -> dict[str, object]:
+    content: dict[str, object] = json.loads(public_documents(record)["privacy.json"])
+    return content
+
+
+def test_a_record_read_back_makes_the_same_documents(record: RunRecord) -> None:
+    odd = replace(
+        record,
+        title="Coats",
+        licence="mit",
+        facts={"gap": np.float32(0.25), "shape": (1, 2), "top": math.inf, "none": None},
+    )
+    for one in (record, odd, replace(odd, format="embeddings", image_shape=None)):
+        read = read_record(stored(one))
+        assert public_documents(read) == public_documents(one)
+        assert public_report(read) == public_report(one)
+        assert (read.receipt, read.models, read.classes) == (one.receipt, one.models, one.classes)
+        assert (read.title, read.licence, read.how) == (one.title, one.licence, one.how)
+
+
+def test_every_number_of_the_documents_comes_from_the_record(record: RunRecord) -> None:
+    """Another record: no number of the old one is left in any document."""
+    receipt = replace(
+        record.receipt,
+        epsilon=2.5,
+        delta=3e-7,
+        slack=1e-9,
+        stages=tuple(
+            replace(stage, share=share, sigma=7.7, mu=1 / 7.7, size=909)
+            for stage, share in zip(record.receipt.stages, (0.11, 0.22, 0.67), strict=True)
+        ),
+    )
+    other = replace(record, receipt=receipt, count=777, image_shape=(13, 17, 3), dim=19)
+    page = public_report(other).partition("</style>")[2]
+    for text in [*public_documents(other).values(), page]:
+        for number in ("60,000", "60000", "1e-5", "1e-05", "55.4", "50.0 %", "0.0134026", "101"):
+            assert f" {number}" not in text.replace("(", " "), number
+    for text in list(public_documents(other).values())[:2]:
+        assert "2.5" in text
+        assert "777" in text
+
+
+def test_a_file_of_an_earlier_version_lacks_what_it_did_not_say(record: RunRecord) -> None:
+    content = stored(record)
+    for name in ("how", "title", "licence"):
+        del content["data"][name]  # type: ignore[attr-defined]
+    assert read_record(content).title == "A synthetic dataset"
+
+
+@pytest.mark.parametrize("part", ["guarantee", "data", "stages", "software", "models"])
+def test_a_file_that_is_not_whole_is_refused(record: RunRecord, part: str) -> None:
+    content = stored(record)
+    del content[part]
+    with pytest.raises(RunError, match=f"not whole .*{part}.*restore"):
+        read_record(content)
+
+
+def test_another_form_is_refused(record: RunRecord) -> None:
+    with pytest.raises(RunError, match="has the schema 'understudy-privacy/9'"):
+        read_record({**stored(record), "schema": "understudy-privacy/9"})
+
+
+def test_the_owners_record_read_back_makes_the_same_page(
+    record: RunRecord, owner: OwnerRecord
+) -> None:
+    run = {
+        "dataset": owner.dataset,
+        "rows": owner.rows,
+        "skipped": owner.skipped,
+        "spending": asdict(owner.spending),  # type: ignore[arg-type]
+        "scores": [asdict(score) for score in owner.scores],
+        "seconds": dict(owner.seconds),
+        "settings": {"source": "elsewhere"},
+    }
+    read = replace(read_owner(json.loads(json.dumps(run))), sheets=owner.sheets)
+    assert owner_report(record, read) == owner_report(record, owner)
+    old = {name: part for name, part in run.items() if name not in ("dataset", "scores")}
+    assert read_owner(old).dataset == "elsewhere"
+    with pytest.raises(RunError, match=r"run\.json is not whole"):
+        read_owner({**run, "spending": {}})
+
+
+def test_the_reports_for_programs(
+    record: RunRecord, owner: OwnerRecord, evaluation: Evaluation, pairs: Pairs
+) -> None:
+    whole = replace(owner, evaluation=evaluation, pairs=pairs)
+    told = json.loads(json.dumps(owner_json(record, whole), allow_nan=False))
+    assert told["kind"] == "owner-only"
+    assert told["rows"] == 48_613
+    assert Evaluation.from_dict(told["evaluation"]).as_dict() == evaluation.as_dict()
+    assert told["nearest_pairs"]["rows"][13] == [91, 143]
+    assert [one["grade"] for one in told["verdicts"]] == ["good", "fair", "unknown", "poor"]
+    public = json.loads(json.dumps(public_json(record), allow_nan=False))
+    assert public["privacy"] == json.loads(json.dumps(privacy_json(record)))
+    assert [one["title"] for one in public["verdicts"]] == ["Guarantee"]
