@@ -144,8 +144,8 @@ def test_verdicts_stand_at_the_head_and_what_is_missing_says_what_to_run(
     assert "small CNN trained on the release gets 71.2%" in head
     assert "Close: below 5." in head
     nothing = Page(owner_report(record, replace(owner, scores=()))).words
-    assert nothing.count("Not measured yet: run `understudy evaluate") == 3
-    assert nothing.count("--test SOURCE --full`") == 1
+    assert nothing.count("Not measured yet: run understudy evaluate") == 3
+    assert nothing.count("--test SOURCE --full") == 1
 
 
 def test_the_curve_over_releases_is_on_the_page(record: RunRecord, whole: OwnerRecord) -> None:

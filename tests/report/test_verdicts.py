@@ -9,6 +9,7 @@ import pytest
 from understudy.core.figures import Evaluation, Verdict
 from understudy.core.types import Receipt
 from understudy.report import RunRecord, Score
+from understudy.report.rendering import coded
 from understudy.report.verdicts import cards, guarantee_card, guarantee_sentence
 
 
@@ -61,3 +62,7 @@ def test_four_verdicts_always_and_two_where_they_were_given(record: RunRecord) -
         ("Attacks", "not sure"),
         ("Audit", "promise kept"),
     ]
+
+
+def test_commands_in_a_sentence_are_code_and_nothing_else_is_html():
+    assert coded("<b> `understudy x`") == "&lt;b&gt; <code>understudy x</code>"

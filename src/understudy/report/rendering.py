@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from understudy.report import meaning
 
 # What has a meaning anywhere in a line; an underscore inside a word has none.
 _MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
+
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def markdown(value: object) -> str:
@@ -41,6 +44,11 @@ def value(item: Any) -> str:
     return str(item)
 
 
+def coded(text: str) -> Markup:
+    """HTML of a sentence in which commands stand between backticks."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # escaped before
+
+
 @cache
 def environment() -> Environment:
     """Jinja2 with this package's templates; ``*.html`` escapes everything, the rest uses ``md``."""
@@ -54,6 +62,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "md": markdown,
+        "coded": coded,
         "stated": meaning.stated,
         "number": meaning.number,
         "percent": meaning.percent,

@@ -18,7 +18,7 @@ _WORDS: dict[Group | str, dict[Grade, str]] = {
     "fidelity": {"good": "close to real", "fair": "fair", "poor": "far from real"},
     "utility": {"good": "useful", "fair": "fair", "poor": "of little use"},
     "leakage": {"good": "none found", "fair": "look closer", "poor": "found"},
-    "attack": {"good": "fail", "fair": "gain a little", "poor": "succeed"},
+    "attack": {"good": "gain nothing", "fair": "gain a little", "poor": "succeed"},
     "audit": {"good": "promise kept", "fair": "look closer", "poor": "promise broken"},
 }
 _TITLES: dict[Group | str, str] = {
