@@ -96,6 +96,13 @@ def test_the_frechet_distance_falls_over_the_rounds_if_somebody_watches(squares,
         assert seen["round 3"] < 0.5 * seen["round 0"]
 
 
+def test_the_owner_sees_equal_numbers_of_each_generation(squares, tmp_path):
+    rows: list[int] = []
+    site = Site(tmp_path, squares, watch=lambda _, embeddings: rows.append(len(embeddings)))
+    site.run(**{**QUICK, "rounds": 2}, variations=3)
+    assert rows == [32, 32, 32]
+
+
 def test_the_same_seed_gives_the_same_rows_each_time_they_are_read(squares, tmp_path):
     for alphabet in ("captions", "images"):
         release, _, _ = Site(tmp_path, squares, count=70).run(alphabet, **QUICK, alphabet=alphabet)

@@ -105,7 +105,9 @@ def watched(nature: Nature, population: Population, number: int, *, vote: str) -
     materials = nature.materials
     if materials.watch is None:
         return
-    items = population.flat
+    # N of each class: the first generation has variants besides, and on more rows the Frechet
+    # distance is smaller for that alone.
+    items = Population(population.items[:, : nature.size], population.kinds).flat
     # Text is in the space of the encoder, but nowhere near the images of that space.
     draw = renderings_of(materials) if vote == "text" else None
 
