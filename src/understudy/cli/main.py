@@ -25,10 +25,6 @@ app = typer.Typer(
 )
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(studio.app, name="studio")
-app.command()(evaluate.evaluate)
-app.command()(audit.audit)
-app.command()(report.report)
-app.command()(report.compare)
 
 
 # Options of `synthesize` that do not fit a line; None: not given, so that a file can say it.
@@ -92,6 +88,10 @@ def synthesize(
         show.plan(plan_only(chosen))
     else:
         show.result(run(chosen))
+
+
+for command in (evaluate.evaluate, report.report, report.compare, audit.audit):
+    app.command()(command)
 
 
 @app.command()
