@@ -23,6 +23,26 @@ _GROUPS = {
     "attack": "a guess",
 }
 
+_Networks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Train this one; repeatable: two-layer, cnn, convnet, resnet9, wrn40-4, resnet50, "
+        "vgg11, mobilenetv2."
+    ),
+]
+_DpSgd = Annotated[
+    bool, typer.Option("--dp-sgd", help="With --full: DP-SGD on the private rows, too.")
+]
+_Lpips = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A perceptual distance, as TorchScript.")
+]
+_Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")
+]
+_Csv = Annotated[
+    Path | None, typer.Option(metavar="FILE.csv", help="Write the figures as a table.")
+]
+
 
 def evaluate(
     folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
@@ -30,21 +50,17 @@ def evaluate(
     test: Annotated[str, typer.Option(help="Real rows that were not in it.")],
     features: Annotated[str | None, typer.Option(help="An encoder, or inception:FILE.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Train models, too.")] = False,
-    network: Annotated[
-        list[str] | None, typer.Option(help="Train this one: cnn, resnet9, ...; repeatable.")
-    ] = None,
+    network: _Networks = None,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings to average over.")] = 1,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+    dp_sgd: _DpSgd = False,
+    lpips: _Lpips = None,
     rows: Annotated[int, typer.Option(help="Rows to find neighbours of, at most.")] = 60_000,
     no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Leave them out.")] = False,
     encoder: Annotated[str | None, typer.Option(help="Where not the release's own.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")
-    ] = None,
-    table: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the figures as a table.")
-    ] = None,
+    json_file: _Json = None,
+    table: _Csv = None,
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
     from understudy.run.evaluate import evaluate_release, require_writable
@@ -64,6 +80,8 @@ def evaluate(
         attacks=not no_attacks,
         encoder=encoder,
         skip_bad=skip_bad,
+        lpips=lpips,
+        dp_sgd=dp_sgd,
     )
     show(found)
     if json_file is not None:

@@ -31,15 +31,22 @@ class Features:
         name: What was asked for, or what was chosen, with its options.
         encoder: Images to features; None: rows are features already.
         shape: (height, width, channels) that images are brought to first; None: as they are.
+        short: What figures say, for the default ones: its options stand in the settings.
     """
 
     name: str
     encoder: Encoder | None = None
     shape: Shape | None = None
+    short: str = ""
 
     @property
     def measured(self) -> str:
         """As a figure says it."""
+        return self.short or f"features {self.name}"
+
+    @property
+    def whole(self) -> str:
+        """With every option."""
         if self.shape is None:
             return f"features {self.name}"
         return f"features {self.name} at {self.shape[0]} x {self.shape[1]} pixels"
@@ -83,4 +90,5 @@ def load_features(name: str | None, shape: Shape) -> Features:
     small = (min(shape[0], _SIDE), min(shape[1], _SIDE), shape[2])
     chosen = SCATTERING if installed("torch") and min(small[:2]) >= 4 else DCT
     encoder = load_encoder(chosen, shape=small)
-    return Features(encoder.name, encoder, None if small == shape else small)
+    short = chosen.partition("?")[0]
+    return Features(encoder.name, encoder, None if small == shape else small, short)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -109,7 +110,7 @@ class Fidelity:
         interval = found.value - reach, found.value + reach
         return [
             self._figure(name, found.value, baseline.value, interval=interval, better="lower"),
-            self._figure(f"standard error of {name}", found.error, baseline.error),
+            self._figure(f"standard error of {name}", found.error, baseline.error, better=""),
         ]
 
     def _neighbours(self, label: int | None = None) -> list[Figure]:
@@ -178,7 +179,7 @@ class Fidelity:
         baseline: float,
         *,
         interval: tuple[float, float] | None = None,
-        better: str = "higher",
+        better: Literal["higher", "lower", ""] = "higher",
         label: str = "",
     ) -> Figure:
         low, high = interval or (None, None)
@@ -191,5 +192,5 @@ class Fidelity:
             baseline=baseline,
             measured=self.features.measured,
             label=label,
-            better="lower" if better == "lower" else "higher",
+            better=better,
         )

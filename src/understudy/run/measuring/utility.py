@@ -4,29 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.figures import Curve, Figure
-from understudy.core.ports import Encoder, Source
+from understudy.core.ports import Source
+from understudy.evaluate.labelled import Labelled
+from understudy.evaluate.sample_size import accuracy_by_size, halvings
 from understudy.evaluate.utility import (
     Network,
     Side,
     UtilityReport,
+    UtilityResult,
     mean_and_spread,
     utility_report,
 )
 from understudy.evaluate.verdicts import ACCURACY
-from understudy.run.measure import WORDS, EpochBar, collect, require_networks, usual_networks
+from understudy.run.measure import WORDS, EpochBar, require_networks
 from understudy.run.measuring.attacks import attack_by_loss
+from understudy.run.measuring.part import Part
 from understudy.run.progress import Bars
 
 if TYPE_CHECKING:
     from understudy.evaluate.classifier import Classifier
 
 _LEAST_SIDE = 8
+_LEAST_ROWS = 200  # of a side, for accuracy over the number of rows
+_SIZES = 4  # all rows, half of them, ...
+
+_CHEAPEST: tuple[Network, ...] = (
+    "two-layer",
+    "cnn",
+    "convnet",
+    "mobilenetv2",
+    "resnet9",
+    "vgg11",
+    "resnet50",
+    "wrn40-4",
+)
 
 _Score = Literal["accuracy", "balanced", "ece"]
 _SCORES: tuple[tuple[_Score, str, str, str], ...] = (
@@ -65,34 +82,30 @@ def require_trainable(release: Source, test: Source, networks: Sequence[Network]
 
 
 def trained(
-    release: Source,
-    real: Source,
-    test: Source,
-    encoder: Encoder | None,
+    synthetic: Labelled,
+    private: Labelled,
+    held_out: Labelled,
     bars: Bars,
     *,
-    networks: Sequence[Network] | None,
+    networks: Sequence[Network],
     seeds: int,
     epochs: int | None,
     both: bool,
-) -> tuple[list[Figure], list[Curve]]:
+) -> Part:
     """Train and test; attack the first model that was trained on the release by its losses.
 
     Args:
-        release: The synthetic rows.
-        real: The private training set.
-        test: The real test set.
-        encoder: Embeds real images where the release holds embeddings.
+        synthetic: The release.
+        private: The private training set.
+        held_out: The real test set.
         bars: Progress.
-        networks: Which; None: the usual one.
+        networks: Which; the confusion is told of the first.
         seeds: Trainings of each to average over.
         epochs: Passes over the training set, where not the usual number.
         both: Also train on the release and the private rows together.
     """
-    synthetic, private, held_out = (collect(one, encoder, bars) for one in (release, real, test))
-    figures: list[Figure] = []
-    curves: list[Curve] = []
-    for network in networks or usual_networks(release):
+    found = Part()
+    for network in networks:
         kept: list[Classifier] = []
         report = utility_report(
             synthetic,
@@ -105,13 +118,101 @@ def trained(
             both=both,
             keep=partial(_keep_first, kept),
         )
-        figures += _figures(report, WORDS[network], synthetic.classes)
+        found.figures += _figures(report, WORDS[network], synthetic.classes)
         attacked = attack_by_loss(
             kept[0].probabilities, private, held_out, synthetic.classes, WORDS[network]
         )
-        figures += attacked.figures
-        curves += attacked.curves
-    return figures, curves
+        found.add(Part(attacked.figures, attacked.curves))
+        found.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
+    return found
+
+
+def by_size(
+    synthetic: Labelled,
+    held_out: Labelled,
+    bars: Bars,
+    *,
+    networks: Sequence[Network],
+    epochs: int | None,
+) -> Part:
+    """Accuracy over the rows of the release that the cheapest network is trained on, one seed."""
+    if min(len(synthetic.labels), len(held_out.labels)) < _LEAST_ROWS:
+        few = f"accuracy over the number of rows: fewer than {_LEAST_ROWS} rows of a side"
+        return Part(left_out=[few])
+    network = min(networks, key=_CHEAPEST.index)
+    found = accuracy_by_size(
+        synthetic,
+        held_out,
+        network=network,
+        sizes=halvings(len(synthetic.labels), most=_SIZES),
+        epochs=epochs,
+        progress=EpochBar(bars, f"training {WORDS[network]} on parts of the release"),
+    )
+    curve = Curve(
+        "utility",
+        f"{WORDS[network]}, trained on parts of the release",
+        "rows of the release",
+        "accuracy",
+        tuple(map(float, found.sizes)),
+        found.means,
+    )
+    return Part(curves=[curve])
+
+
+def by_dp_sgd(
+    private: Labelled,
+    held_out: Labelled,
+    bars: Bars,
+    *,
+    networks: Sequence[Network],
+    promise: tuple[float, float],
+    epochs: int | None,
+    plain: Sequence[Figure],
+) -> Part:
+    """What the owner could do instead: DP-SGD on the private rows, at the release's promise.
+
+    Args:
+        private: The private training set.
+        held_out: The real test set.
+        bars: Progress.
+        networks: Which.
+        promise: The release's epsilon and delta.
+        epochs: Passes over the training set, where not the usual number.
+        plain: Figures of the same networks without noise.
+    """
+    from understudy.evaluate.dp_sgd import dp_sgd
+
+    usual = {one.measured: one.baseline for one in plain if (one.name, one.label) == (ACCURACY, "")}
+    options: dict[str, Any] = dict(zip(("epsilon", "delta"), promise, strict=True))
+    options |= {} if epochs is None else {"epochs": epochs}
+    found = Part()
+    for network in networks:
+        words = WORDS[network]
+        options |= {"network": network, "progress": EpochBar(bars, f"training {words} by DP-SGD")}
+        made = dp_sgd(private, held_out, **options)
+        figure = Figure(
+            "utility",
+            "accuracy, DP-SGD on the private rows",
+            made.result.accuracy,
+            baseline=usual[words],
+            measured=words,
+            better="higher",
+            unit="%",
+        )
+        found.figures.append(figure)
+        how = {"steps": made.steps, "clip": made.clip, "learning_rate": made.lr}
+        found.settings["dp_sgd"] = how
+    return found
+
+
+def _confusion(results: Sequence[UtilityResult], classes: Sequence[str]) -> dict[str, Any]:
+    """Counts of all seeds together, a line a true class."""
+    counts = np.sum([one.confusion for one in results], axis=0)
+    return {
+        "name": f"{WORDS[results[0].network]}, trained on the release",
+        "classes": list(classes),
+        "counts": counts.tolist(),
+    }
 
 
 def _keep_first(kept: list[Classifier], side: Side, seed: int, model: Classifier) -> None:
