@@ -160,7 +160,7 @@ class Evaluation:
         return [asdict(one) for one in self.figures]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values: numbers that are not finite as None."""
+        """JSON values: infinite numbers as text, ``"inf"``; what is not a number as None."""
         content = {"schema": SCHEMA, **asdict(self)}
         plain: dict[str, Any] = _plain(content)
         return plain
@@ -195,8 +195,9 @@ class Evaluation:
 
 
 def _numbers(one: Mapping[str, Any]) -> dict[str, Any]:
-    """A figure without a value is one that was not finite."""
-    return {**one, "value": math.nan if one["value"] is None else float(one["value"])}
+    """A figure as it was: numbers that were infinite are text, and no value is not a number."""
+    ends = {name: float(one[name]) for name in ("low", "high", "baseline") if one[name] is not None}
+    return {**one, **ends, "value": math.nan if one["value"] is None else float(one["value"])}
 
 
 def _plain(value: Any) -> Any:
@@ -206,8 +207,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
     return value
 
 

@@ -91,7 +91,7 @@ def shown(figure: Figure, value: float | None = None) -> str:
     """A figure's value, or another number of its kind, as text."""
     value = figure.value if value is None else value
     if not math.isfinite(value):
-        return "not defined"
+        return "not defined" if math.isnan(value) else "infinite"
     if figure.unit == "%":
         return f"{100 * value:.{1 if abs(value) >= 0.1 or not value else 2}f}\u00a0%"
     return meaning.number(float(f"{value:.4g}"))
