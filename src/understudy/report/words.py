@@ -47,6 +47,21 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
         "near-duplicates",
         "Synthetic images that look the same as a private one to a perceptual hash.",
     ),
+    (
+        "reconstruction",
+        "Every private image beside the synthetic one most like it: what could be rebuilt of it. "
+        "Held-out images find matches as good where nothing was copied.",
+    ),
+    ("PSNR", "How alike two images are by squared error, in decibels; infinite: equal."),
+    ("SSIM", "How alike two images are in brightness, contrast and structure. 1: equal."),
+    (
+        "attribute inference",
+        "How often the class of a private row is told from the rest of it with the release's help. "
+        "What works as well on held-out rows is knowledge of the population, not of a person.",
+    ),
+    ("semantic similarity", "Mean cosine of private and synthetic features, over all pairs."),
+    ("perceptual distance", "Distance between images as people judge it, by a trained network."),
+    ("DP-SGD", "The network trained on the private rows with noise, instead of on a release."),
     ("LPIPS", "Distance between images as people judge it, by a trained network."),
     ("mutual information", "How much of an image can be read off another, in bits or nats."),
     ("AUC", "How well an attack tells who took part: 0.5 is guessing, 1 is always right."),
