@@ -58,7 +58,9 @@ def test_embeddings_are_learned() -> None:
     assert accuracy(classifier, *points(1000, 2)) > 0.95
 
 
-NARROW = {"cnn": {}, "wrn40-4": {"width": 8, "depth": 10, "factor": 1}, "convnet": {"width": 16}}
+# Not 8 channels for WRN: torch 2.13 corrupts its memory there (backward of a batch of 24 on two
+# threads, within oneDNN; with one thread, without oneDNN or at the real 16 it does not).
+NARROW = {"cnn": {}, "wrn40-4": {"depth": 10, "factor": 1}, "convnet": {"width": 16}}
 LONG = {"resnet50": 6, "mobilenetv2": 20}
 """Networks that take too long to be trained by every run of the tests, and their epochs."""
 
