@@ -93,7 +93,10 @@ def check_complete(site: Site) -> None:
     assert len(release_pixels(site.out)) == 40
     assert {p.name for p in site.out.iterdir()} == {"owner", "release", "synthetic.png"}
     left = {p.name for p in (site.out / "owner").iterdir()}
-    assert left == {"lock", "report.html", "run.json", "stages", "start.json"} | site.kept
+    assert (
+        left
+        == {"gallery.npz", "lock", "report.html", "run.json", "stages", "start.json"} | site.kept
+    )
     assert not [path for path in tree(site.out) if path.endswith(".part")]
 
 
