@@ -88,8 +88,9 @@ def cells_in_the_clear(monkeypatch):
 def test_the_shipped_mechanisms_hold_and_are_seen_to(name):
     found = drawn(name, 0.999)
     assert not found.broken
-    # The same arithmetic with z = 3.29: 0.268 - 2 * 3.29 * 0.0177 +- 0.025, seldom below 0.05.
-    assert 0.05 < found.mu < PLAN.mu
+    assert found.mu < PLAN.mu
+    # At 95 % the bound is 0.17 with a deviation of 0.04 (60 runs): not above 0 once in 1e5.
+    assert drawn(name, 0.95).mu > 0
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

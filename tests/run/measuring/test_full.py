@@ -202,5 +202,11 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(tmp_path, monkeyp
     refused(InputError, "cannot run", lpips=maps)
     refused(ConfigError, "add --full", dp_sgd=True)
     refused(RunError, "states no epsilon", networks=["cnn"], dp_sgd=True)
+    facts = {"epsilon": 1.0, "delta": 1e-5}
+    (place / "release" / "privacy.json").write_text(
+        json.dumps(
+            {**json.loads((place / "release" / "privacy.json").read_text()), "guarantee": facts}
+        )
+    )
     monkeypatch.setitem(sys.modules, "opacus", None)
     refused(MissingExtra, r"understudy\[bench\]", networks=["cnn"], dp_sgd=True)

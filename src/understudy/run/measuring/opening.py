@@ -137,15 +137,11 @@ def _promise(place: Path, facts: dict[str, Any], asked: Asked) -> tuple[float, f
 
     Raises:
         ConfigError: No models are trained that DP-SGD could be compared with.
-        MissingExtra: Opacus is not installed.
         RunError: The release promises nothing that DP-SGD could keep.
+        MissingExtra: Opacus is not installed.
     """
     if not asked.trains:
         raise ConfigError("--dp-sgd is compared with trained models: add --full")
-    from understudy.backends.plugin import installed
-
-    if not installed("opacus"):
-        raise MissingExtra("DP-SGD on the private rows (--dp-sgd)", "bench")
     found = facts.get("guarantee", {})
     epsilon, delta = (float(found.get(name) or math.nan) for name in ("epsilon", "delta"))
     if not (0 < epsilon < math.inf and 0 < delta < 1):
@@ -153,6 +149,10 @@ def _promise(place: Path, facts: dict[str, Any], asked: Asked) -> tuple[float, f
             f"{place / 'privacy.json'}: states no epsilon and delta that DP-SGD could keep (found "
             f"{found.get('epsilon')} and {found.get('delta')}): leave out --dp-sgd"
         )
+    from understudy.backends.plugin import installed
+
+    if not installed("opacus"):
+        raise MissingExtra("DP-SGD on the private rows (--dp-sgd)", "bench")
     return epsilon, delta
 
 
