@@ -12,6 +12,7 @@ import numpy as np
 from understudy.core.errors import ConfigError, LedgerError, RunError
 from understudy.core.figures import Evaluation, Figure, Pairs
 from understudy.core.types import Images
+from understudy.evaluate.verdicts import ACCURACY
 from understudy.privacy.ledger import Ledger
 from understudy.report import (
     Comparison,
@@ -160,7 +161,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         ConfigError: Fewer than two.
         RunError: A folder without a release.
     """
-    places = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
+    places = _different(folders)
     if len(places) < 2:
         raise ConfigError(
             f"a comparison needs two or more different releases, found {len(places)}: "
@@ -180,9 +181,8 @@ def write_comparison(folders: Sequence[str | Path], found: Comparison, out: Path
     Raises:
         ConfigError: No such folder to write to.
     """
-    places = list(dict.fromkeys(Path(folder).resolve() for folder in folders))
     samples = []
-    for place, one in zip(places, found.releases, strict=True):
+    for place, one in zip(_different(folders), found.releases, strict=True):
         images = [s.images for s in _samples(release_folder(place), one.record)]
         if images:
             each = -(-_SAMPLES // len(images))
@@ -257,6 +257,11 @@ def _siblings(root: Path, run: dict[str, Any]) -> list[Path]:
     ]
 
 
+def _different(folders: Sequence[str | Path]) -> list[Path]:
+    """Each folder once, in their order."""
+    return list(dict.fromkeys(Path(folder).resolve() for folder in folders))
+
+
 def _named(folders: Sequence[Path]) -> tuple[Released, ...]:
     """Releases under names that tell them apart."""
     names = [folder.resolve().name for folder in folders]
@@ -281,7 +286,7 @@ def _of_scores(scores: Sequence[Score]) -> Evaluation | None:
     figures = [
         Figure(
             "utility",
-            "accuracy, trained on the release",
+            ACCURACY,
             one.synthetic,
             baseline=one.real,
             measured=one.model,

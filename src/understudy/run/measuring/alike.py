@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +24,8 @@ _GRID = 4  # parts a side of the regional mutual information
 
 Measure = Callable[[Images, Images], Vector]
 """Two batches of images to a number a pair."""
+
+Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,14 @@ class Alike:
         """LPIPS, or what else the metric is."""
         return self._figure("perceptual distance", metric.distance, metric.name, "higher")
 
-    def _figure(self, name: str, measure: Measure, measured: str, better: str) -> Figure:
+    def _figure(self, name: str, measure: Measure, measured: str, better: Better) -> Figure:
         return Figure(
             "leakage",
             f"{name}, mean of the {len(self.release)} pairs that stand out most",
             float(measure(self.release, self.hit).mean()),
             baseline=float(measure(self.test, self.hit_by_test).mean()),
             measured=measured,
-            better="lower" if better == "lower" else "higher",
+            better=better,
         )
 
 

@@ -19,6 +19,7 @@ from understudy.evaluate.attacks import (
 from understudy.evaluate.labelled import Labelled, match_classes
 from understudy.evaluate.roc import Roc, roc
 from understudy.evaluate.subsets import some
+from understudy.run.measuring.part import with_ends
 from understudy.run.progress import Bars
 
 NAMES = ("distance", "calibrated distance", "density ratio (DOMIAS)")
@@ -88,12 +89,10 @@ def attack(
 def _figures(name: str, found: Roc, measured: str) -> list[Figure]:
     """One attack's."""
     rates = [
-        Figure(
+        with_ends(
             "attack",
             f"{name}: members found at {rate:.1%} false alarms",
-            one.value,
-            low=one.low,
-            high=one.high,
+            one,
             baseline=rate,
             measured=measured,
             better="lower",
@@ -101,14 +100,11 @@ def _figures(name: str, found: Roc, measured: str) -> list[Figure]:
         )
         for rate, one in found.tpr_at.items()
     ]
-    area = found.auc
     return [
-        Figure(
+        with_ends(
             "attack",
             f"{name}: AUC",
-            area.value,
-            low=area.low,
-            high=area.high,
+            found.auc,
             baseline=0.5,
             measured=measured,
             better="lower",

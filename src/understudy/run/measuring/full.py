@@ -13,7 +13,7 @@ from understudy.evaluate.labelled import Labelled
 from understudy.evaluate.reconstruction import reconstruct
 from understudy.evaluate.semantic import semantic_similarity
 from understudy.evaluate.subsets import some
-from understudy.run.measuring.part import Part
+from understudy.run.measuring.part import Part, with_ends
 from understudy.run.measuring.reading import Side
 from understudy.run.progress import Bars
 
@@ -44,12 +44,10 @@ def reconstructed(private: Labelled, release: Labelled, test: Labelled, bars: Ba
     figures = [
         _of_matches("PSNR of the best match in dB", one.psnr, two.psnr),
         _of_matches("SSIM of the best match", one.ssim, two.ssim),
-        Figure(
+        with_ends(
             "leakage",
             "reconstruction: matched better than 99 % of held-out rows are",
-            closer.value,
-            low=closer.low,
-            high=closer.high,
+            closer,
             baseline=0.01,
             measured="pixels",
             better="lower",
@@ -87,26 +85,21 @@ def inferred(private: Side, release: Side, test: Side, measured: str) -> list[Fi
         measured: With what features, as a figure says it.
     """
     found = infer_attribute(_known(release, None), _known(private, ROWS), _known(test, ROWS))
-    right, gain = found.private, found.leakage
     name = "attribute inference of the class"
     return [
-        Figure(
+        with_ends(
             "attack",
             f"{name}: private rows",
-            right.value,
-            low=right.low,
-            high=right.high,
+            found.private,
             baseline=found.held_out.value,
             measured=measured,
             better="lower",
             unit="%",
         ),
-        Figure(
+        with_ends(
             "attack",
             f"{name}: more than of held-out rows",
-            gain.value,
-            low=gain.low,
-            high=gain.high,
+            found.leakage,
             baseline=0.0,
             measured=measured,
             better="lower",
@@ -130,12 +123,10 @@ def similar(private: Side, release: Side, test: Side, measured: str) -> list[Fig
         return []
     one, two = (semantic_similarity(ours, each) for each in (found, theirs))
     return [
-        Figure(
+        with_ends(
             "leakage",
             "semantic similarity (SIM)",
-            one.value,
-            low=one.low,
-            high=one.high,
+            one,
             baseline=two.value,
             measured=measured,
         )

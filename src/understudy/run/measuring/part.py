@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from understudy.core.figures import Curve, Figure
+from understudy.core.figures import Curve, Figure, Group
+from understudy.evaluate.roc import Interval
+
+
+def with_ends(group: Group, name: str, found: Interval, **options: Any) -> Figure:
+    """A figure and its interval; ``options`` are further fields of `Figure`."""
+    return Figure(group, name, found.value, low=found.low, high=found.high, **options)
 
 
 @dataclass(slots=True)
