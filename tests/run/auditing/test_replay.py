@@ -53,7 +53,10 @@ def test_people_with_several_rows_and_both_adjacencies(tmp_path, adjacency, colu
         seen, _, _ = gone_through(found, tmp_path / str(inside), inside=inside, instead=other)
         low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], seen.numbers)
         assert low < seen.squares < high
-        assert 0.1 < seen.longest <= 1
+        if other is None:
+            assert seen.longest == pytest.approx(1.0, abs=1e-5)
+        else:  # two rows that were clipped alike differ by as little as the noisy centres let them
+            assert 0 < seen.longest <= 1
 
 
 def test_another_question_ends_the_replay(tmp_path):
