@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tests.run.auditing.benches import METHODS, ready
 
+from benchmarks.benches import METHODS, ready
 from benchmarks.tables import Table
 from understudy.core.figures import Evaluation
 from understudy.evaluate.audit import audit_one_run, audit_pairs

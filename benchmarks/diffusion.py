@@ -210,7 +210,8 @@ def plain(pipeline: Any, steps: int, embeddings: bool) -> Callable[[int], Any]:
     """One call of the pipeline an image, of the text or of an embedding."""
     import torch
 
-    from understudy.backends.diffusion.loading import text_pipeline, without_numpy_notes
+    from understudy.backends.diffusion.loading import text_pipeline
+    from understudy.backends.pretrained import without_numpy_notes
 
     told: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": 5.0}
     if embeddings:

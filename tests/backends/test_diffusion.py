@@ -26,9 +26,9 @@ from understudy.backends.diffusion import (  # noqa: E402
     stable_diffusion,
     without_image_conditioning,
 )
-from understudy.backends.diffusion.loading import quiet, without_numpy_notes  # noqa: E402
 from understudy.backends.diffusion.prompts import Prompts  # noqa: E402
 from understudy.backends.diffusion.sampling import generators, steps_for  # noqa: E402
+from understudy.backends.pretrained import quiet, without_numpy_notes  # noqa: E402
 
 SHAPE = (32, 32, 3)
 
@@ -428,6 +428,30 @@ def test_a_part_on_a_hub_that_is_away_says_so_too(
     for option in ("inpainting=nobody/none", "controlnet=edges:nobody/none"):
         with pytest.raises(HubUnreachable, match="embedded:studio"):
             load_model(Generator, f"hf:{folder}?{option}")
+
+
+def test_quiet_is_of_both_libraries_and_ends() -> None:
+    from transformers.utils import logging
+
+    noises = (logging, diffusers.logging)
+
+    def heard() -> list[tuple[int, bool]]:
+        return [(each.get_verbosity(), each.is_progress_bar_enabled()) for each in noises]
+
+    before = heard()
+    levels = [logging.INFO, logging.WARNING]
+    try:
+        for each, level in zip(noises, levels, strict=True):
+            each.set_verbosity(level)
+            each.enable_progress_bar()
+        diffusers.logging.disable_progress_bar()  # somebody's wish
+        with quiet():
+            assert heard() == [(logging.ERROR, False)] * 2
+        assert heard() == [(logging.INFO, True), (logging.WARNING, False)]
+    finally:
+        for each, (level, bars) in zip(noises, before, strict=True):
+            each.set_verbosity(level)
+            (each.enable_progress_bar if bars else each.disable_progress_bar)()
 
 
 def test_what_makes_no_pictures_is_refused(models: Path) -> None:

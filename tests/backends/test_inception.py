@@ -1,5 +1,7 @@
-"""The standard network's door: clean-fid's resizing, the network's scale, both kinds of file."""
+"""The standard network's door: clean-fid's resizing, the network's scale, files here and afar."""
 
+import builtins
+import shutil
 import warnings
 
 import numpy as np
@@ -9,10 +11,11 @@ from tests.backends.tiny_onnx import save
 
 from understudy.backends.inception import InceptionEncoder, resize_cleanly
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.errors import BackendError
+from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
 from understudy.core.ports import ScoringEncoder
 
 SHAPE = (20, 30, 3)
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def photos(count=3, shape=SHAPE, seed=0):
@@ -138,3 +141,80 @@ def test_features_that_are_not_finite_are_refused(torchscript):
     encoder._network = lambda values: (np.full((len(values), 3), np.nan), None)
     with pytest.raises(BackendError, match="not finite"):
         encoder.encode(photos())
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The hub's own cache, empty, with the hub away."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path
+
+
+def keep(cache, file, inside, commit=COMMIT):
+    """A file of ``someone/nets`` where the hub's library keeps it, at the head of ``main``."""
+    place = cache / "models--someone--nets"
+    target = place / "snapshots" / commit / inside
+    target.parent.mkdir(parents=True)
+    shutil.copy(file, target)
+    (place / "refs").mkdir(exist_ok=True)
+    (place / "refs" / "main").write_text(commit)
+
+
+def test_a_program_of_the_hub_is_run_at_its_commit(cache, torchscript):
+    keep(cache, torchscript, "fid/net.pt")
+    name = f"inception:hf:someone/nets/fid/net.pt?revision={COMMIT}"
+    encoder = load_encoder(name, shape=SHAPE)
+    assert encoder.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
+    assert encoder.name == name
+    assert encoder.licence == "see hf:someone/nets/fid/net.pt"
+
+
+@pytest.mark.parametrize("revision", ["", "?revision=main", f"?revision={COMMIT[:12]}"])
+def test_a_program_of_the_hub_needs_its_commit(cache, torchscript, revision):
+    keep(cache, torchscript, "net.pt")
+    with pytest.raises(BackendError, match=r"that is a program.*pinned commit only"):
+        load_encoder(f"inception:hf:someone/nets/net.pt{revision}", shape=SHAPE)
+
+
+def test_an_onnx_file_of_the_hub_is_taken_from_main_or_where_one_says(cache, onnx):
+    other = "f" * 40
+    keep(cache, onnx, "first.onnx")
+    keep(cache, onnx, "second.onnx", other)
+    second = load_encoder("inception:hf:someone/nets/second.onnx?output=features", shape=SHAPE)
+    assert second.encode(photos()) == pytest.approx(means_of(photos()), abs=1e-5)
+    first = "inception:hf:someone/nets/first.onnx?output=features"
+    with pytest.raises(HubUnreachable):  # main has moved on
+        load_encoder(first, shape=SHAPE)
+    assert load_encoder(f"{first}&revision={COMMIT}", shape=SHAPE).dim == 3
+
+
+def test_a_hub_that_is_away_says_what_to_use_instead(cache):
+    words = r"hf:a/b/net.onnx is not on this .* \(inception:FILE\), or use embedded:scattering"
+    with pytest.raises(HubUnreachable, match=words):
+        load_encoder("inception:hf:a/b/net.onnx", shape=SHAPE)
+
+
+def test_without_the_hubs_library_the_extra_is_named(cache, monkeypatch):
+    real = builtins.__import__
+
+    def broken(name, *more, **others):
+        if name == "huggingface_hub":
+            raise ImportError("No module named 'huggingface_hub'")
+        return real(name, *more, **others)
+
+    monkeypatch.setattr(builtins, "__import__", broken)
+    with pytest.raises(MissingExtra, match=r"understudy\[models\]"):
+        load_encoder("inception:hf:a/b/net.onnx", shape=SHAPE)
+
+
+@pytest.mark.parametrize("rest", ["hf:net.pt", "hf:someone/net.pt", "hf:someone//net.pt", "hf:"])
+def test_names_that_no_file_of_the_hub_has_are_refused(rest):
+    with pytest.raises(BackendError, match="is named inception:hf:OWNER/NAME/FILE"):
+        load_encoder(f"inception:{rest}", shape=SHAPE)
+
+
+def test_a_revision_of_a_local_file_is_refused(onnx):
+    with pytest.raises(BackendError, match="revision is for a file on the hub"):
+        load_encoder(f"inception:{onnx}?revision=main", shape=SHAPE)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.run.auditing.benches import clouds
+from benchmarks.benches import clouds
 from typer.testing import CliRunner
 
 from understudy.cli.main import app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tests.run.samples import QUICK, class_folders
 from typer.testing import CliRunner, Result
@@ -41,6 +42,33 @@ def test_a_report_is_written_with_a_table(runs: list[Path], tmp_path: Path) -> N
     assert ended.stdout.splitlines() == [f"written: {page}", f"written: {tmp_path / 't.csv'}"]
     assert "65.4" in page.read_text()
     assert "utility,accuracy,0.6543,owner-only" in (tmp_path / "t.csv").read_text()
+
+
+def test_a_table_is_parquet_by_its_name(runs: list[Path], tmp_path: Path) -> None:
+    ended = command("report", runs[0], "--table", tmp_path / "t.parquet")
+    assert ended.exit_code == 0
+    assert ended.stdout.splitlines()[-1] == f"written: {tmp_path / 't.parquet'}"
+    (row,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    assert (row["name"], row["value"], row["low"]) == ("accuracy", 0.6543, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [("t.xlsx", "name it t.csv or t.parquet, not t.xlsx"), ("no/t.csv", "there is no folder")],
+)
+def test_a_table_that_cannot_be_written_is_refused_before_anything(
+    runs: list[Path], tmp_path: Path, file: str, words: str
+) -> None:
+    page, other = runs[0] / "owner" / "report.html", tmp_path / "c.html"
+    page.unlink(missing_ok=True)
+    for words_of in (("report", runs[0]), ("compare", *runs, "--out", other)):
+        ended = command(*words_of, "--table", tmp_path / file)
+        assert isinstance(ended.exception, ConfigError)
+        assert words in str(ended.exception)
+        assert ended.stdout == ""
+    assert not page.exists()
+    assert not other.exists()
+    assert isinstance(command("report", "nowhere", "--table", "t.xlsx").exception, ConfigError)
 
 
 def test_a_report_as_json_is_json_alone(runs: list[Path]) -> None:

@@ -90,8 +90,15 @@ def test_a_clip_score_is_the_mean_cosine_of_pairs():
     texts = np.array([[3.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
     found = clip_score(images, texts)
     assert found.value == pytest.approx(100 * (1 + np.sqrt(0.5) + 0) / 3)
+    assert found.error == pytest.approx(np.std([100, 100 * np.sqrt(0.5), 0], ddof=1) / np.sqrt(3))
+    assert clip_score(images, -images).value == 0
+    assert clip_score(images, 3 * images).value == pytest.approx(100)
+    whole = np.array([[200, 100], [0, 7]], np.uint8)  # whose squares do not fit in their type
+    assert clip_score(whole, whole).value == pytest.approx(100)
     with pytest.raises(InputError, match="pairs"):
         clip_score(images, texts[:2])
+    with pytest.raises(InputError, match="pairs"):
+        clip_score(images[:0], texts[:0])
 
 
 def test_an_estimate_is_a_mean_and_the_error_of_that_mean():

@@ -1,9 +1,10 @@
 """Evolution end to end on a world of coloured squares: populations move towards private rows."""
 
+import csv
 import json
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.methods.colour_world import (
     Pen,
     Site,
     Squares,
+    colour_of,
     nearest_colours,
     rows_of,
 )
@@ -25,6 +27,7 @@ from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
+from understudy.data import write_release
 from understudy.methods.evolution import METHOD, EvolutionParams, roles
 from understudy.privacy.accounting import delta_of, epsilon_of_mu
 from understudy.privacy.ledger import Ledger
@@ -281,6 +284,67 @@ def test_another_renderer_makes_the_final_images(squares, tmp_path):
     assert (images == images[:, :1, :1]).all()
 
 
+@pytest.mark.parametrize(("vote", "variations"), [("image", 1), ("image", 3), ("text", 1)])
+@pytest.mark.parametrize("last", ["voted", "variants", "both"])
+def test_captions_are_released_beside_what_was_painted_from_them(
+    squares, tmp_path, vote, variations, last
+):
+    site = Site(tmp_path, squares, epsilon=5.0, count=150)
+    release, _, _ = site.run(**QUICK, vote=vote, variations=variations, release=last)
+    assert release.captioned
+    batches = list(release.batches())
+    captions = [text for batch in batches for text in batch.captions]
+    images, labels = rows_of(release)
+    assert len(set(captions)) > 2
+    assert [colour_of(text) for text in captions] == nearest_colours(images).tolist()
+    # The pen writes the class that it is told.
+    assert [text.split()[-1] for text in captions] == [release.classes[label] for label in labels]
+
+
+def test_images_that_evolved_have_no_captions(squares, tmp_path):
+    release, _, _ = Site(tmp_path, squares, count=20).run(**QUICK, alphabet="images")
+    assert not release.captioned
+    assert [batch.captions for batch in release.batches()] == [None]
+
+
+@dataclass
+class Scrawl(Pen):
+    """Lines, tabs, half a character; and variations of which some say nothing."""
+
+    begins: str = "a\n"
+
+    def write(self, count, *, label=None, seed=0):
+        wild = super().write(count, label=label, seed=seed)
+        return [f"{self.begins}{text.replace(' ', chr(9))} \ud83d" for text in wild]
+
+    def vary(self, texts, *, degree=0.5, seed=0):
+        varied = super().vary(texts, degree=degree, seed=seed)
+        return [" \n" if at % 2 else text for at, text in enumerate(varied)]
+
+
+def test_whatever_a_writer_writes_is_one_line_when_votes_are_paid_for(squares, tmp_path):
+    site = Site(tmp_path, squares, epsilon=5.0, count=40, models={"writer": Scrawl()})
+    release, _, _ = site.run(**QUICK)
+    write_release(release, tmp_path / "release")
+    with (tmp_path / "release" / "captions.csv").open(encoding="utf-8", newline="") as file:
+        lines = [line["caption"] for line in csv.DictReader(file)]
+    assert len(lines) == 40
+    words = {tuple(line.split(" ")) for line in lines}
+    assert {(len(one), one[0], one[1], one[-1]) for one in words} == {(5, "a", "a", "?")}
+    assert {one[2] for one in words} <= set(NAMES)
+
+
+def test_a_writer_without_words_costs_nothing(squares, tmp_path):
+    class Mute(Pen):
+        def write(self, count, *, label=None, seed=0):
+            return [""] * count
+
+    with pytest.raises(BackendError, match="test:pen wrote a caption without a word"):
+        Site(tmp_path, squares, models={"writer": Mute()}).run(**QUICK)
+    with Ledger(str(tmp_path / "ledger.db")) as ledger:
+        assert ledger.spent(ledger.register(squares).id).epsilon == 0
+
+
 @pytest.mark.parametrize("release", ["voted", "variants", "both"])
 def test_images_stand_for_themselves_once(squares, tmp_path, release):
     """However few were voted for, no two rows are the same picture."""
@@ -332,6 +396,9 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
     )
     assert [stage.stage for stage in made.receipt.stages] == ["sizes", "round 1", "round 2"]
     assert len(list(made.release.rglob("*.png"))) == 6
+    captioned = settings.get("alphabet") != "images"
+    assert (made.release / "captions.csv").exists() == captioned
+    assert ("`captions.csv`" in (made.release / "README.md").read_text()) == captioned
     assert made.pictures is not None
     distances = (tmp_path / "out" / "owner" / "watch.jsonl").read_text().splitlines()
     assert [json.loads(line)["when"] for line in distances] == ["round 0", "round 1", "round 2"]

@@ -234,6 +234,16 @@ def test_the_card_of_embeddings_alone(record: RunRecord) -> None:
     assert "synthetic embeddings" in card
 
 
+@pytest.mark.parametrize(
+    ("format", "words"), [("png", "`captions.csv`: `path` within"), ("parquet", "the column `c")]
+)
+def test_the_card_says_where_captions_are(record: RunRecord, format: str, words: str) -> None:
+    card = dataset_card(replace(record, format=format, facts={"captions": "somewhere"}))
+    (line,) = [line for line in card.splitlines() if "each image was drawn from" in line]
+    assert line.startswith(f"| Captions | {words}")
+    assert "each image was drawn from" not in dataset_card(replace(record, format=format))
+
+
 def test_images_need_a_shape(record: RunRecord) -> None:
     with pytest.raises(ConfigError, match="needs the shape of its images"):
         replace(record, image_shape=None)

@@ -6,11 +6,14 @@ import csv
 import io
 import math
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from understudy.core.figures import FIELDS, Curve, Evaluation, Figure
 from understudy.report.tables import (
     as_csv,
+    as_parquet,
     by_class,
     confusions,
     least_public,
@@ -113,6 +116,32 @@ def test_pandas_reads_the_table(evaluation: Evaluation) -> None:
     frame = pandas.read_csv(io.StringIO(as_csv(evaluation.rows())))
     assert frame["value"].dtype == float
     assert frame.loc[frame["name"] == "accuracy", "baseline"].item() == 0.79
+
+
+def test_a_table_in_parquet_holds_numbers_as_numbers(evaluation: Evaluation) -> None:
+    rows = [{"release": "a", "epsilon": 1, "delta": None, **row} for row in evaluation.rows()]
+    table = pq.read_table(io.BytesIO(as_parquet(rows)))
+    assert table.column_names == ["release", "epsilon", "delta", *FIELDS]
+    numbers = {name for name in table.column_names if table.schema.field(name).type == "double"}
+    assert numbers == {"epsilon", "delta", "value", "low", "high", "baseline"}
+    assert set(table.schema.types) == {pa.float64(), pa.string()}
+    first, *_, last = table.to_pylist()
+    assert (first["epsilon"], first["delta"], first["value"]) == (1.0, None, 12.3456)
+    assert first["name"] == "Frechet distance"
+    assert last["value"] is None  # not a number
+    empty = pq.read_table(io.BytesIO(as_parquet([])))
+    assert (empty.column_names, empty.num_rows) == (list(FIELDS), 0)
+
+
+def test_pandas_reads_the_same_from_both_tables(evaluation: Evaluation) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = [*evaluation.rows(), {**evaluation.rows()[0], "value": math.inf, "label": "cat"}]
+    one = pandas.read_parquet(io.BytesIO(as_parquet(rows)))
+    other = pandas.read_csv(io.StringIO(as_csv(rows)), keep_default_na=False, na_values={
+        name: [""] for name in ("value", "low", "high", "baseline")
+    })  # fmt: skip
+    pandas.testing.assert_frame_equal(one, other)
+    assert len(one.query("label == ''")) == sum(not row["label"] for row in rows)
 
 
 def test_words_are_explained_once_and_by_the_longest_that_fits() -> None:

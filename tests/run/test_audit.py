@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.run.auditing.benches import clouds, ready, squares
+from benchmarks.benches import clouds, ready, squares
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.figures import Evaluation

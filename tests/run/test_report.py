@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 from tests.report.pages import Page, pictures, pixels
@@ -257,6 +258,9 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     lines = report.write_table(found.rows(), tmp_path / "c.csv").read_text().splitlines()
     assert lines[0].startswith("release,method,epsilon,delta,group,name,value")
     assert len(lines) == 1 + 4
+    table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
+    assert ",".join(table.column_names) == lines[0]
+    assert table["epsilon"].to_pylist() == [1.0, 1.0, 4.0, 4.0]
 
 
 def test_releases_of_the_same_name_are_told_apart(runs: Path, tmp_path: Path) -> None:
@@ -277,7 +281,16 @@ def test_releases_of_the_same_name_are_told_apart(runs: Path, tmp_path: Path) ->
             RunError,
             "without its run",
         ),
-        (lambda runs: report.write_table([], runs / "a.xlsx"), ConfigError, "name it a.csv"),
+        (
+            lambda runs: report.write_table([], runs / "a.xlsx"),
+            ConfigError,
+            r"name it a.csv or a.parquet, not a.xlsx",
+        ),
+        (
+            lambda runs: report.write_table([], runs / "no" / "a.parquet"),
+            ConfigError,
+            "there is no folder",
+        ),
         (
             lambda runs: report.write_public(runs / "run-1", runs / "no" / "a.html"),
             ConfigError,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Config = dict[str, Any]
 
 EXTRA = "models"
+_LOCAL = "a local folder (hf:/path/to/model)"
 _AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
 
 
@@ -83,12 +84,13 @@ class HubOptions:
 
 
 @contextmanager
-def hub_errors(name: str, instead: str) -> Iterator[None]:
+def hub_errors(name: str, instead: str, *, local: str = _LOCAL) -> Iterator[None]:
     """Turn what the hub's libraries raise into our errors.
 
     Args:
         name: The model asked for.
         instead: The embedded model to name where the hub cannot be reached.
+        local: What of one's own can be named there, too.
     """
     try:
         yield
@@ -98,7 +100,7 @@ def hub_errors(name: str, instead: str) -> Iterator[None]:
         raise
     except Exception as error:
         if _is_connection(error):
-            raise HubUnreachable(name, instead) from error
+            raise HubUnreachable(name, instead, local) from error
         if isinstance(error, OSError | ValueError | KeyError | RuntimeError | TypeError):
             raise BackendError(
                 f"{name} cannot be loaded: {type(error).__name__}: {error}"

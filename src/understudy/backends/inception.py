@@ -1,14 +1,22 @@
 """``inception:FILE``: the standard Inception network, from a TorchScript or ONNX file.
 
+    inception:inception-2015-12-05.pt
+    inception:hf:OWNER/NAME/net.onnx
+    inception:hf:OWNER/NAME/net.pt?revision=0123456789abcdef0123456789abcdef01234567
+
 FID, KID and the Inception score of different people compare only where network and resizing are
 the same. The network is the one of Szegedy et al. (2016) with the weights of 2015-12-05 that Heusel
 et al. (2017) used, which others have as ``inception-2015-12-05.pt``. The resizing is that of
 clean-fid (Parmar, Zhang, Zhu 2022): Pillow's antialiased bicubic filter, channel by channel in
 float, to 299 x 299. The file is not part of this package.
+
+A TorchScript file is a program: take it from people you trust. One from the hub is taken at a
+pinned commit only, so that what ran yesterday is what runs tomorrow.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from understudy.backends.hub import hub_errors
 from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
 from understudy.backends.pixels import Floats, check_images, chunks, with_channels
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
@@ -28,6 +37,9 @@ SIDE = 299
 """Pixels a side that the network takes."""
 
 _STANDARD = "standard"
+_HUB = "hf:"
+_COMMIT = re.compile("[0-9a-f]{40}")
+_INSTEAD = "embedded:scattering"  # what `evaluate` measures with where nothing is named
 _SUM = 1e-3  # what a row of probabilities may be off 1
 
 
@@ -42,6 +54,7 @@ class InceptionOptions:
         probabilities: Which output of an ONNX file holds class probabilities or logits; None: none.
         scale: What black and white become: ``standard`` is (pixel - 128) / 128, as the standard
             network demands; or two numbers, ``"-1..1"``, ``"0..1"``, ``"0..255"``.
+        revision: Branch, tag or commit of a file on the hub; of a TorchScript file, a commit.
     """
 
     batch: int = 32
@@ -49,6 +62,7 @@ class InceptionOptions:
     output: str | None = None
     probabilities: str | None = None
     scale: str = _STANDARD
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         self.of_file(self.output)
@@ -79,12 +93,10 @@ class InceptionEncoder:
     norm_bound: float | None = None
 
     def __init__(self, file: str, shape: Shape, options: InceptionOptions) -> None:
-        path = Path(file).expanduser()
-        if not path.is_file():
-            raise BackendError(f"{path}: there is no such file; write inception:FILE")
+        path = _find(file, options.revision)
         self.name = full_name(f"inception:{file}", options)
         self.shape = shape
-        self.licence = f"see {path.name}"
+        self.licence = f"see {file if file.startswith(_HUB) else path.name}"
         self._low, self._high = options.ends
         self._network: _Network
         if path.suffix.lower() == ".onnx":
@@ -123,6 +135,41 @@ class InceptionEncoder:
         if not np.isfinite(features).all():
             raise BackendError(f"{self.name}: its features are not finite (NaN or inf)")
         return features, None if classes is None else _probabilities(classes)
+
+
+def _find(file: str, revision: str | None) -> Path:
+    """The file on this machine; one of the hub is downloaded where it is not here yet."""
+    if file.startswith(_HUB):
+        return _download(file, revision)
+    path = Path(file).expanduser()
+    if revision is not None:
+        raise BackendError(
+            f"{path}: revision is for a file on the hub, inception:hf:OWNER/NAME/FILE"
+        )
+    if not path.is_file():
+        raise BackendError(
+            f"{path}: there is no such file; write inception:FILE, or inception:hf:OWNER/NAME/FILE "
+            "for one on the hub"
+        )
+    return path
+
+
+def _download(file: str, revision: str | None) -> Path:
+    """``hf:OWNER/NAME/FILE`` as a path, from the hub's cache or from the hub."""
+    name = f"inception:{file}"
+    *owner_and_name, inside = file.removeprefix(_HUB).split("/", 2)
+    if len(owner_and_name) != 2 or not all((*owner_and_name, inside)):
+        raise BackendError(f"{name}: a file on the hub is named inception:hf:OWNER/NAME/FILE")
+    if not inside.lower().endswith(".onnx") and not _COMMIT.fullmatch(revision or ""):
+        raise BackendError(
+            f"{name} is a TorchScript file, and that is a program. It is taken from the hub at a "
+            f"pinned commit only, found revision={revision}: look at the file there, and write "
+            "?revision= with the 40 digits of the commit you trust"
+        )
+    with hub_errors(name, _INSTEAD, local="a file of your own (inception:FILE)"):
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download("/".join(owner_and_name), inside, revision=revision))
 
 
 def resize_cleanly(images: Images) -> Floats:
@@ -202,7 +249,8 @@ class InceptionBackend:
             BackendInfo(
                 name="inception:FILE",
                 kind="encoder",
-                what="the standard Inception network of FID, a TorchScript or ONNX file",
+                what="the standard Inception network of FID, a TorchScript or ONNX file, "
+                "also of the hub: inception:hf:OWNER/NAME/FILE",
                 extra="torch",
                 available=installed("torch") or installed("onnxruntime"),
                 licence="that of the file",
@@ -210,7 +258,13 @@ class InceptionBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """The network in the file ``rest``; see `InceptionOptions`."""
+        """The network in the file ``rest``; see `InceptionOptions`.
+
+        Raises:
+            BackendError: There is no such file, it holds no such network, or it is a program of
+                the hub without a pinned commit.
+            HubUnreachable: It is not on this machine and the hub does not answer.
+        """
         read = read_options(options, InceptionOptions, name=f"inception:{rest}")
         return InceptionEncoder(rest, shape, read)
 

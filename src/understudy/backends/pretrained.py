@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,18 +26,37 @@ INSTEAD = "embedded:studio"
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the library's reports and progress bars of loading off the screen."""
+    """No bars and no notes of the libraries: of transformers, and of diffusers once it is loaded.
+
+    What diffusers passes on makes others complain: the hub's library of an argument that it no
+    longer knows, numpy of how tensors are handed to it.
+    """
     from transformers.utils import logging as noise
 
-    level, bars = noise.get_verbosity(), noise.is_progress_bar_enabled()
-    noise.set_verbosity(logging.ERROR)
-    noise.disable_progress_bar()  # type: ignore[no-untyped-call]
+    loaded = sys.modules.get("diffusers")  # to load it takes seconds, and most need it not
+    noises: list[Any] = [noise, *([] if loaded is None else [loaded.logging])]
+    levels = [each.get_verbosity() for each in noises]
+    bars = [each for each in noises if each.is_progress_bar_enabled()]
+    for each in noises:
+        each.set_verbosity(logging.ERROR)
+        each.disable_progress_bar()
     try:
-        yield
+        with without_numpy_notes():
+            warnings.filterwarnings("ignore", "The `local_dir_use_symlinks`", UserWarning)
+            yield
     finally:
-        noise.set_verbosity(level)
-        if bars:
-            noise.enable_progress_bar()  # type: ignore[no-untyped-call]
+        for each, level in zip(noises, levels, strict=True):
+            each.set_verbosity(level)
+        for each in bars:
+            each.enable_progress_bar()
+
+
+@contextmanager
+def without_numpy_notes() -> Iterator[None]:
+    """Schedulers of diffusers hand tensors to numpy in a way that numpy 2 complains of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        yield
 
 
 def read_json(

@@ -39,8 +39,9 @@ _Lpips = Annotated[
 _Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")
 ]
-_Csv = Annotated[
-    Path | None, typer.Option(metavar="FILE.csv", help="Write the figures as a table.")
+_Table = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the figures as a table, .csv or .parquet."),
 ]
 
 
@@ -48,7 +49,7 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
     real: Annotated[str, typer.Option(help="The private dataset.")],
     test: Annotated[str, typer.Option(help="Real rows that were not in it.")],
-    features: Annotated[str | None, typer.Option(help="An encoder, or inception:FILE.")] = None,
+    features: Annotated[str | None, typer.Option(help="An encoder, or inception:...")] = None,
     full: Annotated[bool, typer.Option("--full", help="Train models, too.")] = False,
     network: _Networks = None,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings to average over.")] = 1,
@@ -60,13 +61,15 @@ def evaluate(
     encoder: Annotated[str | None, typer.Option(help="Where not the release's own.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
     json_file: _Json = None,
-    table: _Csv = None,
+    table: _Table = None,
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
     from understudy.run.evaluate import evaluate_release, require_writable
-    from understudy.run.report import write_table
+    from understudy.run.report import require_table, write_table
 
-    require_writable(json_file, table)
+    require_writable(json_file)
+    if table is not None:
+        require_table(table)
     found = evaluate_release(
         folder,
         real=real,
@@ -123,7 +126,8 @@ def _table(head: str, baseline: str, figures: list[Figure]) -> Table:
             if one.low is not None and one.high is not None:
                 between = f"{_number(one.low, one)} to {_number(one.high, one)}"
             usual = "" if one.baseline is None else _number(one.baseline, one)
-            table.add_row(f"  {one.name}", _number(one.value, one), between, usual)
+            kind = "" if one.kind == "owner-only" else f" ({one.kind})"
+            table.add_row(f"  {one.name}{kind}", _number(one.value, one), between, usual)
     return table
 
 

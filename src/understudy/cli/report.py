@@ -23,7 +23,8 @@ Public = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 TableFile = Annotated[
-    Path | None, typer.Option(metavar="FILE.csv", help="Write the figures as a table.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the figures: .csv or .parquet."),
 ]
 
 
@@ -47,6 +48,8 @@ def report(
         if as_json:
             _json(reports.public_as_dict(folder))
         return
+    if table is not None:
+        reports.require_table(table)
     found = reports.load(folder, ledger=ledger, beside=beside or ())
     _told(found.write(), as_json)
     if table is not None:
@@ -64,6 +67,8 @@ def compare(
     """Put several releases side by side."""
     from understudy.run import report as reports
 
+    if table is not None:
+        reports.require_table(table)
     found = reports.compare(releases)
     if as_json:
         _json(found.as_dict())

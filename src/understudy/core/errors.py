@@ -76,12 +76,13 @@ class HubUnreachable(BackendError):
     Args:
         name: What was asked for, such as ``"hf:openai/clip-vit-base-patch32"``.
         instead: The embedded model that does the same job without a download.
+        local: What of one's own can be given for it.
     """
 
-    def __init__(self, name: str, instead: str) -> None:
+    def __init__(self, name: str, instead: str, local: str) -> None:
         super().__init__(
             f"{name} is not on this machine and the model hub cannot be reached. Connect, or give "
-            f"a local folder (hf:/path/to/model), or use {instead}, which needs no download"
+            f"{local}, or use {instead}, which needs no download"
         )
 
 

@@ -57,11 +57,13 @@ class SyntheticBatch:
         labels: (n,) int64.
         embeddings: (n, d) float32, or None.
         images: (n, height, width, channels) uint8, or None.
+        captions: What each image was drawn from, n of them, or None.
     """
 
     labels: Labels
     embeddings: Embeddings | None = None
     images: Images | None = None
+    captions: Texts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class Release:
         dim: d, where there are embeddings.
         image_shape: (height, width, channels), where there are images.
         facts: Public facts of the method worth printing (kept clusters, noise, ...): JSON values.
+        captioned: Whether every image comes with a caption.
     """
 
     method: str
@@ -146,3 +149,4 @@ class Release:
     dim: int | None = None
     image_shape: Shape | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    captioned: bool = False

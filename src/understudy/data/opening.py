@@ -7,6 +7,7 @@ from typing import Literal
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, PATH
 from understudy.data.folder import (
     CLASSES_FILE,
     inside,
@@ -204,7 +205,11 @@ def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None
         raise SourceError("has both manifest.csv and manifest.parquet: keep one", named[0].parent)
     if named:
         return named[0]
-    tables = [path for path in files if path.suffix.lower() in (".csv", ".parquet")]
+    tables = [
+        path
+        for path in files
+        if path.suffix.lower() in (".csv", ".parquet") and not _of_captions(path)
+    ]
     if len(tables) > 1 and flat:
         raise SourceError(
             f"has {len(tables)} tables beside its images: name the manifest manifest.csv",
@@ -214,6 +219,11 @@ def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None
     if len(tables) == 1 and (flat or "path" in manifest_columns(tables[0])):
         return tables[0]
     return None
+
+
+def _of_captions(path: Path) -> bool:
+    """Whether a table is a release's captions: it names images as a manifest does, no classes."""
+    return path.name == CAPTIONS_FILE and set(manifest_columns(path)) == {PATH, CAPTION}
 
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:

@@ -4,6 +4,7 @@
     data/train-00000-of-00003.parquet   or load_dataset("parquet", data_dir=FOLDER)
     classes.json                        class names in label order, and the folder of each
     embeddings.safetensors              where the method made any
+    captions.csv                        path,caption, where it kept any (Parquet: a column)
 
 An image's number is its row in the release, so it is also the row of its embedding.
 """
@@ -27,7 +28,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.types import Release, SyntheticBatch
+from understudy.core.types import Release, SyntheticBatch, Texts
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, CaptionsWriter, check_captions
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
@@ -67,7 +69,8 @@ def write_release(
 
     Returns:
         Facts: ``format`` (None without images), ``rows``, ``rows_per_class``, ``class_folders``
-        (class name to folder; empty unless PNG), ``files`` and ``bytes``.
+        (class name to folder; empty unless PNG), ``files`` and ``bytes``; with captions also
+        ``captions``, where they are.
 
     Raises:
         ConfigError: An unknown format.
@@ -78,6 +81,8 @@ def write_release(
         raise ConfigError(f"a release is written as 'png' or 'parquet', not {format!r}")
     if release.image_shape is None and release.dim is None:
         raise RunError("the release has neither images nor embeddings")
+    if release.captioned and release.image_shape is None:
+        raise RunError("the release has captions and no images that they could be of")
     folder = Path(folder)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -112,7 +117,10 @@ def _write(
     with ExitStack() as stack:
         writers: list[_Writer] = []
         if release.image_shape is not None and format == "png":
-            writers.append(_PngWriter(release, folder / "train", folders))
+            pictures = _PngWriter(release, folder / "train", folders)
+            writers.append(pictures)
+            if release.captioned:
+                writers.append(stack.enter_context(CaptionsWriter(folder, pictures.path)))
         elif release.image_shape is not None:
             writers.append(stack.enter_context(_ParquetWriter(release, folder / "data")))
         if release.dim is not None:
@@ -125,6 +133,7 @@ def _write(
     if folders and release.image_shape is not None:
         _write_classes(release.classes, folders, folder / CLASSES_FILE)
     files = [path for path in folder.rglob("*") if path.is_file()]
+    captions = CAPTIONS_FILE if format == "png" else f"column {CAPTION}"
     return {
         "format": None if release.image_shape is None else format,
         "rows": release.count,
@@ -132,6 +141,7 @@ def _write(
         "class_folders": dict(zip(release.classes, folders, strict=True)) if folders else {},
         "files": len(files),
         "bytes": sum(path.stat().st_size for path in files),
+        **({"captions": captions} if release.captioned else {}),
     }
 
 
@@ -151,6 +161,7 @@ def _rows(release: Release) -> Iterator[tuple[int, SyntheticBatch]]:
                     batch.labels[piece],
                     None if batch.embeddings is None else batch.embeddings[piece],
                     None if batch.images is None else batch.images[piece],
+                    None if batch.captions is None else batch.captions[piece],
                 ),
             )
         first += len(batch.labels)
@@ -176,6 +187,8 @@ def _check(release: Release, batch: SyntheticBatch) -> None:
             raise RunError(
                 f"{name} of the release: expected {dtype.__name__} {(rows, *shape)}, got {found}"
             )
+    if release.captioned:
+        check_captions(batch.captions, rows)
 
 
 def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> None:
@@ -200,12 +213,16 @@ class _PngWriter:
         if batch.images is None:
             return
         for row, (label, pixels) in enumerate(zip(batch.labels, batch.images, strict=True), first):
-            place = self._places[label]
-            if place not in self._made:
-                place.mkdir()
-                self._made.add(place)
-            with open(place / f"{row:0{self._width}d}.png", "wb") as file:
+            path = self.path(row, int(label))
+            if path.parent not in self._made:
+                path.parent.mkdir()
+                self._made.add(path.parent)
+            with open(path, "wb") as file:
                 _png(pixels, file)
+
+    def path(self, row: int, label: int) -> Path:
+        """Where an image is written."""
+        return self._places[label] / f"{row:0{self._width}d}.png"
 
 
 class _ParquetWriter:
@@ -214,7 +231,7 @@ class _ParquetWriter:
         self._shard_rows = max(1, _SHARD_BYTES // max(prod(release.image_shape or ()), 1))
         self._shards = max(1, -(-release.count // self._shard_rows))
         self._labelled = len(release.classes) > 1
-        self._schema = _schema(release.classes if self._labelled else ())
+        self._schema = _schema(release.classes if self._labelled else (), release.captioned)
         self._shard = -1
         self._file: pq.ParquetWriter | None = None
 
@@ -237,10 +254,13 @@ class _ParquetWriter:
             if shard != self._shard:
                 self._next()
             piece = slice(done, done + self._shard_rows - place)
-            self._write(batch.labels[piece], batch.images[piece])
+            captions = None if batch.captions is None else batch.captions[piece]
+            self._write(batch.labels[piece], batch.images[piece], captions)
             done += len(batch.labels[piece])
 
-    def _write(self, labels: NDArray[np.int64], images: NDArray[np.uint8]) -> None:
+    def _write(
+        self, labels: NDArray[np.int64], images: NDArray[np.uint8], captions: Texts | None
+    ) -> None:
         encoded = []
         for pixels in images:
             file = BytesIO()
@@ -249,6 +269,8 @@ class _ParquetWriter:
         columns: dict[str, Any] = {"image": encoded}
         if self._labelled:
             columns["label"] = labels
+        if captions is not None and CAPTION in self._schema.names:
+            columns[CAPTION] = list(captions)
         if self._file is not None:
             self._file.write_table(pa.Table.from_pydict(columns, schema=self._schema))
 
@@ -263,13 +285,16 @@ class _ParquetWriter:
         )
 
 
-def _schema(classes: tuple[str, ...]) -> pa.Schema:
+def _schema(classes: tuple[str, ...], captioned: bool) -> pa.Schema:
     """The columns, with what ``datasets`` needs to see images and class names in them."""
     features: dict[str, Any] = {"image": {"_type": "Image"}}
     fields = [("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())]))]
     if classes:
         features["label"] = {"names": list(classes), "_type": "ClassLabel"}
         fields.append(("label", pa.int64()))
+    if captioned:
+        features[CAPTION] = {"dtype": "string", "_type": "Value"}
+        fields.append((CAPTION, pa.string()))
     note = json.dumps({"info": {"features": features}})
     return pa.schema(fields, metadata={"huggingface": note, RELEASE_KEY: b"release"})
 

@@ -20,7 +20,9 @@ from understudy.evaluate.neighbours import clouds, nearest
 from understudy.evaluate.roc import Roc, area_by_groups, roc
 from understudy.evaluate.subsets import some
 
-_DENSITY_DIMS = 8
+DENSITY_DIMS = 8
+"""Principal axes of a kernel estimate; the rows must be more."""
+
 _DENSITY_ROWS = 4000
 
 
@@ -55,7 +57,7 @@ def by_density_ratio(
     release: NDArray[Any],
     reference: NDArray[Any],
     *,
-    dims: int = _DENSITY_DIMS,
+    dims: int = DENSITY_DIMS,
     seed: int = 0,
 ) -> Vector:
     """Log of the density of the release over that of the reference (DOMIAS, van Breugel 2023).

@@ -169,11 +169,19 @@ def inception_score(probabilities: NDArray[Any], *, splits: int = 10) -> Estimat
 
 
 def clip_score(images: NDArray[Any], texts: NDArray[Any]) -> Estimate:
-    """100 max(cos, 0), on average over pairs of an image and its caption (Hessel et al. 2021).
+    """CLIP score: 100 max(cos, 0), on average over pairs of an image and its caption.
+
+    CLIPScore (Hessel et al. 2021, section 3) is w max(cos, 0) with w = 2.5, which spreads what CLIP
+    gives over 0 to 1. Everybody reports w = 100, as torchmetrics does, and so does this: divide by
+    40 for theirs. torchmetrics takes the mean before it cuts at 0, which is the same where no
+    cosine is negative, and less elsewhere.
 
     Args:
-        images: (n, d) embeddings of images.
+        images: (n, d) embeddings of images, of any length.
         texts: (n, d) embeddings of their captions in the same space.
+
+    Returns:
+        0 to 100, and its standard error over the pairs.
 
     Raises:
         InputError: No pairs, or other shapes.
@@ -182,6 +190,7 @@ def clip_score(images: NDArray[Any], texts: NDArray[Any]) -> Estimate:
         raise InputError(
             f"a CLIP score takes pairs of embeddings, found {images.shape} and {texts.shape}"
         )
-    norms = np.linalg.norm(images, axis=1) * np.linalg.norm(texts, axis=1)
-    cosines = np.einsum("nd,nd->n", images, texts) / np.maximum(norms, 1e-12)
+    one, two = (np.asarray(side, dtype=np.float64) for side in (images, texts))
+    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+    cosines = np.einsum("nd,nd->n", one, two) / np.maximum(norms, 1e-12)
     return Estimate.of(100 * np.maximum(cosines, 0))

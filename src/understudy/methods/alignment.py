@@ -15,6 +15,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Release
 from understudy.methods.parts.cluster_gaps import across
 from understudy.methods.parts.gaps import Rule, class_gaps, class_means, facts_of
+from understudy.methods.parts.grain import grainy
 from understudy.methods.parts.interface import Context, Materials, Method
 from understudy.methods.parts.moved import check_decoder, decoded, release_moved
 from understudy.methods.parts.params import require_at_least
@@ -44,6 +45,7 @@ class AlignmentParams:
     second_moment: bool = False
     sphere: bool | None = None
     noise_level: int = 0
+    grain: bool = True
     conditional: bool = True
 
     def __post_init__(self) -> None:
@@ -76,6 +78,7 @@ OPTIONS = {
     "second_moment": "align variances too, beyond the paper",
     "sphere": "keep each embedding's length; default where all of the base set's are one",
     "noise_level": "of an unCLIP decoder: more of it, more variety and less likeness",
+    "grain": "align the camera's noise too, beyond the paper; for encoders of a known norm",
     "conditional": "a gap for each class; false: one for all, and a release without classes",
 }
 
@@ -141,7 +144,8 @@ def _rule(params: AlignmentParams, context: Context) -> Rule:
 
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
     """Algorithm 1: base set, embeddings, clusters, DP gaps, adjusted embeddings, unCLIP."""
-    context = materials.context
+    context = grainy(materials.context, params.grain)
+    materials = replace(materials, context=context)
     params = settled(params, context)
     # Step 1: D(syn). What the decoder would refuse, it refuses now, before anything is paid.
     base = first_rows(

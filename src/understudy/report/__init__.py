@@ -25,7 +25,7 @@ from understudy.report.record import (
 )
 from understudy.report.sheets import contact_sheet
 from understudy.report.statement import privacy_json, statement_text
-from understudy.report.tables import as_csv
+from understudy.report.tables import as_csv, as_parquet
 
 __all__ = [
     "Comparison",
@@ -38,6 +38,7 @@ __all__ = [
     "Sheet",
     "Spending",
     "as_csv",
+    "as_parquet",
     "compare",
     "comparison_report",
     "contact_sheet",

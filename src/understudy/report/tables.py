@@ -15,6 +15,7 @@ from understudy.report.plots import LINES, Axis, Line, Plot, around
 
 _MOST_CLASSES = 25  # of a confusion that is shown whole
 _ROC_LOW = 1e-3
+_NUMBERS = ("epsilon", "delta", "value", "low", "high", "baseline")  # columns for programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +240,38 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
     A value that is not known is empty. Columns beside those of a figure come first.
     """
-    first = [name for name in (rows[0] if rows else {}) if name not in FIELDS]
     file = io.StringIO()
-    writer = csv.DictWriter(file, [*first, *FIELDS], lineterminator="\n")
+    writer = csv.DictWriter(file, _columns(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(
-        {
-            name: "" if isinstance(value, float) and math.isnan(value) else value
-            for name, value in row.items()
-        }
-        for row in rows
+        {name: "" if _is_nan(value) else value for name, value in row.items()} for row in rows
     )
     return file.getvalue()
+
+
+def as_parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows of figures as a Parquet file, as ``pandas.read_parquet`` takes it.
+
+    The columns of `as_csv`: numbers are float64 and all else is text, whatever the rows hold. A
+    value that is not known is null.
+    """
+    import pyarrow as pa  # not needed for pages and CSV
+    import pyarrow.parquet as pq
+
+    columns = _columns(rows)
+    schema = pa.schema(
+        [(name, pa.float64() if name in _NUMBERS else pa.string()) for name in columns]
+    )
+    values = {name: [None if _is_nan(row[name]) else row[name] for row in rows] for name in columns}
+    file = io.BytesIO()
+    pq.write_table(pa.table(values, schema=schema), file)
+    return file.getvalue()
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of a table for programs."""
+    return [*(name for name in (rows[0] if rows else {}) if name not in FIELDS), *FIELDS]
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)

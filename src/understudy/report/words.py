@@ -20,7 +20,11 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ("density", "Like precision, but counts how crowded it is there; may exceed 1."),
     ("coverage", "Part of the real rows with a synthetic row near by: variety."),
     ("Inception score", "Whether rows are clear and of many kinds, says a classifier."),
-    ("CLIP score", "How well images fit their captions."),
+    (
+        "CLIP score",
+        "How well images fit their captions, 0 to 100, by an encoder of both. It depends on the "
+        "encoder; what the same images come to with each other's captions is what nothing says.",
+    ),
     ("accuracy", "Part of real test rows whose class a model finds."),
     ("balanced accuracy", "Accuracy with every class counted alike."),
     ("calibration error", "How far a model's confidence is from its accuracy. 0: not at all."),

@@ -20,6 +20,7 @@ from understudy.run.folder import write_arrays, write_json
 from understudy.run.measure import collect, usual_networks
 from understudy.run.measuring.alike import Alike
 from understudy.run.measuring.attacks import attack
+from understudy.run.measuring.captions import of_captions
 from understudy.run.measuring.features import Features
 from understudy.run.measuring.fidelity import NEIGHBOURS, Fidelity, resamples
 from understudy.run.measuring.full import inferred, reconstructed, similar
@@ -102,6 +103,10 @@ class _Measuring:
         features, found = self.opened.features, Part()
         with self._timed("fidelity"):
             found.figures += Fidelity(features, *sides, self._classes(), self.bars).figures()
+        if self.opened.captioned is not None:
+            with self._timed("captions"):
+                shape = self.opened.release.shape
+                found.add(of_captions(self.opened.captioned, shape, features, self.bars))
         with self._timed("leakage"):
             leaks = LeakageOf(*sides, features.measured, self.bars)
             near = leaks.judge(leaks.distances())

@@ -24,6 +24,7 @@ from understudy.report import (
     Sheet,
     Spending,
     as_csv,
+    as_parquet,
     comparison_report,
     owner_json,
     owner_report,
@@ -69,7 +70,7 @@ class Report:
         return owner_json(self.record, self.owner)
 
     def write_table(self, path: Path) -> Path:
-        """Write the figures as CSV, a line a figure."""
+        """Write the figures as CSV or Parquet, a line a figure."""
         rows = self.owner.evaluation.rows() if self.owner.evaluation else []
         return write_table(rows, path)
 
@@ -192,14 +193,30 @@ def write_comparison(folders: Sequence[str | Path], found: Comparison, out: Path
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Write rows of figures as CSV, as ``pandas.read_csv`` takes them.
+    """Write rows of figures, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them.
 
     Raises:
-        ConfigError: Another ending than ``.csv``, or no such folder.
+        ConfigError: As `require_table` says.
     """
-    if path.suffix != ".csv":
-        raise ConfigError(f"the table is written as CSV: name it {path.stem}.csv, not {path.name}")
+    require_table(path)
+    if path.suffix == ".parquet":
+        path.write_bytes(as_parquet(rows))
+        return path
     return _write(path, as_csv(rows))
+
+
+def require_table(path: Path) -> None:
+    """Refuse a table that cannot be written, before anything else is.
+
+    Raises:
+        ConfigError: Another ending than ``.csv`` or ``.parquet``, or no such folder.
+    """
+    if path.suffix not in (".csv", ".parquet"):
+        raise ConfigError(
+            f"the table is written as CSV or Parquet: name it {path.stem}.csv or "
+            f"{path.stem}.parquet, not {path.name}"
+        )
+    _require_folder(path)
 
 
 def read_evaluation(root: Path) -> Evaluation | None:
@@ -319,8 +336,12 @@ def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:
     return tuple(Sheet(one.name, none, one.images) for one in _samples(place, record))
 
 
-def _write(path: Path, text: str) -> Path:
+def _require_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
+
+
+def _write(path: Path, text: str) -> Path:
+    _require_folder(path)
     path.write_text(text, encoding="utf-8")
     return path

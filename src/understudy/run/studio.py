@@ -181,7 +181,7 @@ def _reporting(bars: Bars, tell: Callable[[str], None]) -> Report:
 
 def _lines(captions: Path) -> list[dict[str, str]]:
     """The lines of a CSV of captions."""
-    with captions.open(newline="") as file:
+    with captions.open(encoding="utf-8-sig", newline="") as file:
         lines = list(csv.DictReader(file))
     if not lines or not {"path", "caption"} <= lines[0].keys():
         raise ConfigError(f"{captions}: needs the columns path and caption, and a line an image")
@@ -279,11 +279,13 @@ def captioned_rows(data: Path, captions: Path, side: int) -> Iterator[CorpusRow]
             path = data / line["path"]
             missing = not path.is_file() or not inside(path, data)
             fault = f"is named in {captions} and is no file of {data}" if missing else None
-            yield Record(str(path), path, line["caption"], None, fault)
+            if not line["caption"]:
+                fault = f"has no caption in {captions}"
+            yield Record(str(path), path, fault=fault)
 
-    # The captions ride along as labels, so that the readers of data decode, check and resize.
+    texts = (line["caption"] for line in lines)
     source = RecordSource(records, Options(str(data), "train", (side, side), None, skip_bad=False))
     for batch in source.batches(64):
         images = batch.values if batch.values.shape[-1] == 3 else batch.values.repeat(3, -1)
-        for image, lines_of, label in zip(images, edges(images), batch.labels, strict=True):
-            yield CorpusRow(image, [source.classes[label]], edges=lines_of)
+        for image, lines_of in zip(images, edges(images), strict=True):
+            yield CorpusRow(image, [next(texts)], edges=lines_of)

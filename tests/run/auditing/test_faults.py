@@ -11,7 +11,7 @@ that holds is refuted in at most one of 20 audits as stated; these tests ask for
 
 import numpy as np
 import pytest
-from tests.run.auditing.benches import METHODS, ready
+from benchmarks.benches import METHODS, ready
 
 from understudy.methods.parts import cluster_gaps, estimators
 from understudy.privacy import noise, queries

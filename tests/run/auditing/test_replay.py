@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from benchmarks.benches import METHODS, clouds, ready
 from scipy import stats
-from tests.run.auditing.benches import METHODS, clouds, ready
 
 from understudy.run.auditing.neighbours import Rows, outliers
 from understudy.run.auditing.replay import Candidates, Parted, replay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +9,14 @@ from typing import Any
 
 import diffusers as _diffusers
 import torch
-import transformers as _transformers
 
 from understudy.backends.diffusion.networks import without_image_conditioning
 from understudy.backends.hub import HubOptions, hub_errors, read_config
 from understudy.backends.pretrained import licence_of as licence_of
+from understudy.backends.pretrained import quiet as quiet
 from understudy.core.errors import BackendError
 
-# Their calls carry no types.
-diffusers: Any = _diffusers
-transformers: Any = _transformers
+diffusers: Any = _diffusers  # their calls carry no types
 
 INSTEAD = "embedded:studio"
 
@@ -42,39 +39,6 @@ def loading(name: str) -> Iterator[None]:
                 "run code while they are loaded, so they are refused: convert them first, or ask "
                 f"for a revision that has them ({error})"
             ) from error
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No bars and no notes of the libraries."""
-    before = diffusers.logging.get_verbosity(), transformers.logging.get_verbosity()
-    bars = [
-        library.logging
-        for library in (diffusers, transformers)
-        if library.logging.is_progress_bar_enabled()
-    ]
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    for library in bars:
-        library.disable_progress_bar()
-    try:
-        with without_numpy_notes():
-            # How diffusers asks the hub for one file.
-            warnings.filterwarnings("ignore", "The `local_dir_use_symlinks`", UserWarning)
-            yield
-    finally:
-        diffusers.logging.set_verbosity(before[0])
-        transformers.logging.set_verbosity(before[1])
-        for library in bars:
-            library.enable_progress_bar()
-
-
-@contextmanager
-def without_numpy_notes() -> Iterator[None]:
-    """Schedulers of diffusers hand tensors to numpy in a way that numpy 2 complains of."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
-        yield
 
 
 def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] = LEFT_OUT) -> Any:

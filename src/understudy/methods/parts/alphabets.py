@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Encoder, Generator, TextEncoder, Writer
 from understudy.core.types import Embeddings, Images, Labels
 from understudy.methods.parts.interface import Context, Materials
@@ -89,17 +89,26 @@ class Captions:
             mine = np.flatnonzero(kinds == kind)
             texts = self.writer.write(len(mine), label=self.labels[kind], seed=seed + int(kind))
             for place, text in zip(mine, texts, strict=True):
-                found[place] = text
+                found[place] = _one_line(text)
+        if not all(found):
+            raise BackendError(f"{self.writer.name} wrote a caption without a word")
         return np.array(found, dtype=np.str_)
 
     def vary(self, items: Items, kinds: Labels, degree: float, seed: int) -> Items:
         """In other words, and in part about other things."""
-        texts = self.writer.vary([str(text) for text in items], degree=degree, seed=seed)
-        return np.array(texts, dtype=np.str_)
+        old = [str(text) for text in items]
+        new = map(_one_line, self.writer.vary(old, degree=degree, seed=seed))
+        # Votes are paid for by now: a variation without a word is none, and stops nobody.
+        return np.array([b or a for a, b in zip(old, new, strict=True)], dtype=np.str_)
 
     def seen(self, items: Items, seed: int) -> Embeddings:
         """As images or as text."""
         return self.look([str(text) for text in items], seed)
+
+
+def _one_line(text: str) -> str:
+    """What a line of a table can hold: a release keeps captions as they were rendered."""
+    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
 
 
 def pictures_of(materials: Materials, prompts: tuple[str, ...]) -> Pictures:

@@ -41,13 +41,13 @@ def across(
 
     With one cluster a class, that is the gap of the class.
     """
-    if rule.clusters == 1:
-        rows = np.asarray(base.rows + gaps[base.labels], dtype=np.float32)
-        return Moves(rows, base.labels, np.ones((place.classes, 1)))
-    seeds, cell = clusters_of_base(materials, place, base, rule.clusters)
-    where = private_places(materials, place, base, seeds, gaps, found.scale, rule.stages)
-    each, shares = cluster_gaps(place, base, cell, seeds, where, gaps, found, rule)
-    return Moves(np.asarray(base.rows + each[cell], dtype=np.float32), cell, shares)
+    each, cell, shares = gaps, base.labels, np.ones((place.classes, 1))
+    if rule.clusters > 1:
+        seeds, cell = clusters_of_base(materials, place, base, rule.clusters)
+        where = private_places(materials, place, base, seeds, gaps, found.scale, rule.stages)
+        each, shares = cluster_gaps(place, base, cell, seeds, where, gaps, found, rule)
+    rows = np.asarray(base.rows + each[cell], dtype=np.float32)
+    return Moves(rows, cell, shares)
 
 
 def clusters_of_base(
@@ -151,6 +151,7 @@ def cluster_gaps(
     square = (classes, clusters)
     shares = steps.cluster_shares(groups.counts.reshape(square), sd, synthetic.reshape(square))
     raw = groups.means - means
+    raw[:, place.numbers :] = expected[:, place.numbers :]  # clusters have one camera
     if not rule.shrink:
         return raw, shares
     apart = steps.shrink_in_blocks(raw - expected, groups.variances, place.axes)

@@ -140,8 +140,9 @@ def released(
     """The release: so many rows of each class, shuffled.
 
     Captions are rendered as often as they are drawn, each time anew, by the renderer where there
-    is one. An image stands for itself once; where more rows are wanted than there are images, and
-    where the votes took one more than once, variations follow.
+    is one, and released beside their pictures: what is made of noisy votes is public. An image
+    stands for itself once; where more rows are wanted than there are images, and where the votes
+    took one more than once, variations follow.
     """
     materials = nature.materials
     renderer = materials.context.renderer or generator_of(materials.context)
@@ -154,11 +155,11 @@ def released(
     def batches() -> Iterator[SyntheticBatch]:
         for start in range(0, len(labels), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            images = maker.made(labels[part], places[part], first[part], start)
-            yield SyntheticBatch(labels[part], images=images)
+            yield maker.made(labels[part], places[part], first[part], start)
 
-    classes = materials.classes if conditional else UNLABELLED
-    return Release(method, classes, len(labels), batches, None, renderer.shape, facts)
+    classes, shape = materials.classes if conditional else UNLABELLED, renderer.shape
+    captioned = not isinstance(nature.alphabet, Pictures)
+    return Release(method, classes, len(labels), batches, None, shape, facts, captioned)
 
 
 def _drawn(nature: Nature, last: Last, sizes: NDArray[np.int64]) -> tuple[Labels, Labels]:
@@ -179,15 +180,17 @@ class _Maker:
 
     def made(
         self, labels: Labels, places: Labels, first: NDArray[np.bool_], start: int
-    ) -> NDArray[np.uint8]:
-        """Final images of these rows."""
+    ) -> SyntheticBatch:
+        """These rows: final images, and the captions that they were rendered from."""
         items = self.last.population.items[labels, places]
         seed = self.nature.materials.seed_of(f"final {start:06d}")
         alphabet = self.nature.alphabet
         if not isinstance(alphabet, Pictures):
-            return self.renderer.generate([str(text) for text in items], seed=seed)
+            captions = [str(text) for text in items]
+            images = self.renderer.generate(captions, seed=seed)
+            return SyntheticBatch(labels, images=images, captions=captions)
         again = np.flatnonzero(~first)
         if len(again):
             kinds = self.last.population.kinds[labels[again], places[again]]
             items[again] = alphabet.vary(items[again], kinds, self.last.degree, seed)
-        return np.asarray(items, dtype=np.uint8)
+        return SyntheticBatch(labels, images=np.asarray(items, dtype=np.uint8))

@@ -9,6 +9,7 @@ import numpy as np
 from understudy.core.types import Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.base import Base
+from understudy.methods.parts.grain import common_gap
 from understudy.methods.parts.place import Place
 from understudy.privacy.cells import Cells
 from understudy.steps import alignment as steps
@@ -78,8 +79,13 @@ def _unclipped(
 def class_gaps(place: Place, base: Base, found: ClassMeans, rule: Rule) -> Vector:
     """DP mean less synthetic mean of each class, (classes, d), shrunk by the noise (line 13)."""
     means = steps.group_means(base.rows, base.labels, place.classes)
-    gaps = found.groups.means - means
-    return steps.shrink_gaps(gaps, found.groups.variances, place.axes) if rule.shrink else gaps
+    gaps, variances = found.groups.means - means, found.groups.variances
+    levels = common_gap(gaps[:, place.numbers :], variances)
+    gaps[:, place.numbers :] = 0.0
+    if rule.shrink:
+        gaps = steps.shrink_gaps(gaps, variances, place.axes)
+    gaps[:, place.numbers :] = levels
+    return gaps
 
 
 def facts_of(found: ClassMeans, gaps: Vector) -> dict[str, float | int]:

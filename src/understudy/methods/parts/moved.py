@@ -13,8 +13,10 @@ from understudy.core.ports import PromptedDecoder
 from understudy.core.types import Embeddings, Images, Labels, Release, SyntheticBatch
 from understudy.methods.parts.base import Base
 from understudy.methods.parts.cluster_gaps import Moves
+from understudy.methods.parts.grain import parted
 from understudy.methods.parts.interface import UNLABELLED, Context, Materials
 from understudy.steps import alignment as steps
+from understudy.steps.grain import with_grain
 
 _AT_ONCE = 64
 
@@ -43,14 +45,21 @@ def decoded(
     noise_level: int,
     number: int = 0,
 ) -> Images | None:
-    """unCLIP(v, cue) (Algorithm 1, line 15), or plain decoding; None without a decoder."""
+    """unCLIP(v, cue) (Algorithm 1, line 15), or plain decoding; None without a decoder.
+
+    Where rows say how much noise a picture has, it is drawn on it.
+    """
     decoder = materials.decoder
     if decoder is None:
         return None
-    if not isinstance(decoder, PromptedDecoder):
-        return decoder.decode(rows)
-    seed = int(np.random.SeedSequence([materials.seed, 6, number]).generate_state(1)[0])
-    return decoder.decode_prompted(rows, prompts, noise_level=noise_level, seed=seed)
+    rows, levels = parted(materials.context, rows)
+    if isinstance(decoder, PromptedDecoder):
+        seed = int(np.random.SeedSequence([materials.seed, 6, number]).generate_state(1)[0])
+        made = decoder.decode_prompted(rows, prompts, noise_level=noise_level, seed=seed)
+    else:
+        made = decoder.decode(rows)
+    rng = np.random.default_rng([materials.seed, 9, number])
+    return made if levels is None else with_grain(made, levels, rng)
 
 
 def release_moved(
@@ -78,15 +87,13 @@ def release_moved(
         noise_level: Of an unCLIP decoder.
         conditional: Whether the release has classes.
     """
-    moved = moves.rows
-    if steps.one_length(base.rows) if sphere is None else sphere:
-        moved = steps.with_lengths(moved, np.linalg.norm(base.rows, axis=1))
+    moved = _on_sphere(materials.context, base.rows, moves.rows, sphere)
     order = _order(moves, sizes, materials.seed)
     rows, labels = moved[order], base.labels[order]
     prompts = [base.words[index] for index in base.prompts[order]]
     if materials.watch is not None:
-        materials.watch("base set", base.rows[order])
-        materials.watch("aligned", rows)
+        materials.watch("base set", parted(materials.context, base.rows[order])[0])
+        materials.watch("aligned", parted(materials.context, rows)[0])
 
     def batches() -> Iterator[SyntheticBatch]:
         for number, start in enumerate(range(0, len(rows), _AT_ONCE)):
@@ -99,6 +106,17 @@ def release_moved(
     classes = materials.classes if conditional else UNLABELLED
     dim, shape = (rows.shape[1], None) if decoder is None else (None, decoder.shape)
     return Release(method, classes, len(rows), batches, dim, shape, facts)
+
+
+def _on_sphere(
+    context: Context, before: Embeddings, moved: Embeddings, sphere: bool | None
+) -> Embeddings:
+    """Moved rows, of the lengths they had before if asked; the noise beside them stays."""
+    old, (new, levels) = parted(context, before)[0], parted(context, moved)
+    if not (steps.one_length(old) if sphere is None else sphere):
+        return moved
+    new = steps.with_lengths(new, np.linalg.norm(old, axis=1))
+    return new if levels is None else np.concatenate([new, moved[:, new.shape[1] :]], axis=1)
 
 
 def _order(moves: Moves, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Embeddings, Vector
 from understudy.methods.parts.base import Base
+from understudy.methods.parts.grain import numbers_of
 from understudy.methods.parts.interface import Materials
 from understudy.privacy.partitioned import project
 from understudy.privacy.vault import Vault
@@ -29,6 +30,7 @@ class Place:
         axes: (d, r) principal axes of the base set within its classes.
         turn: (c, p) from what the partition looks at to the p dimensions it is made in.
         joined: Whether the partition looks at the embeddings that are moved.
+        numbers: Those of a row that are its embedding; the others say how much noise it has.
     """
 
     values: Vault
@@ -37,6 +39,7 @@ class Place:
     axes: Vector
     turn: Vector
     joined: bool
+    numbers: int
 
     def places(self, base: Base) -> Vector:
         """Where rows of the base set lie for the partition: (n, p)."""
@@ -70,4 +73,5 @@ def enter(materials: Materials, base: Base, *, dimensions: int, conditional: boo
     if not conditional:
         values, both = values.unconditional(), both.unconditional()
     classes = len(materials.classes) if conditional else 1
-    return Place(values, both, classes, kept["axes"], kept["turn"], other is None)
+    axes, joined, numbers = kept["axes"], other is None, numbers_of(context)
+    return Place(values, both, classes, axes, turn, joined, numbers)

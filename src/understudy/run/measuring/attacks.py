@@ -10,6 +10,7 @@ import numpy as np
 from understudy.core.figures import Curve, Figure
 from understudy.core.types import Embeddings, Vector
 from understudy.evaluate.attacks import (
+    DENSITY_DIMS,
     Trained,
     by_calibrated_distance,
     by_density_ratio,
@@ -24,7 +25,6 @@ from understudy.run.progress import Bars
 
 NAMES = ("distance", "calibrated distance", "density ratio (DOMIAS)")
 _POINTS = 200
-_DENSITY_DIMS = 8
 _LOSS_ROWS = 10_000  # of each side
 _LEAST = 20  # rows of others and of a reference, each
 
@@ -65,7 +65,7 @@ def attack(
         bars: Progress.
         seed: Of the choice.
     """
-    if len(test) < 2 * _LEAST or len(private) < _LEAST or len(release) <= _DENSITY_DIMS:
+    if len(test) < 2 * _LEAST or len(private) < _LEAST or len(release) <= DENSITY_DIMS:
         return Attacked([], [], {})
     order = np.random.default_rng(seed).permutation(len(test))
     others, reference = test[order[::2]], test[order[1::2]]
@@ -74,7 +74,7 @@ def attack(
     scores: dict[str, Callable[[], Vector]] = {
         NAMES[0]: lambda: by_distance(rows, release),
         NAMES[1]: lambda: by_calibrated_distance(rows, release, reference),
-        NAMES[2]: lambda: by_density_ratio(rows, release, reference, dims=_DENSITY_DIMS),
+        NAMES[2]: lambda: by_density_ratio(rows, release, reference),
     }
     bar = bars("attacks", len(scores))
     found = {}

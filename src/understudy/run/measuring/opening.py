@@ -13,6 +13,7 @@ import numpy as np
 from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
+from understudy.data.captions import Captioned, open_captioned
 from understudy.evaluate.utility import Network
 from understudy.run.measuring.features import Features, load_features
 from understudy.run.measuring.fidelity import NEIGHBOURS
@@ -66,6 +67,7 @@ class Opened:
 
     Attributes:
         release: The synthetic rows.
+        captioned: Its images with their captions, where it has some.
         real: The private rows.
         test: Real rows that were held out.
         features: What they are compared in.
@@ -75,6 +77,7 @@ class Opened:
     """
 
     release: Source
+    captioned: Captioned | None
     real: Source
     test: Source
     features: Features
@@ -93,6 +96,7 @@ class Opened:
         shape = tuple(facts["data"]["image_shape"] or ()) or None
         size = None if shape is None else (shape[0], shape[1])
         release = open_release(place, shape)
+        captioned = None if shape is None else open_captioned(place)
         train = open_source(real, split="train", size=size, skip_bad=asked.skip_bad)
         held_out = open_source(test, split="test", size=size, skip_bad=asked.skip_bad)
         require_classes(train.classes, held_out)
@@ -113,7 +117,7 @@ class Opened:
             raise ConfigError(f"--rows must be {2 * NEIGHBOURS} or more, found {asked.rows}")
         metric = None if asked.lpips is None else _metric(asked.lpips, release)
         promise = _promise(place, facts, asked) if asked.dp_sgd else None
-        return cls(release, train, held_out, features, encoder, metric, promise)
+        return cls(release, captioned, train, held_out, features, encoder, metric, promise)
 
 
 def _metric(path: str | Path, release: Source) -> PerceptualDistance:

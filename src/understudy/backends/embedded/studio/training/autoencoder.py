@@ -7,6 +7,7 @@ from typing import Any
 import diffusers as _diffusers
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from understudy.backends.embedded.studio.training.corpus import Corpus
@@ -18,7 +19,8 @@ diffusers: Any = _diffusers  # its calls carry no types
 def new_autoencoder(*, latents: int, width: int) -> Any:
     """An untrained AutoencoderTiny that makes every side eight times smaller.
 
-    There are no blocks at full size: they would take most of the time and give little.
+    There are no blocks at full size: they would take most of the time and give little, until
+    details are to be drawn (`finer`).
     """
     return diffusers.AutoencoderTiny(
         latent_channels=latents,
@@ -27,6 +29,22 @@ def new_autoencoder(*, latents: int, width: int) -> Any:
         num_encoder_blocks=(0, 1, 2, 2),
         num_decoder_blocks=(2, 2, 1, 0),
     )
+
+
+def finer(coarse: Any) -> Any:
+    """The same AutoencoderTiny with a block at full size before the decoder's last layer."""
+    blocks = (2, 2, 1, 1)
+    if tuple(coarse.config["num_decoder_blocks"]) == blocks:
+        return coarse
+    fine = diffusers.AutoencoderTiny.from_config({**coarse.config, "num_decoder_blocks": blocks})
+    fine.encoder.load_state_dict(coarse.encoder.state_dict())
+    *before, last = coarse.decoder.layers
+    for ours, theirs in zip(fine.decoder.layers, before, strict=False):
+        ours.load_state_dict(theirs.state_dict())
+    fine.decoder.layers[-1].load_state_dict(last.state_dict())
+    for part in fine.decoder.layers[-2].conv[-1].parameters():
+        nn.init.zeros_(part)  # the new block adds nothing until it learns
+    return fine.to(next(coarse.parameters()).device)
 
 
 def to_network(images: Images, device: torch.device) -> torch.Tensor:

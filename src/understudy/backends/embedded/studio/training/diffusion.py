@@ -141,6 +141,22 @@ class UNetStage(_Noised):
         made = self.network(noised, steps, text, class_labels=embedding).sample
         return {"velocity": functional.mse_loss(made.float(), velocity)}
 
+    @torch.no_grad()
+    def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+        """Latents of rows as one look of the network has them, at 5 to 60 % of the noising."""
+        device = self.studied.device
+        clean = torch.from_numpy(self.studied.latents[rows.numpy()]).to(device).float()
+        noise = torch.randn(clean.shape, generator=random, device=device)
+        draw = torch.rand((3, len(rows)), generator=random, device=device)
+        steps = (1000 * (0.05 + 0.55 * draw[0])).long()
+        noised = self.noising.add_noise(clean, noise, steps)
+        text = self.text(rows, draw[1] < 0.3, random)
+        told = self.embedding(rows, random) * (draw[2] < 0.6)[:, None]
+        velocity = self.network(noised, steps, text, class_labels=told).sample
+        kept = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
+        guessed: torch.Tensor = kept.sqrt() * noised - (1 - kept).sqrt() * velocity
+        return guessed
+
     def embedding(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Noised embeddings beside the step of their noise, as unCLIP gives them."""
         device = self.studied.device
@@ -156,7 +172,7 @@ class UNetStage(_Noised):
         return torch.cat([plain, told], dim=1)
 
     @torch.no_grad()
-    def sheet(self) -> Images:
+    def sheet(self, vae: Any = None) -> Images:
         """Held-out images; drawn from their captions; drawn from their embeddings."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
         silence = self.studied.words(self.silence.expand(8, -1))
@@ -167,7 +183,7 @@ class UNetStage(_Noised):
         blank = partial(self._velocity, silence, nothing)
         for text, label in ((words, nothing), (silence, told)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
-            shown.append(sample(self.studied, velocity, 8))
+            shown.append(sample(self.studied, velocity, 8, vae=vae))
         return np.concatenate(shown)
 
     def _velocity(
@@ -363,8 +379,9 @@ def sample(
     count: int,
     *,
     steps: int = 12,
+    vae: Any = None,
 ) -> Images:
-    """Pictures from noise, always the same noise."""
+    """Pictures from noise, always the same noise; decoded by another autoencoder if given."""
     solver = diffusers.DPMSolverMultistepScheduler(**NOISING)
     solver.set_timesteps(steps)
     random = torch.Generator(studied.device).manual_seed(0)
@@ -372,4 +389,4 @@ def sample(
     for step in solver.timesteps:
         times = step.expand(count).to(studied.device)
         x = solver.step(velocity(x, times), step, x).prev_sample
-    return from_network(studied.vae.decode(x).sample)
+    return from_network((vae or studied.vae).decode(x).sample)

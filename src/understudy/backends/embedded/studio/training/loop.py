@@ -31,6 +31,8 @@ class Schedule:
         warmup: Steps it rises.
         decay: Weight decay (AdamW).
         average: Decay of the exponential average of the weights, which is what is kept.
+        momentum: Decay of the average of the gradients (AdamW's first beta); less of it steadies
+            networks that learn against each other.
     """
 
     steps: int
@@ -39,6 +41,7 @@ class Schedule:
     warmup: int = 300
     decay: float = 0.01
     average: float = 0.999
+    momentum: float = 0.9
 
     def at(self, step: int) -> float:
         """The learning rate at a step: linear warm-up, then a half cosine."""
@@ -152,7 +155,11 @@ class _Run:
         self.average = {k: v.detach().clone() for k, v in stage.network.state_dict().items()}
         learning = [part for part in stage.network.parameters() if part.requires_grad]
         self.optimiser = torch.optim.AdamW(
-            learning, lr=schedule.rate, weight_decay=schedule.decay, betas=(0.9, 0.99), fused=True
+            learning,
+            lr=schedule.rate,
+            weight_decay=schedule.decay,
+            betas=(schedule.momentum, 0.99),
+            fused=True,
         )
         self._order: tuple[int, torch.Tensor] | None = None
         self._loss = torch.compile(stage.loss) if machine.compile else stage.loss

@@ -11,6 +11,7 @@ STAGES = (
     "clip",
     "segmenter",
     "unet",
+    "decoder",
     "inpainting",
     "controlnet-edges",
     "controlnet-pose",
@@ -24,6 +25,9 @@ def _schedules() -> dict[str, Schedule]:
         "clip": Schedule(steps=1_600, batch=128, rate=1e-3, decay=0.05),
         "segmenter": Schedule(steps=3_400, batch=32, rate=2e-3, warmup=100, average=0.998),
         "unet": Schedule(steps=7_200, batch=64, rate=8e-4, warmup=500),
+        "decoder": Schedule(
+            steps=5_000, batch=32, rate=6e-4, warmup=100, decay=0.0, average=0.998, momentum=0.5
+        ),
         "inpainting": Schedule(steps=900, batch=48, rate=3e-4, warmup=100, average=0.998),
         "controlnet-edges": Schedule(steps=900, batch=48, rate=1.5e-3, warmup=100, average=0.998),
         "controlnet-pose": Schedule(steps=7_000, batch=48, rate=1.5e-3, warmup=100, average=0.998),

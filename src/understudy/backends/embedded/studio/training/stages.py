@@ -34,6 +34,7 @@ from understudy.backends.embedded.studio.training.diffusion import (
 from understudy.backends.embedded.studio.training.loop import Machine, Report, Stage, train
 from understudy.backends.embedded.studio.training.plan import STAGES, StudioPlan
 from understudy.backends.embedded.studio.training.segmenter import SegmenterStage, new_segmenter
+from understudy.backends.embedded.studio.training.sharpening import DecoderStage
 from understudy.backends.embedded.studio.training.tokens import learn_tokenizer
 from understudy.core.types import Images
 
@@ -89,7 +90,7 @@ class StudioTrainer:
             ConfigError: A stage needs data that the corpus lacks.
         """
         for name in stages:
-            if not (self.folder / name / "config.json").is_file():
+            if not self._done(name).is_file():
                 torch.manual_seed(self.machine.seed)
                 with quiet():
                     self._one(name)
@@ -100,6 +101,7 @@ class StudioTrainer:
             "clip": self._clip,
             "segmenter": self._segmenter,
             "unet": self._unet,
+            "decoder": self._decoder,
             "inpainting": self._inpainting,
             "controlnet-edges": lambda: self._control("edges", self.corpus.edges),
             "controlnet-pose": lambda: self._control("pose", self.corpus.poses),
@@ -113,7 +115,12 @@ class StudioTrainer:
             self._report,
             lambda sheet, step: self._show(name, sheet, step),
         )
-        save(self.folder / name)
+        save(self._done(name).parent)
+
+    def _done(self, name: str) -> Path:
+        """The file that says that a stage is done."""
+        kept = self._work / "sharper" if name == "decoder" else self.folder / name
+        return kept / "config.json"
 
     def _vae(self) -> Work:
         network = new_autoencoder(latents=self.plan.latents, width=self.plan.vae_width)
@@ -172,6 +179,23 @@ class StudioTrainer:
             )
             stage.blur.save_pretrained(self.folder / "image_noising")
             _save(network, folder)
+
+        return stage, save
+
+    def decoder(self) -> DecoderStage:
+        """The decoder stage as it begins, over the networks trained before it."""
+        unet = diffusers.UNet2DConditionModel.from_pretrained(
+            self.folder / "unet", torch_dtype=torch.float32
+        )
+        return DecoderStage(UNetStage(self._studied(), unet.to(self.machine.device)))
+
+    def _decoder(self) -> Work:
+        stage = self.decoder()
+
+        def save(folder: Path) -> None:
+            """Over the autoencoder it was a part of; once more in ``folder``, which says done."""
+            _save(stage.vae, self.folder / "vae")
+            _save(stage.vae, folder)
 
         return stage, save
 
@@ -240,6 +264,10 @@ def _save_preparation(folder: Path, kind: str, side: int) -> None:
 
 
 def _save(network: Any, folder: Path) -> None:
-    """In half precision, in the hub's format."""
+    """In half precision, in the hub's format, without the folder it was once read from."""
     network.to(torch.float16).save_pretrained(folder, safe_serialization=True)
     network.float()
+    config = folder / "config.json"
+    told = json.loads(config.read_text(encoding="utf-8"))
+    told.pop("_name_or_path", None)
+    config.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,195 @@
+"""The captions of a release: written beside its images, and read back with them.
+
+    captions.csv                        path,caption; paths begin at the release's folder
+    data/train-00000-of-00003.parquet   or a column ``caption``
+
+The name is not metadata.csv: ``datasets`` takes a file of that name for the only word on the images
+of a folder, and would find no classes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.core.errors import RunError, SourceError
+from understudy.core.types import Labels, Shape, SyntheticBatch
+from understudy.data.folder import inside
+from understudy.data.records import Options, Record, RecordSource
+
+CAPTIONS_FILE = "captions.csv"
+"""At the root of a release of PNG files."""
+
+CAPTION, PATH = "caption", "path"
+"""Its columns; the former is also the column of a release as Parquet."""
+
+_ROWS = 16  # decoded from Parquet at a time, as encoded images are large
+
+
+def check_captions(captions: Sequence[Any] | None, rows: int) -> None:
+    """Refuse captions that a table cannot hold beside the images.
+
+    Args:
+        captions: Of one batch.
+        rows: Its images.
+
+    Raises:
+        RunError: There is not one for each row, or one is not a line of text.
+    """
+    if captions is None or len(captions) != rows:
+        found = "none" if captions is None else len(captions)
+        raise RunError(f"captions of the release: expected {rows}, a row each, got {found}")
+    for text in captions:
+        if not isinstance(text, str) or not text.strip() or text.splitlines() != [text]:
+            raise RunError(f"a caption of the release is not one line of text: {text!r}")
+        if text != text.encode("utf-8", "replace").decode("utf-8"):
+            raise RunError(f"a caption of the release cannot be written as UTF-8: {text!r}")
+
+
+class CaptionsWriter:
+    """``captions.csv``, a line an image in the order of the release.
+
+    Args:
+        folder: Of the release; paths are relative to it.
+        path_of: Where the image of a row and a label is.
+    """
+
+    def __init__(self, folder: Path, path_of: Callable[[int, int], Path]) -> None:
+        self._folder, self._path_of = folder, path_of
+
+    def __enter__(self) -> CaptionsWriter:
+        self._file = (self._folder / CAPTIONS_FILE).open("w", encoding="utf-8", newline="")
+        self._lines = csv.writer(self._file, lineterminator="\n")
+        self._lines.writerow([PATH, CAPTION])
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def write(self, first: int, batch: SyntheticBatch) -> None:
+        """Append rows ``first`` and on."""
+        if batch.captions is None:
+            return
+        pairs = zip(batch.labels.tolist(), batch.captions, strict=True)
+        for row, (label, caption) in enumerate(pairs, first):
+            path = self._path_of(row, label).relative_to(self._folder)
+            self._lines.writerow([path.as_posix(), caption])
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """The images of a release that has captions.
+
+    Attributes:
+        folder: Of the release.
+        texts: (n,) its captions.
+        records: The images of some rows, ascending (k,), in their order.
+    """
+
+    folder: Path
+    texts: list[str]
+    records: Callable[[Labels], Iterator[Record]]
+
+    def images(self, rows: Labels, shape: Shape) -> RecordSource:
+        """The images of some rows, without classes.
+
+        Args:
+            rows: (k,) int64, ascending.
+            shape: (height, width, channels) of the release's images.
+
+        Raises:
+            SourceError: One of them is not there, or cannot be read.
+        """
+        options = Options(str(self.folder), size=(shape[0], shape[1]))
+        return RecordSource(lambda: self.records(rows), options)
+
+
+def open_captioned(folder: Path) -> Captioned | None:
+    """The images of a release with their captions; None where it has none.
+
+    Args:
+        folder: Of the release, as `write_release` left it in either format.
+
+    Raises:
+        SourceError: The captions cannot be read.
+    """
+    table = folder / CAPTIONS_FILE
+    if table.is_file():
+        lines = read_captions(table)
+        return Captioned(
+            folder, [text for _, text in lines], lambda rows: _of_files(folder, lines, rows)
+        )
+    shards = sorted((folder / "data").glob("*.parquet"))
+    try:
+        if not shards or CAPTION not in pq.read_schema(shards[0]).names:
+            return None
+        texts = [text for path in shards for text in _column(path)]
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise SourceError(f"its captions cannot be read: {error}", folder / "data") from error
+    return Captioned(folder, texts, lambda rows: _of_shards(shards, rows))
+
+
+def read_captions(table: Path) -> list[tuple[str, str]]:
+    """(path, caption) of each line of a CSV.
+
+    Raises:
+        SourceError: It cannot be read, lacks a column, or a line has no path or no caption.
+    """
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            lines = [(row[PATH], row[CAPTION]) for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"cannot be read as CSV: {error}", table) from error
+    except KeyError as error:
+        raise SourceError(f"has no column {error}; it needs {PATH} and {CAPTION}", table) from error
+    for number, line in enumerate(lines, 1):
+        if not all(line):
+            raise SourceError(f"row {number} has no path or no caption: found {line}", table)
+    return lines
+
+
+def _of_files(folder: Path, lines: list[tuple[str, str]], rows: Labels) -> Iterator[Record]:
+    for row in rows.tolist():
+        path = folder / lines[row][0]
+        missing = not path.is_file() or not inside(path, folder)
+        fault = f"is named in {CAPTIONS_FILE} and is no file of the folder" if missing else None
+        yield Record(str(path), path, fault=fault)
+
+
+def _column(path: Path) -> list[str]:
+    texts: list[str | None] = pq.read_table(path, columns=[CAPTION])[CAPTION].to_pylist()
+    if None in texts:
+        raise SourceError(f"row {texts.index(None)} has no caption", path)
+    return [text for text in texts if text is not None]
+
+
+def _of_shards(shards: list[Path], rows: Labels) -> Iterator[Record]:
+    start = 0
+    for path in shards:
+        try:
+            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+                for group in range(file.num_row_groups):
+                    end = start + file.metadata.row_group(group).num_rows
+                    wanted = rows[np.searchsorted(rows, start) : np.searchsorted(rows, end)]
+                    if len(wanted):
+                        yield from _of_group(file, group, wanted - start, path)
+                    start = end
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise SourceError(f"cannot be read as Parquet: {error}", path) from error
+
+
+def _of_group(file: pq.ParquetFile, group: int, rows: Labels, path: Path) -> Iterator[Record]:
+    """Some rows of a row group, of megabytes in a release; others are not read."""
+    at, wanted = 0, set(rows.tolist())
+    for batch in file.iter_batches(_ROWS, [group], ["image"], use_threads=False):
+        for row, image in enumerate(batch.column("image").to_pylist(), at):
+            if row in wanted:
+                yield Record(f"{path}, row {row}", image["bytes"])
+        at += len(batch)

@@ -1,0 +1,88 @@
+"""The decoder stage: a decoder that learns to draw details, an encoder that stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+import torch
+from safetensors.torch import load_file
+from tests.backends.tiny_models.studio import PLAN, train_tiny_studio
+
+from understudy.backends.embedded.studio.training.corpus import read_corpus
+from understudy.backends.embedded.studio.training.loop import Machine
+from understudy.backends.embedded.studio.training.sharpening import DecoderStage
+from understudy.backends.embedded.studio.training.stages import StudioTrainer
+
+BEFORE = ["vae", "clip", "unet"]
+WEIGHTS = Path("vae") / "diffusion_pytorch_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studio")
+    train_tiny_studio(folder, stages=BEFORE)
+    return folder
+
+
+@pytest.fixture
+def stage(studio: Path) -> DecoderStage:
+    corpus = read_corpus(studio / "work" / "corpus")
+    assert corpus is not None
+    trainer = StudioTrainer(
+        corpus, PLAN, Machine(), studio, report=lambda *_: None, show=lambda *_: None
+    )
+    return trainer.decoder()
+
+
+def learnt(stage: DecoderStage, part: str) -> tuple[bool, bool]:
+    """Whether one part of the loss moves the decoder, and the discriminator."""
+    stage.network.zero_grad(set_to_none=True)
+    stage.loss(torch.arange(8), torch.Generator().manual_seed(0))[part].backward()
+    sides = (stage.decoder, stage.discriminator)
+    return tuple(any(p.grad is not None for p in side.parameters()) for side in sides)
+
+
+@pytest.mark.parametrize("part", ["pixels", "squares", "features", "adversarial"])
+def test_the_decoder_alone_learns_to_draw(stage: DecoderStage, part: str) -> None:
+    assert learnt(stage, part) == (True, False)
+
+
+def test_the_discriminator_alone_learns_to_tell(stage: DecoderStage) -> None:
+    assert learnt(stage, "discriminator") == (False, True)
+
+
+def test_half_of_the_latents_are_guessed_and_count_half(stage: DecoderStage) -> None:
+    rows = torch.arange(8)
+    latents, weights = stage.latents(rows, torch.Generator().manual_seed(0))
+    true = torch.tensor(stage.drawing.studied.latents[:8]).float()
+    far = (latents - true).square().mean((1, 2, 3)).sqrt()
+    assert weights.flatten().tolist() == [0.5] * 4 + [1.0] * 4
+    assert (far[4:] <= 0.25).all()  # disturbed by 0.2 at most
+    assert (far[:4] > far[4:].max()).all()
+
+
+def test_a_finer_decoder_begins_with_what_the_coarse_one_knew(stage: DecoderStage) -> None:
+    coarse, fine = stage.drawing.studied.vae.decoder.layers, stage.decoder.layers
+    assert len(fine) == len(coarse) + 1
+    for ours, theirs in zip((*fine[:-2], fine[-1]), coarse, strict=True):
+        assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
+    features = torch.randn(1, 16, 8, 8)
+    assert torch.equal(fine[-2](features), features.relu())  # the new block adds nothing yet
+
+
+def test_the_encoder_stays_as_it_is(studio: Path) -> None:
+    before = load_file(studio / WEIGHTS)
+    train_tiny_studio(studio, stages=["decoder"])
+    after = load_file(studio / WEIGHTS)
+    encoder = {key for key in before if key.startswith("encoder.")}
+    assert encoder
+    assert all(torch.equal(before[key], after[key]) for key in encoder)
+    assert "_name_or_path" not in (studio / "vae" / "config.json").read_text()
+    written = (studio / WEIGHTS).stat().st_mtime_ns
+    train_tiny_studio(studio, stages=["decoder"])
+    assert (studio / WEIGHTS).stat().st_mtime_ns == written
