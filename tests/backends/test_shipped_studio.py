@@ -91,3 +91,14 @@ def test_it_sees_where_the_dog_is():
     truth = np.stack([p.segments for p in drawn]) == dog
     seen = segmenter.segment(stack(drawn)) == dog
     assert (seen & truth).sum() / (seen | truth).sum() >= 0.75
+
+
+def test_an_embedding_without_a_prompt_tells_its_own():
+    encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
+    there = encoder.encode(stack(pictures("dog", count=2)))
+    cued = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
+    plain = load_decoder("embedded:studio?cue=false", shape=(64, 64, 3), encoder=encoder)
+    captions = loaded(Captioner).captions_of(there)
+    np.testing.assert_array_equal(cued.decode(there), cued.decode_prompted(there, captions))
+    np.testing.assert_array_equal(plain.decode(there), plain.decode_prompted(there, [""] * 2))
+    assert (cued.decode(there) != plain.decode(there)).any()

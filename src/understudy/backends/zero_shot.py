@@ -42,7 +42,11 @@ class ZeroShotCaptioner:
         Raises:
             BackendError: Images that the encoder refuses, or attributes that no template fits.
         """
-        return [self._grammar.compose(found) for found in self.attributes(images)]
+        return self.captions_of(self._encoder.encode(images))
+
+    def captions_of(self, embeddings: Embeddings) -> list[str]:
+        """The same for (n, d) embeddings of images by the captioner's encoder."""
+        return [self._grammar.compose(found) for found in self.attributes_of(embeddings)]
 
     def attributes(self, images: Images) -> list[Attributes]:
         """The value of each slot that applies, for each image."""

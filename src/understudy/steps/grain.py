@@ -8,7 +8,6 @@ gradients pass unseen (Immerkaer, "Fast noise variance estimation", 1996), robus
 from __future__ import annotations
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from understudy.core.types import Images

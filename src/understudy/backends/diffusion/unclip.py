@@ -21,6 +21,7 @@ from understudy.core.types import Embeddings, Images, Shape, Texts
 
 Noise = list[torch.Generator]
 Given = Callable[[torch.Tensor, Texts, Noise, int], dict[str, Any]]
+Cue = Callable[[Embeddings], Texts]
 
 
 class _Decoder:
@@ -36,7 +37,9 @@ class _Decoder:
         dim: int,
         length: float | None,
         encoder: Encoder | None,
+        cue: Cue | None = None,
     ) -> None:
+        self._cue = cue
         self.name, self.licence, self.shape, self.dim = name, licence, shape, dim
         self._options = options
         if encoder is not None and encoder.dim != dim:
@@ -49,13 +52,15 @@ class _Decoder:
         self._scale = options.scale or (length if unit and length is not None else 1.0)
 
     def decode(self, embeddings: Embeddings) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt.
+        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt of the caller's.
 
         Raises:
             BackendError: Embeddings of another length or not finite.
         """
+        check_embeddings(embeddings, self.dim, self.name)
         level = self._options.noise_level
-        return self.decode_prompted(embeddings, [""] * len(embeddings), noise_level=level)
+        cues = [""] * len(embeddings) if self._cue is None else self._cue(embeddings)
+        return self.decode_prompted(embeddings, cues, noise_level=level)
 
     def decode_prompted(
         self, embeddings: Embeddings, prompts: Texts, *, noise_level: int = 0, seed: int = 0
@@ -98,6 +103,7 @@ class UnclipDecoder(_Decoder):
             trained on; None leaves them as they are.
         noising: The scheduler that noises embeddings; None allows noise level 0 only.
         encoder: The encoder whose embeddings it will be given.
+        cue: Reads prompts from embeddings that come without any.
     """
 
     def __init__(
@@ -112,6 +118,7 @@ class UnclipDecoder(_Decoder):
         normalizer: Any = None,
         noising: Any = None,
         encoder: Encoder | None = None,
+        cue: Cue | None = None,
     ) -> None:
         if unet.config["class_embed_type"] != "projection":
             raise BackendError(f"{name} is no unCLIP model: its network takes no image embedding")
@@ -122,7 +129,14 @@ class UnclipDecoder(_Decoder):
             mean, std = (part.detach().float().cpu() for part in (normalizer.mean, normalizer.std))
             length = float((mean**2 + std**2).sum().sqrt())
         super().__init__(
-            shape, options, name=name, licence=licence, dim=dim, length=length, encoder=encoder
+            shape,
+            options,
+            name=name,
+            licence=licence,
+            dim=dim,
+            length=length,
+            encoder=encoder,
+            cue=cue,
         )
         self._mean, self._std, self._noising = mean, std, noising
         self._pipelines = pipelines

@@ -78,12 +78,15 @@ class StudioDecoderOptions(UnclipOptions):
         batch: Images drawn at once.
         steps: Denoising steps.
         guidance: Classifier-free guidance.
+        cue: Whether what to draw is read from an embedding that comes without a prompt, as
+            captions are; None: in the studio of this package, whose world the captioner knows.
         folder: Another studio than the one in this package.
     """
 
     batch: int = 32
     steps: int | None = STEPS
     guidance: float | None = GUIDANCE
+    cue: bool | None = None
     folder: str | None = None
 
 
@@ -134,7 +137,11 @@ class Studio:
             normalizer=normalizer,
             noising=noising,
             encoder=encoder,
+            cue=self.captioner({}).captions_of if self._cued(read) else None,
         )
+
+    def _cued(self, options: StudioDecoderOptions) -> bool:
+        return options.folder is None if options.cue is None else options.cue
 
     def generator(self, options: Mapping[str, Any]) -> Pictures:
         """Text to images, variation, inpainting and control."""
