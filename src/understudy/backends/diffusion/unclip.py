@@ -128,16 +128,8 @@ class UnclipDecoder(_Decoder):
         if normalizer is not None:
             mean, std = (part.detach().float().cpu() for part in (normalizer.mean, normalizer.std))
             length = float((mean**2 + std**2).sum().sqrt())
-        super().__init__(
-            shape,
-            options,
-            name=name,
-            licence=licence,
-            dim=dim,
-            length=length,
-            encoder=encoder,
-            cue=cue,
-        )
+        told: dict[str, Any] = {"name": name, "licence": licence, "encoder": encoder, "cue": cue}
+        super().__init__(shape, options, dim=dim, length=length, **told)
         self._mean, self._std, self._noising = mean, std, noising
         self._pipelines = pipelines
         self._network = Conditioned(unet, pipelines.network.config["in_channels"])
