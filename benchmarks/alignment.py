@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.dp_sgd_images import opacus_cnn
-from benchmarks.studio import named
+from benchmarks.studio import named, studio_sum
 from benchmarks.tables import CACHE, DATA, Skipped, Table, machine, need, percent
 from understudy import synthesize
 from understudy.backends.registry import load_encoder, load_model
@@ -91,7 +91,7 @@ def studio_base(each: int, seed: int) -> Path:
         prompts = [f"a photo of a {source.phrases[label]}" for label in labels]
         return Labelled(generator.generate(prompts, seed=seed), labels, source.classes)
 
-    return kept(f"base-{each}-{seed}", draw)
+    return kept(f"base-{each}-{seed}-{studio_sum()}", draw)
 
 
 def eurosat() -> tuple[Path, Path]:
@@ -197,6 +197,9 @@ def gap(asked: Asked) -> None:
         rows = {
             "the base set": read(base),
             "aligned, epsilon 1": aligned(PRIVATE, base, 1.0, seed, count=asked.count, **models),
+            "the same, grain=false": aligned(
+                PRIVATE, base, 1.0, seed, count=asked.count, settings={"grain": False}, **models
+            ),
             "aligned, not private": aligned(
                 PRIVATE, base, NOT_PRIVATE, seed, count=asked.count, **models
             ),
@@ -280,6 +283,7 @@ def settings(asked: Asked) -> None:
         {"clusters": 5, "partition": "matched"},
         {"sphere": False},
         {"noise_level": 100},
+        {"grain": False},
     ):
         data = aligned(PRIVATE, base, 1.0, count=asked.count, settings=given, **models)
         words = ", ".join(f"{k}={v}" for k, v in given.items()) or "defaults"

@@ -6,12 +6,14 @@ studio while they learn; how good they are on held-out renders is printed with w
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.tables import Table
+from understudy.backends.embedded.studio.shipped import WEIGHTS
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.ports import (
     Captioner,
@@ -56,6 +59,13 @@ def named(options: str = "") -> str:
     """The studio's name with options."""
     told = [part for part in (f"folder={STUDIO}" if STUDIO else "", options) if part]
     return "embedded:studio" + ("?" + "&".join(told) if told else "")
+
+
+def studio_sum() -> str:
+    """A short sum of its networks, for the names of what they drew."""
+    folder = Path(STUDIO) if STUDIO else WEIGHTS
+    sums = (hashlib.sha256(file.read_bytes()) for file in sorted(folder.glob("*/*.safetensors")))
+    return hashlib.sha256(b"".join(one.digest() for one in sums)).hexdigest()[:12]
 
 
 def targets(seeds: Iterable[int], *kinds: str) -> list[Picture]:
@@ -200,15 +210,19 @@ def _with_colour(picture: Picture) -> str:
 def embeddings(judges: Judges, table: Table) -> None:
     """UnCLIP: there and back again."""
     encoder = load_encoder(named(), shape=SHAPE)
-    decoder = load_decoder(named(), shape=SHAPE, encoder=encoder)
+    decoder = load_decoder(named("cue=true"), shape=SHAPE, encoder=encoder)
     public = targets(HELD_OUT)[:300]
     private = [*homes("pet-status", 150), *homes("activity", 150)]
+    untold = load_decoder(named("cue=false"), shape=SHAPE, encoder=encoder)
     for words, pictures in (("held-out (>= 0.85)", public), ("homes (>= 0.75)", private)):
         there = encoder.encode(stack(pictures))
         back = decoder.decode(there)
         cosine = (encoder.encode(back) * there).sum(axis=1)
         table.row(f"unCLIP: cosine, {words}", f"{cosine.mean():.3f}")
         table.row(f"unCLIP: class kept, {words}", f"{kept(judges, pictures, back):.1%}")
+        table.row(
+            f"the same, cue=false, {words}", f"{kept(judges, pictures, untold.decode(there)):.1%}"
+        )
         if isinstance(decoder, PromptedDecoder):
             prompts = [f"a {p.attributes['target']} {p.attributes['status']}" for p in pictures]
             told = decoder.decode_prompted(there, prompts)
