@@ -45,7 +45,7 @@ _WIDE = Recipe(4, 128, 0.1, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=
 IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
     "cnn": (networks.small_cnn, Recipe(4, 128, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1)),
     "convnet": (networks.convnet, _DEEP),
-    "resnet9": (networks.resnet9, replace(_WIDE, label_smoothing=0.1)),
+    "resnet9": (networks.resnet9, replace(_DEEP, batch=64, lr=5e-2, weight_decay=1e-3)),
     "wrn40-4": (networks.wide_resnet, _WIDE),
     "resnet50": (networks.resnet50, _DEEP),
     "vgg11": (networks.vgg11, _DEEP),
@@ -53,8 +53,9 @@ IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
 }
 """Every network for images and its recipe.
 
-ConvNet, ResNet-50 and VGG-11 as the alignment paper trains them; WRN-40-4 and MobileNetV2 with the
-weight decay of their own papers. All in one cycle: the rate climbs, then falls by a cosine.
+ConvNet, ResNet-9, ResNet-50 and VGG-11 as the alignment paper trains them; WRN-40-4 and MobileNetV2
+with the weight decay of their own papers. All in one cycle: the rate climbs, then falls by a
+cosine.
 """
 
 

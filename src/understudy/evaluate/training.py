@@ -85,7 +85,7 @@ def train_on_images(
     network: ImageNetwork = "cnn",
     seed: int = 0,
     epochs: int = 4,
-    batch: int = 128,
+    batch: int | None = None,
     augment: bool = True,
     flip: bool = False,
     progress: Progress | None = None,
@@ -102,7 +102,7 @@ def train_on_images(
         network: One of `recipes.IMAGES`.
         seed: Of the weights, the order, dropout and augmentation.
         epochs: Passes over the training set.
-        batch: Rows of a step.
+        batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
         progress: Told after every epoch.
@@ -118,7 +118,7 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
-    recipe = replace(usual, epochs=epochs, batch=batch)
+    recipe = replace(usual, epochs=epochs, batch=usual.batch if batch is None else batch)
     _check(images, y, classes, recipe)
     with _seeded(seed):
         classifier = untrained(network, build(images.shape[1:], classes), images, classes)
