@@ -64,12 +64,10 @@ def evaluate(
     table: _Table = None,
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
-    from understudy.run.evaluate import evaluate_release, require_writable
-    from understudy.run.report import require_table, write_table
+    from understudy.run.evaluate import evaluate_release
+    from understudy.run.report import write_table
 
-    require_writable(json_file)
-    if table is not None:
-        require_table(table)
+    _require_writable(json_file, table)
     found = evaluate_release(
         folder,
         real=real,
@@ -94,6 +92,16 @@ def evaluate(
     if table is not None:
         write_table(found.rows(), table)
         _console.print(f"written: {table}")
+
+
+def _require_writable(json_file: Path | None, table: Path | None) -> None:
+    """Refuse files that cannot be written, before anything is measured."""
+    from understudy.run.report import require_folder, require_table
+
+    if json_file is not None:
+        require_folder(json_file)
+    if table is not None:
+        require_table(table)
 
 
 def show(found: Evaluation) -> None:

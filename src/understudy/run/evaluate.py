@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.errors import ConfigError
 from understudy.core.figures import Evaluation, Figure, Pairs, Verdict
 from understudy.evaluate import verdicts
 from understudy.evaluate.roc import Roc
@@ -61,17 +60,6 @@ def evaluate_release(
         found, pairs = _Measuring(opened, wanted, bars).run()
     _keep(place, found, pairs)
     return found
-
-
-def require_writable(*files: Path | None) -> None:
-    """Refuse files that cannot be written, before minutes are spent on what they are to hold.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
-    for file in files:
-        if file is not None and not file.parent.is_dir():
-            raise ConfigError(f"there is no folder {file.parent} to write {file.name} to")
 
 
 def _keep(place: Path, found: Evaluation, pairs: Pairs | None) -> None:

@@ -216,7 +216,7 @@ def require_table(path: Path) -> None:
             f"the table is written as CSV or Parquet: name it {path.stem}.csv or "
             f"{path.stem}.parquet, not {path.name}"
         )
-    _require_folder(path)
+    require_folder(path)
 
 
 def read_evaluation(root: Path) -> Evaluation | None:
@@ -336,12 +336,17 @@ def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:
     return tuple(Sheet(one.name, none, one.images) for one in _samples(place, record))
 
 
-def _require_folder(path: Path) -> None:
+def require_folder(path: Path) -> None:
+    """Refuse a file that cannot be written, before minutes are spent on what it is to hold.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} to write {path.name} to: make it")
 
 
 def _write(path: Path, text: str) -> Path:
-    _require_folder(path)
+    require_folder(path)
     path.write_text(text, encoding="utf-8")
     return path

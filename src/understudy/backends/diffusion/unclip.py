@@ -27,6 +27,8 @@ Cue = Callable[[Embeddings], Texts]
 class _Decoder:
     """What both families share: checks, batches, the length of embeddings, the size of images."""
 
+    _cue: Cue | None = None
+
     def __init__(
         self,
         shape: Shape,
@@ -37,9 +39,7 @@ class _Decoder:
         dim: int,
         length: float | None,
         encoder: Encoder | None,
-        cue: Cue | None = None,
     ) -> None:
-        self._cue = cue
         self.name, self.licence, self.shape, self.dim = name, licence, shape, dim
         self._options = options
         if encoder is not None and encoder.dim != dim:
@@ -128,8 +128,10 @@ class UnclipDecoder(_Decoder):
         if normalizer is not None:
             mean, std = (part.detach().float().cpu() for part in (normalizer.mean, normalizer.std))
             length = float((mean**2 + std**2).sum().sqrt())
-        told: dict[str, Any] = {"name": name, "licence": licence, "encoder": encoder, "cue": cue}
-        super().__init__(shape, options, dim=dim, length=length, **told)
+        super().__init__(
+            shape, options, name=name, licence=licence, dim=dim, length=length, encoder=encoder
+        )
+        self._cue = cue
         self._mean, self._std, self._noising = mean, std, noising
         self._pipelines = pipelines
         self._network = Conditioned(unet, pipelines.network.config["in_channels"])

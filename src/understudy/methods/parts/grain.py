@@ -63,7 +63,7 @@ def parted(context: Context, rows: Embeddings) -> tuple[Embeddings, Levels | Non
     encoder = context.encoder
     if not isinstance(encoder, GrainEncoder):
         return rows, None
-    own = encoder.inner.dim
+    own = numbers_of(context)
     return rows[:, :own], np.float32(1 / encoder.scale) * rows[:, own:]
 
 

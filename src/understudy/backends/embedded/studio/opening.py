@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -32,7 +33,7 @@ from understudy.backends.vision_segment import HubSegmenter, load_segmenter
 from understudy.backends.zero_shot import ZeroShotCaptioner
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder, Model, TextEncoder
-from understudy.core.types import Shape
+from understudy.core.types import Embeddings, Shape
 
 if TYPE_CHECKING:
     from understudy.backends.tuning import DreamBooth
@@ -137,8 +138,16 @@ class Studio:
             normalizer=normalizer,
             noising=noising,
             encoder=encoder,
-            cue=self.captioner({}).captions_of if self._cued(read) else None,
+            cue=self._cue if self._cued(read) else None,
         )
+
+    @cached_property
+    def _reader(self) -> ZeroShotCaptioner:
+        """Its own captioner, loaded where an embedding first comes without a prompt."""
+        return self.captioner({})
+
+    def _cue(self, embeddings: Embeddings) -> list[str]:
+        return self._reader.captions_of(embeddings)
 
     def _cued(self, options: StudioDecoderOptions) -> bool:
         return options.folder is None if options.cue is None else options.cue

@@ -73,6 +73,10 @@ class Studied:
     tokenizer: Any
     device: torch.device
 
+    def clean(self, rows: torch.Tensor) -> torch.Tensor:
+        """Latents of rows, float32 on the device."""
+        return torch.from_numpy(self.latents[rows.numpy()]).to(self.device).float()
+
     @torch.no_grad()
     def words(self, tokens: torch.Tensor) -> torch.Tensor:
         """What the text encoder makes of tokens: (n, length, width)."""
@@ -93,13 +97,19 @@ class _Noised:
         self.silence = tokenise(studied.tokenizer, [""])[0].short()
 
     def noised(
-        self, rows: torch.Tensor, random: torch.Generator, *, power: float = 1.0
+        self,
+        rows: torch.Tensor,
+        random: torch.Generator,
+        *,
+        power: float = 1.0,
+        between: tuple[float, float] = (0.0, 1.0),
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Noised latents, their steps, and the velocities; more noise with a power below 1."""
         device = self.studied.device
-        clean = torch.from_numpy(self.studied.latents[rows.numpy()]).to(device).float()
+        clean = self.studied.clean(rows)
         noise = torch.randn(clean.shape, generator=random, device=device)
-        steps = (1000 * torch.rand(len(rows), generator=random, device=device) ** power).long()
+        part = torch.rand(len(rows), generator=random, device=device) ** power
+        steps = (1000 * (between[0] + (between[1] - between[0]) * part)).long()
         return (
             self.noising.add_noise(clean, noise, steps),
             steps,
@@ -145,17 +155,13 @@ class UNetStage(_Noised):
     def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Latents of rows as one look of the network has them, at 5 to 60 % of the noising."""
         device = self.studied.device
-        clean = torch.from_numpy(self.studied.latents[rows.numpy()]).to(device).float()
-        noise = torch.randn(clean.shape, generator=random, device=device)
-        draw = torch.rand((3, len(rows)), generator=random, device=device)
-        steps = (1000 * (0.05 + 0.55 * draw[0])).long()
-        noised = self.noising.add_noise(clean, noise, steps)
-        text = self.text(rows, draw[1] < 0.3, random)
-        told = self.embedding(rows, random) * (draw[2] < 0.6)[:, None]
+        noised, steps, _ = self.noised(rows, random, between=(0.05, 0.6))
+        draw = torch.rand((2, len(rows)), generator=random, device=device)
+        text = self.text(rows, draw[0] < 0.3, random)
+        told = self.embedding(rows, random) * (draw[1] < 0.6)[:, None]
         velocity = self.network(noised, steps, text, class_labels=told).sample
         kept = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
-        guessed: torch.Tensor = kept.sqrt() * noised - (1 - kept).sqrt() * velocity
-        return guessed
+        return torch.as_tensor(kept.sqrt() * noised - (1 - kept).sqrt() * velocity)
 
     def embedding(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Noised embeddings beside the step of their noise, as unCLIP gives them."""

@@ -98,7 +98,7 @@ class DecoderStage:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Latents to draw from, and how much the pixels of each count: (n, 1, 1, 1)."""
         studied, half = self.drawing.studied, len(rows) // 2
-        clean = torch.from_numpy(studied.latents[rows[half:].numpy()]).to(studied.device).float()
+        clean = studied.clean(rows[half:])
         noise = torch.randn(clean.shape, generator=random, device=studied.device)
         much = 0.2 * torch.rand((len(clean), 1, 1, 1), generator=random, device=studied.device)
         guessed = self.drawing.guess(rows[:half], random)
