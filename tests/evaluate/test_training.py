@@ -90,6 +90,16 @@ def test_every_network_has_a_name_and_a_recipe() -> None:
     assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer"}
 
 
+def test_few_rows_are_seen_more_often() -> None:
+    told: list[tuple[int, int]] = []
+    x, y = pictures(200, 1)
+    train_on_images(x, y, classes=3, progress=lambda *now: told.append(now))
+    assert told[-1] == (150, 150)  # 300 steps of two batches a pass
+    usual = recipes.IMAGES["cnn"][1]
+    assert [usual.passes(rows) for rows in (1, 128, 1_000, 9_600, 60_000)] == [300, 300, 38, 4, 4]
+    assert recipes.EMBEDDINGS.passes(10) == 50
+
+
 def test_probabilities_agree_with_what_is_predicted() -> None:
     classifier = train_points(300, epochs=3)
     x, _ = points(700, 2)

@@ -25,6 +25,7 @@ class Recipe:
         weight_decay: L2 penalty.
         label_smoothing: In [0, 1).
         warmup: Part of the training over which the rate climbs to ``lr``, in [0, 1).
+        least: Steps at least where no number of passes is given: few rows are seen more often.
     """
 
     epochs: int
@@ -34,18 +35,24 @@ class Recipe:
     weight_decay: float
     label_smoothing: float
     warmup: float = 0.0
+    least: int = 0
+
+    def passes(self, rows: int) -> int:
+        """Passes over so many rows: ``epochs``, or more where that makes less than ``least``."""
+        return max(self.epochs, math.ceil(self.least / math.ceil(rows / self.batch)))
 
 
 EMBEDDINGS = Recipe(50, 512, 1e-2, 0.9, weight_decay=1e-4, label_smoothing=0.2)
 """Of the two-layer network (clustering paper, appendix C.3, but for the rate and the momentum)."""
 
-_DEEP = Recipe(4, 128, 1e-2, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=0.2)
-_WIDE = Recipe(4, 128, 0.1, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=0.2)
+_SMALL = Recipe(4, 128, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1, least=300)
+_DEEP = Recipe(4, 128, 1e-2, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=0.2, least=150)
+_WIDE = replace(_DEEP, lr=0.1)
 
 IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
-    "cnn": (networks.small_cnn, Recipe(4, 128, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1)),
+    "cnn": (networks.small_cnn, _SMALL),
     "convnet": (networks.convnet, _DEEP),
-    "resnet9": (networks.resnet9, replace(_DEEP, batch=64, lr=5e-2, weight_decay=1e-3)),
+    "resnet9": (networks.resnet9, replace(_SMALL, batch=64, least=150)),
     "wrn40-4": (networks.wide_resnet, _WIDE),
     "resnet50": (networks.resnet50, _DEEP),
     "vgg11": (networks.vgg11, _DEEP),
@@ -53,9 +60,11 @@ IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
 }
 """Every network for images and its recipe.
 
-ConvNet, ResNet-9, ResNet-50 and VGG-11 as the alignment paper trains them; WRN-40-4 and MobileNetV2
-with the weight decay of their own papers. All in one cycle: the rate climbs, then falls by a
-cosine.
+ConvNet, ResNet-50 and VGG-11 as the alignment paper trains them; WRN-40-4 and MobileNetV2 with the
+weight decay of their own papers. All in one cycle: the rate climbs, then falls by a cosine.
+ResNet-9 in the paper's batches of 64, but by Adam: by the paper's SGD (rate 5e-2, weight decay
+1e-3) it had learnt nothing of 1,000 pictures after 320 steps (36 % of four classes, trained and
+tested on pictures of the same kind), by Adam all there is after 128 (99.6 %).
 """
 
 

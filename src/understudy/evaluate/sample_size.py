@@ -108,7 +108,8 @@ def _passes(network: Network, sizes: Sequence[int], epochs: int | None) -> list[
     if epochs is None:
         from understudy.evaluate.recipes import EMBEDDINGS, IMAGES
 
-        epochs = EMBEDDINGS.epochs if network not in IMAGES else IMAGES[network][1].epochs
+        recipe = IMAGES[network][1] if network in IMAGES else EMBEDDINGS
+        epochs = recipe.passes(sizes[-1])
     return [min(MOST * epochs, math.ceil(epochs * sizes[-1] / size)) for size in sizes]
 
 

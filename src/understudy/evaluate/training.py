@@ -84,7 +84,7 @@ def train_on_images(
     classes: int,
     network: ImageNetwork = "cnn",
     seed: int = 0,
-    epochs: int = 4,
+    epochs: int | None = None,
     batch: int | None = None,
     augment: bool = True,
     flip: bool = False,
@@ -92,8 +92,8 @@ def train_on_images(
 ) -> Classifier:
     """Train a small network on images. Memory beyond ``images`` is that of one batch.
 
-    The small CNN by Adam, the others by SGD with Nesterov momentum, all in one cycle: the rate
-    climbs, then falls by a cosine. `recipes.IMAGES` has the numbers.
+    The small CNN and ResNet-9 by Adam, the others by SGD with Nesterov momentum, all in one cycle:
+    the rate climbs, then falls by a cosine. `recipes.IMAGES` has the numbers.
 
     Args:
         images: (n, height, width, channels) uint8, at least 16 x 16 pixels.
@@ -101,7 +101,7 @@ def train_on_images(
         classes: Number of classes.
         network: One of `recipes.IMAGES`.
         seed: Of the weights, the order, dropout and augmentation.
-        epochs: Passes over the training set.
+        epochs: Passes over the training set; None: those of its recipe, more where rows are few.
         batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
@@ -118,8 +118,14 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
-    recipe = replace(usual, epochs=epochs, batch=usual.batch if batch is None else batch)
+    recipe = replace(
+        usual,
+        epochs=usual.epochs if epochs is None else epochs,
+        batch=usual.batch if batch is None else batch,
+    )
     _check(images, y, classes, recipe)
+    if epochs is None:
+        recipe = replace(recipe, epochs=recipe.passes(len(images)))
     with _seeded(seed):
         classifier = untrained(network, build(images.shape[1:], classes), images, classes)
         change = _augmentation(images.shape[1:], shift=augment, flip=flip)
