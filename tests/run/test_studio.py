@@ -34,7 +34,8 @@ def test_a_captioned_release_is_what_a_studio_reads(tmp_path, same):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"), [("0.png", "has no caption"), ("1.png,a", "is no file of")]
+    ("line", "words"),
+    [("0.png", "has no path or no caption"), ("1.png,a", "is no file of"), ("", "has no rows")],
 )
 def test_an_image_without_a_caption_is_refused(tmp_path, line, words):
     Image.new("RGB", (8, 8)).save(tmp_path / "0.png")

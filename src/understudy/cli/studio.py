@@ -29,11 +29,15 @@ def train(
         float, typer.Option(min=0.001, help="How long to learn, against the default.")
     ] = 1.0,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the networks.")] = False,
+    bfloat16: Annotated[
+        bool | None,
+        typer.Option(help="Multiply in bfloat16: fast where the processor can, usual on a GPU."),
+    ] = None,
 ) -> None:
     """Train a studio, stage by stage; stop it and start it again at any moment."""
     from understudy.run.studio import Order, make_studio
 
-    order = Order(out, world, data, captions, stage, device, count, scale, compile)
+    order = Order(out, world, data, captions, stage, device, count, scale, compile, bfloat16)
     show.studio(make_studio(order, tell=lambda line: typer.echo(line, err=True)), out)
 
 

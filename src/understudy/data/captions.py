@@ -124,7 +124,9 @@ def open_captioned(folder: Path) -> Captioned | None:
     if table.is_file():
         lines = read_captions(table)
         return Captioned(
-            folder, [text for _, text in lines], lambda rows: _of_files(folder, lines, rows)
+            folder,
+            [text for _, text in lines],
+            lambda rows: captioned_files(folder, [lines[row] for row in rows.tolist()], table.name),
         )
     shards = sorted((folder / "data").glob("*.parquet"))
     try:
@@ -152,14 +154,17 @@ def read_captions(table: Path) -> list[tuple[str, str]]:
     for number, line in enumerate(lines, 1):
         if not all(line):
             raise SourceError(f"row {number} has no path or no caption: found {line}", table)
+    if not lines:
+        raise SourceError("has no rows: it needs one for each image", table)
     return lines
 
 
-def _of_files(folder: Path, lines: list[tuple[str, str]], rows: Labels) -> Iterator[Record]:
-    for row in rows.tolist():
-        path = folder / lines[row][0]
+def captioned_files(folder: Path, lines: Sequence[tuple[str, str]], table: str) -> Iterator[Record]:
+    """The images that lines (path, caption) of a table name, all within a folder."""
+    for name, _ in lines:
+        path = folder / name
         missing = not path.is_file() or not inside(path, folder)
-        fault = f"is named in {CAPTIONS_FILE} and is no file of the folder" if missing else None
+        fault = f"is named in {table} and is no file of the folder {folder}" if missing else None
         yield Record(str(path), path, fault=fault)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +12,8 @@ import numpy as np
 
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.types import Images
-from understudy.data.folder import inside
-from understudy.data.records import Options, Record, RecordSource
+from understudy.data.captions import captioned_files, read_captions
+from understudy.data.records import Options, RecordSource
 from understudy.report.sheets import contact_sheet
 from understudy.run.progress import Bars, progress_bars
 from understudy.steps.hints import LIMBS, edges, skeleton
@@ -44,6 +43,7 @@ class Order:
         count: Pictures in the corpus; by default what the plan says, or all of ``data``.
         scale: Steps of every stage, against the plan's.
         compile: Whether to compile the networks.
+        bfloat16: Whether products run in bfloat16; None: on a GPU.
     """
 
     out: Path
@@ -55,6 +55,7 @@ class Order:
     count: int | None = None
     scale: float = 1.0
     compile: bool = False
+    bfloat16: bool | None = None
 
     def __post_init__(self) -> None:
         if self.world is not None and self.data is not None:
@@ -131,14 +132,14 @@ def make_studio(order: Order, tell: Callable[[str], None] = lambda line: None) -
         raise MissingExtra("a studio", "models") from error
     plan, count = StudioPlan().scaled(order.scale), order.count
     if order.captions is not None and count is None:
-        count = len(_lines(order.captions))
+        count = len(read_captions(order.captions))
     if count is not None:
         plan = replace(plan, count=count, held_out=min(plan.held_out, count // 10))
     with progress_bars() as bars:
         return train_studio(
             order,
             plan=plan,
-            machine=Machine(device=where, compile=order.compile),
+            machine=Machine(where, order.bfloat16, order.compile),
             report=_reporting(bars, tell),
             bars=bars,
         )
@@ -177,15 +178,6 @@ def _reporting(bars: Bars, tell: Callable[[str], None]) -> Report:
             tell(f"{stage} {step:,} of {steps:,}: {parts}")
 
     return report
-
-
-def _lines(captions: Path) -> list[dict[str, str]]:
-    """The lines of a CSV of captions."""
-    with captions.open(encoding="utf-8-sig", newline="") as file:
-        lines = list(csv.DictReader(file))
-    if not lines or not {"path", "caption"} <= lines[0].keys():
-        raise ConfigError(f"{captions}: needs the columns path and caption, and a line an image")
-    return lines
 
 
 def _corpus(
@@ -268,23 +260,15 @@ def captioned_rows(data: Path, captions: Path, side: int) -> Iterator[CorpusRow]
         side: Pixels a side they are brought to.
 
     Raises:
-        ConfigError: A column is missing, or an image has no caption.
+        SourceError: A column is missing, or an image has no caption or is not there.
     """
     from understudy.backends.embedded.studio.training.corpus import CorpusRow
 
-    lines = _lines(captions)
-
-    def records() -> Iterator[Record]:
-        for line in lines:
-            path = data / line["path"]
-            missing = not path.is_file() or not inside(path, data)
-            fault = f"is named in {captions} and is no file of {data}" if missing else None
-            if not line["caption"]:
-                fault = f"has no caption in {captions}"
-            yield Record(str(path), path, fault=fault)
-
-    texts = (line["caption"] for line in lines)
-    source = RecordSource(records, Options(str(data), "train", (side, side), None, skip_bad=False))
+    lines = read_captions(captions)
+    source = RecordSource(
+        lambda: captioned_files(data, lines, captions.name), Options(str(data), size=(side, side))
+    )
+    texts = (text for _, text in lines)
     for batch in source.batches(64):
         images = batch.values if batch.values.shape[-1] == 3 else batch.values.repeat(3, -1)
         for image, lines_of in zip(images, edges(images), strict=True):
