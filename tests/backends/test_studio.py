@@ -23,6 +23,7 @@ from understudy.backends.embedded.studio.training.corpus import (  # noqa: E402
     read_corpus,
     write_corpus,
 )
+from understudy.backends.embedded.studio.training.diffusion import mostly_where  # noqa: E402
 from understudy.backends.embedded.studio.training.loop import (  # noqa: E402
     Machine,
     Schedule,
@@ -87,6 +88,34 @@ def test_a_row_that_lacks_what_the_first_has_is_named(tmp_path: Path) -> None:
     mixed = iter([*rows(1), *rows(1, edges=False)])
     with pytest.raises(ConfigError, match="image 1 of the training set has images"):
         write_corpus(tmp_path, mixed, 2)
+
+
+def test_a_corpus_knows_where_its_targets_are(tmp_path: Path) -> None:
+    segments = np.array([[0, 1, 2], [3, 1, 0]], dtype=np.uint8)
+    row = CorpusRow(np.zeros((2, 3, 3), np.uint8), ["a dog and a frame"], segments=segments)
+    write_corpus(tmp_path / "known", iter([row] * 2), 2, classes=("wall", "dog", "sofa", "frame"))
+    known = read_corpus(tmp_path / "known")
+    assert known is not None
+    assert known.targets(np.array([1]))[0].tolist() == [[False, True, False], [True, True, False]]
+    write_corpus(tmp_path / "unknown", rows(3), 3)
+    unknown = read_corpus(tmp_path / "unknown")
+    assert unknown is not None
+    assert unknown.targets(np.array([0, 2])).shape == (2, 8, 8)
+    assert not unknown.targets(np.arange(3)).any()
+
+
+def test_what_is_looked_at_counts_more() -> None:
+    """One place of four is the target: three times as heavy, it is half of the weight."""
+    target = torch.zeros(1, 1, 4, 4)
+    target[..., 3, 3] = 1  # one pixel is enough for its place
+    velocity = torch.zeros(1, 5, 2, 2)
+    at_target, elsewhere = velocity.clone(), velocity.clone()
+    at_target[..., 1, 1] = 2.0
+    elsewhere[..., 0, 0] = 2.0
+    assert float(mostly_where(target, at_target, velocity, times=3)) == pytest.approx(4 * 3 / 6)
+    assert float(mostly_where(target, elsewhere, velocity, times=3)) == pytest.approx(4 / 6)
+    everywhere = mostly_where(torch.zeros_like(target), at_target, velocity, times=3)
+    assert float(everywhere) == pytest.approx(float(at_target.square().mean()))
 
 
 def test_the_tokenizer_writes_any_text_and_frequent_words_as_one_token() -> None:

@@ -16,6 +16,9 @@ from understudy.core.types import Images
 
 _ARRAYS = {"images": 4, "segments": 3, "edges": 3, "poses": 4}
 
+_TARGETS = ("dog", "person", "bottle", "frame")
+"""Segments that a picture is of; the others are its surroundings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
@@ -49,6 +52,13 @@ class Corpus:
         """The first ``count`` rows of those held out, or the last rows where none are."""
         start = len(self) if self.held_out >= count else len(self.images) - count
         return np.arange(max(0, start), min(len(self.images), max(0, start) + count))
+
+    def targets(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Where the pictures show what they are of: (n, height, width); nowhere if not known."""
+        if self.segments is None:
+            return np.zeros((len(rows), *self.images.shape[1:3]), dtype=bool)
+        wanted = [at for at, name in enumerate(self.classes) if name in _TARGETS]
+        return np.isin(self.segments[rows], wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ class _Noised:
 class UNetStage(_Noised):
     """The velocity of latents (v-prediction), told a caption, an embedding, both, or nothing.
 
+    It learns mostly where the target is: few of the places, and what a picture is looked at for.
     Half of the rows are told the caption, a third the embedding (with the caption or without), and
     the embeddings are noised as unCLIP noises them, mostly a little.
     """
@@ -149,7 +150,8 @@ class UNetStage(_Noised):
         text = self.text(rows, (kind >= 0.65) & (kind < 1.0), random)
         embedding = self.embedding(rows, random) * (kind >= 0.55)[:, None] * (kind < 0.92)[:, None]
         made = self.network(noised, steps, text, class_labels=embedding).sample
-        return {"velocity": functional.mse_loss(made.float(), velocity)}
+        target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].float()
+        return {"velocity": mostly_where(target.to(device), made, velocity, times=3)}
 
     @torch.no_grad()
     def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -233,18 +235,16 @@ class InpaintingStage(_Noised):
             torch.rand((len(rows), 6), generator=random, device=self.studied.device).cpu().numpy()
         )
         holes = np.zeros((len(rows), 1, height, width), dtype=np.float32)
-        for at, (row, d) in enumerate(zip(rows.tolist(), draw, strict=True)):
+        targets = corpus.targets(rows.numpy())
+        for hole, target, d in zip(holes[:, 0], targets, draw, strict=True):
             top, left = int(d[0] * height * 0.7), int(d[1] * width * 0.7)
-            box = (
-                np.s_[top : top + int((0.2 + 0.7 * d[2]) * height)],
-                np.s_[left : left + int((0.2 + 0.7 * d[3]) * width)],
-            )
+            tall, wide = int((0.2 + 0.7 * d[2]) * height), int((0.2 + 0.7 * d[3]) * width)
             if corpus.segments is not None and d[4] < 0.6:
-                holes[at, 0] = _around_target(corpus, row, inside=bool(d[5] < 0.5))
+                hole[:] = target ^ (d[5] >= 0.5)
             elif d[4] < 0.95:
-                holes[at, 0][box] = 1
+                hole[top : top + tall, left : left + wide] = 1
             else:
-                holes[at] = 1
+                hole[:] = 1
         return torch.from_numpy(holes).to(self.studied.device)
 
     @torch.no_grad()
@@ -305,10 +305,7 @@ class ControlStage(_Noised):
         dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.3
         hint = self.hint(rows)
         made = self.velocity(noised, steps, self.text(rows, dropped, random), hint)
-        there = functional.adaptive_max_pool2d(hint.amax(1, keepdim=True), noised.shape[-2:])
-        weights = (1 + 4 * (there > 0)).expand_as(velocity)
-        error = weights * (made.float() - velocity).square()
-        return {"velocity": error.sum() / weights.sum()}
+        return {"velocity": mostly_where(hint.amax(1, keepdim=True), made, velocity, times=5)}
 
     def hint(self, rows: torch.Tensor) -> torch.Tensor:
         """Hints in [0, 1], three channels."""
@@ -346,6 +343,18 @@ class ControlStage(_Noised):
         return np.concatenate([images, shown, sample(self.studied, told, 8)])
 
 
+def mostly_where(
+    there: torch.Tensor, made: torch.Tensor, velocity: torch.Tensor, *, times: int
+) -> torch.Tensor:
+    """Mean squared error, so many times as heavy where something is: (n, 1, height, width).
+
+    What is learnt is the same, for each place has its own mean; what capacity is spent on is not.
+    """
+    small = functional.adaptive_max_pool2d(there, velocity.shape[-2:])
+    weights = (1 + (times - 1) * (small > 0)).expand_as(velocity)
+    return (weights * (made.float() - velocity).square()).sum() / weights.sum()
+
+
 Velocity = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -368,14 +377,6 @@ def widened(base: Any, more: int) -> Any:
     first[:, : base.config.in_channels] = state["conv_in.weight"]
     wide.load_state_dict({**state, "conv_in.weight": first})
     return wide
-
-
-def _around_target(corpus: Corpus, row: int, *, inside: bool) -> NDArray[np.float32]:
-    """A hole where the target is, or everywhere else."""
-    names = ("dog", "person", "bottle", "frame")
-    targets = [at for at, name in enumerate(corpus.classes) if name in names]
-    target = np.isin(corpus.segments[row], targets)  # type: ignore[index]
-    return np.asarray(target if inside else ~target, dtype=np.float32)
 
 
 @torch.no_grad()

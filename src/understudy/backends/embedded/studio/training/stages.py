@@ -11,6 +11,7 @@ import diffusers as _diffusers
 import numpy as np
 import torch
 import transformers as _transformers
+from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 
 from understudy.backends.diffusion import without_image_conditioning
@@ -168,7 +169,7 @@ class StudioTrainer:
             text=plan.text_width,
             embedding=plan.clip_dim,
         )
-        stage = UNetStage(studied, network)
+        stage = UNetStage(studied, self._ready(network))
 
         def save(folder: Path) -> None:
             normalizer = unclip_normalizer()(embedding_dim=plan.clip_dim)
@@ -201,18 +202,26 @@ class StudioTrainer:
 
     def _inpainting(self) -> Work:
         stage = InpaintingStage(self._studied(), self._base())
+        self._ready(stage.network)
         return stage, lambda folder: _save(stage.network, folder)
 
     def _control(self, kind: str, hints: NDArray[np.uint8] | None) -> Work:
         if hints is None:
             raise ValueError(f"the corpus has no {kind}")
         stage = ControlStage(self._studied(), self._base(), kind, hints)
+        self._ready(stage.network)
         return stage, lambda folder: _save(stage.network, folder)
 
     def _base(self) -> Any:
         """The trained network as a plain text-to-image model."""
         unet = diffusers.UNet2DConditionModel.from_pretrained(self.folder / "unet")
-        return without_image_conditioning(unet).to(self.machine.device)
+        return self._ready(without_image_conditioning(unet).to(self.machine.device))
+
+    def _ready(self, network: Any) -> Any:
+        """On a processor, with attention in plain steps: the fused one learns slowly there."""
+        if self.machine.device.type == "cpu":
+            network.set_attn_processor(AttnProcessor())
+        return network
 
     def _studied(self) -> Studied:
         """Latents and embeddings of the corpus, computed once."""
