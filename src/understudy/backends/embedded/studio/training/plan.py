@@ -24,7 +24,7 @@ def _schedules() -> dict[str, Schedule]:
         "vae": Schedule(steps=5_500, batch=32, rate=2e-3),
         "clip": Schedule(steps=1_600, batch=128, rate=1e-3, decay=0.05),
         "segmenter": Schedule(steps=3_400, batch=32, rate=2e-3, warmup=100, average=0.998),
-        "unet": Schedule(steps=7_200, batch=64, rate=8e-4, warmup=500),
+        "unet": Schedule(steps=16_000, batch=64, rate=8e-4, warmup=500),
         "decoder": Schedule(
             steps=5_000, batch=32, rate=6e-4, warmup=100, decay=0.0, average=0.998, momentum=0.5
         ),
