@@ -39,7 +39,13 @@ class Recipe:
 
     def passes(self, rows: int) -> int:
         """Passes over so many rows: ``epochs``, or more where that makes less than ``least``."""
-        return max(self.epochs, math.ceil(self.least / math.ceil(rows / self.batch)))
+        steps = max(1, math.ceil(rows / max(1, self.batch)))
+        return max(self.epochs, math.ceil(self.least / steps))
+
+    def asked(self, rows: int, *, epochs: int | None, batch: int | None) -> Recipe:
+        """With the passes and the batch that were asked for, or else its own."""
+        own = replace(self, batch=self.batch if batch is None else batch)
+        return replace(own, epochs=own.passes(rows) if epochs is None else epochs)
 
 
 EMBEDDINGS = Recipe(50, 512, 1e-2, 0.9, weight_decay=1e-4, label_smoothing=0.2)

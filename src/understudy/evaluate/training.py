@@ -118,14 +118,8 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
-    recipe = replace(
-        usual,
-        epochs=usual.epochs if epochs is None else epochs,
-        batch=usual.batch if batch is None else batch,
-    )
+    recipe = usual.asked(len(images), epochs=epochs, batch=batch)
     _check(images, y, classes, recipe)
-    if epochs is None:
-        recipe = replace(recipe, epochs=recipe.passes(len(images)))
     with _seeded(seed):
         classifier = untrained(network, build(images.shape[1:], classes), images, classes)
         change = _augmentation(images.shape[1:], shift=augment, flip=flip)
