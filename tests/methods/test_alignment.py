@@ -1,6 +1,7 @@
 """Alignment end to end: a base set comes closer to private rows that nobody saw."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -107,12 +108,16 @@ def test_variances_are_aligned_where_asked(sets, tmp_path):
 
 
 def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
+    """The middle of nine runs: one in fifty keeps more than 0.4 of its noise."""
     (source, *_), (base, *_) = sets
-    rows, _, made = released(source, base, tmp_path, epsilon=0.003)
-    assert np.isfinite(rows).all()
-    assert made.facts["gap"] < 0.4 * made.facts["noise_in_a_gap"]
-    _, _, raw = released(source, base, tmp_path / "raw", epsilon=0.003, shrink=False)
-    assert raw.facts["gap"] > 0.5 * raw.facts["noise_in_a_gap"]
+    parts = {True: [], False: []}
+    for shrink, run in itertools.product(parts, range(9)):
+        place = tmp_path / f"{shrink}-{run}"
+        rows, _, made = released(source, base, place, epsilon=0.003, shrink=shrink)
+        assert np.isfinite(rows).all()
+        parts[shrink].append(made.facts["gap"] / made.facts["noise_in_a_gap"])
+    assert np.median(parts[True]) < 0.4
+    assert np.median(parts[False]) > 0.7
 
 
 def test_the_papers_clipping_is_there(sets, tmp_path):
