@@ -35,6 +35,7 @@ from understudy.backends.pretrained import (
     wrong_kind,
 )
 from understudy.core.errors import BackendError
+from understudy.core.independence import even_parts
 from understudy.core.types import Embeddings, Images, Shape, Texts
 
 CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2"})
@@ -42,6 +43,7 @@ CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "sigli
 
 _DINO = frozenset({"dinov2", "dinov2_with_registers", "dinov3_vit", "vit"})
 _TOWERS = frozenset({"CLIPVisionModel", "CLIPVisionModelWithProjection", "SiglipVisionModel"})
+_TOKENS = 16  # texts are filled up to a multiple of so many tokens
 _BELOW_ONE = 1 - 2.0**-20  # so that rounding to float32 takes no norm over its bound
 
 Features = Callable[[torch.Tensor], torch.Tensor]
@@ -109,8 +111,8 @@ class HubEncoder:
         """
         check_pictures(images, self.name, self.shape)
         out = np.empty((len(images), self.dim), dtype=np.float32)
-        for rows in chunks(len(images), self._options.batch):
-            out[rows] = self._raw(images[rows])
+        for rows, part in even_parts(images, self._options.batch):
+            out[rows] = self._raw(part)[: len(out[rows])]
         return _finished(out, self._options.normalise, self.name)
 
     def _raw(self, images: Images) -> NDArray[np.float32]:
@@ -155,22 +157,42 @@ class HubTextEncoder(HubEncoder):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise BackendError(f"{self.name} takes a list of texts")
         out = np.empty((len(texts), self.dim), dtype=np.float32)
+        widths = self._widths(texts)
+        for width in np.unique(widths):
+            alike = np.flatnonzero(widths == width)
+            for rows in chunks(len(alike), self._options.batch):
+                part = [texts[index] for index in alike[rows]]
+                out[alike[rows]] = self._of_width(part, int(width))
+        return _finished(out, True, self.name)
+
+    def _widths(self, texts: Texts) -> NDArray[np.int64]:
+        """How many tokens each text is filled up to, (n,): by its own length, not its neighbours'.
+
+        Of few kinds, so that texts of about the same length are run together.
+        """
+        if self._fills or len(texts) == 0:
+            return np.full(len(texts), self._longest)
+        found = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
+        lengths = np.array([len(one) for one in found["input_ids"]])
+        return np.asarray(np.minimum(-(-lengths // _TOKENS) * _TOKENS, self._longest))
+
+    def _of_width(self, texts: list[str], width: int) -> NDArray[np.float32]:
+        """Raw embeddings of at most a batch of texts, always of that many at once: (n, d)."""
         device, _ = self._options.where()
         network: Any = self._network
-        for rows in chunks(len(texts), self._options.batch):
-            tokens = self._tokenizer(
-                list(texts[rows]),
-                padding="max_length" if self._fills else True,
-                truncation=True,
-                max_length=self._longest,
-                return_tensors="pt",
-            ).to(device)
-            used = {"input_ids": tokens["input_ids"]}
-            if not self._fills:
-                used["attention_mask"] = tokens["attention_mask"]
-            with running(self._network, self._options):
-                out[rows] = _pooled(network.get_text_features(**used)).float().cpu().numpy()
-        return _finished(out, True, self.name)
+        tokens = self._tokenizer(
+            texts + [""] * (self._options.batch - len(texts)),
+            padding="max_length",
+            truncation=True,
+            max_length=width,
+            return_tensors="pt",
+        ).to(device)
+        used = {"input_ids": tokens["input_ids"]}
+        if not self._fills:
+            used["attention_mask"] = tokens["attention_mask"]
+        with running(self._network, self._options):
+            made = _pooled(network.get_text_features(**used)).float().cpu().numpy()
+        return np.asarray(made[: len(texts)], dtype=np.float32)
 
 
 def load_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:

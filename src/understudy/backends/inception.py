@@ -27,9 +27,10 @@ from PIL import Image
 
 from understudy.backends.hub import hub_errors
 from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
-from understudy.backends.pixels import Floats, check_images, chunks, with_channels
+from understudy.backends.pixels import Floats, check_images, with_channels
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.independence import even_parts
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Shape
 
@@ -121,11 +122,12 @@ class InceptionEncoder:
             BackendError: As for `encode`.
         """
         check_images(images, self.shape, self.name)
-        parts = [self._run(images[rows]) for rows in chunks(len(images), self._batch)]
+        parts = [self._run(part) for _, part in even_parts(images, self._batch)]
         if not parts:
             return np.zeros((0, self.dim), dtype=np.float32), None
+        features = np.concatenate([one for one, _ in parts])[: len(images)]
         likely = [part[1] for part in parts if part[1] is not None]
-        return np.concatenate([one for one, _ in parts]), np.concatenate(likely) if likely else None
+        return features, np.concatenate(likely)[: len(images)] if likely else None
 
     def _run(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
         values = resize_cleanly(with_channels(images, 3)).transpose(0, 3, 1, 2)

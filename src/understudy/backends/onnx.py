@@ -26,6 +26,7 @@ from understudy.backends.pixels import (
 )
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError
+from understudy.core.independence import even_parts
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Shape
 
@@ -149,11 +150,11 @@ class OnnxEncoder:
         """
         check_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
-        for rows in chunks(len(images), self._model.batch):
-            pixels = resized(with_channels(images[rows], self._channels), *self._size)
+        for rows, part in even_parts(images, self._model.batch):
+            pixels = resized(with_channels(part, self._channels), *self._size)
             unit = pixels.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)
             values = unit * np.float32(self._high - self._low) + np.float32(self._low)
-            out[rows] = self._model.run(values).reshape(len(values), -1)
+            out[rows] = self._model.run(values).reshape(len(values), -1)[: len(out[rows])]
         return out if self.norm_bound is None else _clipped(out, self.norm_bound)
 
 

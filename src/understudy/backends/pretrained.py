@@ -211,10 +211,37 @@ def _from_pretrained(
 
 
 @contextmanager
+def exact_kernels() -> Iterator[None]:
+    """No TF32, no kernel by trial and no order of a sum by chance, while a network runs on a GPU.
+
+    Then a GPU treats the records of a batch of constant shape alike as far as its libraries can be
+    told; the probe before a run (`understudy.privacy.probe`) looks whether that was enough.
+    """
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = (
+        cudnn.allow_tf32,
+        cudnn.benchmark,
+        cudnn.deterministic,
+        products.allow_tf32,
+        products.allow_bf16_reduced_precision_reduction,
+    )
+
+    def settle(values: tuple[bool, ...]) -> None:
+        cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = values[:3]
+        products.allow_tf32, products.allow_bf16_reduced_precision_reduction = values[3:]
+
+    settle((False, False, True, False, False))
+    try:
+        yield
+    finally:
+        settle(before)
+
+
+@contextmanager
 def running(network: torch.nn.Module, options: HubOptions) -> Iterator[None]:
     """Run a network: no gradients, and on its device only for so long where it is offloaded."""
     device, _ = options.where()
-    with torch.no_grad():
+    with torch.no_grad(), exact_kernels():
         if not options.offload or device.type == "cpu":
             yield
             return

@@ -25,7 +25,7 @@ from understudy.backends.clip import (
 )
 from understudy.backends.hub import HubOptions, hub_errors
 from understudy.backends.phrases import read_grammar
-from understudy.backends.pixels import chunks, with_channels
+from understudy.backends.pixels import with_channels
 from understudy.backends.plugin import full_name, read_options
 from understudy.backends.preparing import check_pictures, read_preparation
 from understudy.backends.pretrained import (
@@ -43,6 +43,7 @@ from understudy.backends.vision_pose import load_pose_estimator
 from understudy.backends.vision_segment import load_segmenter
 from understudy.backends.zero_shot import ZeroShotCaptioner
 from understudy.core.errors import BackendError
+from understudy.core.independence import even_parts
 from understudy.core.ports import Captioner
 from understudy.core.types import Images
 
@@ -107,8 +108,8 @@ class WritingCaptioner:
         """
         check_pictures(images, self.name)
         told: list[str] = []
-        for rows in chunks(len(images), self._options.batch):
-            told += self._told(images[rows], fewest=1)
+        for rows, part in even_parts(images, self._options.batch):
+            told += self._told(part, fewest=1)[: rows.stop - rows.start]
         empty = [row for row, text in enumerate(told) if not text]
         for row in empty:  # once more, and it may not stop at once
             (told[row],) = self._told(images[row : row + 1], fewest=min(8, self._options.tokens))

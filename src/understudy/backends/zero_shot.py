@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from understudy.backends.phrases import Attributes, PhraseGrammar, Slot
+from understudy.core.independence import product
 from understudy.core.ports import TextEncoder
 from understudy.core.types import Embeddings, Images, Vector
 
@@ -57,7 +58,8 @@ class ZeroShotCaptioner:
         found: list[Attributes] = [{} for _ in range(len(embeddings))]
         for slot in self._grammar.slots:
             for rows in self._alike(slot, found):
-                scores = embeddings[rows] @ self._values(slot, found[rows[0]]).T
+                # Which records are asked the same depends on all of them: no score may.
+                scores = product(embeddings[rows], self._values(slot, found[rows[0]]).T)
                 values = list(slot.values)
                 for row, best in zip(rows, scores.argmax(axis=1), strict=True):
                     found[row][slot.name] = values[best]

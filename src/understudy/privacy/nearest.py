@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.independence import require_finite, rounded, row_squares
 from understudy.core.types import Vector
-from understudy.privacy import sums
 
-_BITS = 25  # two rows of such norms have an inner product below 2^53 (see `rounded`)
 _ROWS, _CENTRES = 1024, 1024  # of a tile of scores: 4 MB, still in the cache when it is read
 _FEW = 32  # centres of a tile that a row is compared with one by one; with more, with all at once
 _PLAIN = 64  # so few centres are scored exactly straight away
@@ -31,25 +30,6 @@ _AT_ONCE = 1 << 20  # numbers that exact arithmetic works on at a time, about
 _UNIT = 2.0**-24  # unit roundoff of float32
 
 Index = NDArray[np.int64]
-
-
-def rounded(rows: NDArray[Any]) -> Vector:
-    """Each row rounded to a power of two that is 2^-25 of its norm or a little more: (n, d).
-
-    Rows are then integers times a power of two of their own, with norms of at most about 2^25, so
-    every partial sum of an inner product stays below 2^53 (Cauchy and Schwarz): float64 computes
-    it exactly, in any order.
-
-    Raises:
-        InputError: A value that is not finite.
-    """
-    squares = sums.row_squares(rows)
-    sums.require_finite(squares)
-    # Beside 1.5 * 2^52 units a float64 has room for whole units only: adding rounds.
-    magic = np.ldexp(1.5, np.frexp(np.sqrt(squares))[1] + (52 - _BITS))[:, None]
-    found = rows + magic
-    found -= magic
-    return np.asarray(found)
 
 
 @dataclass(frozen=True)
@@ -85,7 +65,7 @@ class _Quick:
         dim = centres.shape[1]
         middle = centres.mean(axis=0)
         shifted = centres - middle
-        reach = float(np.sqrt(sums.row_squares(shifted).max()))
+        reach = float(np.sqrt(row_squares(shifted).max()))
         unit = float(np.ldexp(1.0, int(np.frexp(reach)[1])))
         biases = (half - 0.5 * float(half.min() + half.max())) / unit
         length, height = float(np.sqrt(2 * half.max())) / unit, float(half.max()) / unit
@@ -114,7 +94,7 @@ class Nearest:
 
     @cached_property
     def _exact(self) -> tuple[Vector, Vector]:
-        return rounded(self.centres), 0.5 * sums.row_squares(self.centres)
+        return rounded(self.centres), 0.5 * row_squares(self.centres)
 
     @cached_property
     def _quick(self) -> _Quick:
@@ -133,8 +113,8 @@ class Nearest:
         count, dim = self.centres.shape
         if count <= _PLAIN or dim > _WIDEST:
             return self._by_all(values)
-        squares = sums.row_squares(values)
-        sums.require_finite(squares)
+        squares = row_squares(values)
+        require_finite(squares)
         tolerance = self._quick.slope * np.sqrt(squares) + self._quick.floor
         found = np.empty(len(values), dtype=np.int64)
         tile = np.empty(_ROWS * _CENTRES, dtype=np.float32)

@@ -9,20 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
-from understudy.privacy import sums
 from understudy.privacy.cells import Cells
-
-
-def project(rows: NDArray[Any], axes: Vector) -> NDArray[np.float32]:
-    """``rows @ axes``, (n, d) by (d, p) to (n, p), each row by itself.
-
-    A matrix product's last bits depend on the rows beside a row. Here they depend on the row
-    alone, so whether one row is there cannot move another to the next cell.
-    """
-    values = np.ascontiguousarray(rows, dtype=np.float32)
-    columns = np.ascontiguousarray(axes.T, dtype=np.float32)
-    return np.stack([np.vecdot(values, column) for column in columns], axis=1)
 
 
 @dataclass(frozen=True)
@@ -71,5 +60,5 @@ class SplitCells(Cells):
     def residuals(self, values: NDArray[Any], cell: NDArray[np.int64]) -> Vector:
         """The last numbers less the centre of their cell: (n, d) float64, a new array."""
         # A row that is not finite anywhere is refused, also where it has a single cell to fall in.
-        sums.require_finite(sums.row_squares(values[:, : self.split]))
+        require_finite(row_squares(values[:, : self.split]))
         return super().residuals(values[:, self.split :], cell)

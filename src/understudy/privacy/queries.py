@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
 from understudy.privacy import noise, sums
 from understudy.privacy.cells import Cells as Cells
@@ -136,7 +137,7 @@ class Counts(Query):
 
 def clip_rows(rows: Vector, radius: float, out: Vector, *, times: float = 1.0) -> Vector:
     """Rows scaled to an L2 norm of at most ``radius``, ``times`` a number, in ``out``."""
-    norms = np.sqrt(sums.row_squares(rows))
+    norms = np.sqrt(row_squares(rows))
     factor = times * radius / np.maximum(norms, radius)
     return np.multiply(rows, factor[:, None], out=out)
 
@@ -362,6 +363,6 @@ class NormHistogram(Query):
     ) -> tuple[NDArray[np.int64], Vector]:
         """One 1 in the bin of the norm."""
         rows = self.cells.residuals(values, self.cells.assign(values, labels))
-        norms = np.sqrt(sums.row_squares(rows))
-        sums.require_finite(norms)
+        norms = np.sqrt(row_squares(rows))
+        require_finite(norms)
         return np.searchsorted(self.edges, norms), np.ones((len(values), 1))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, SourceError
+from understudy.core.independence import constantly
 from understudy.core.ports import Source
 from understudy.core.types import Batch, Embeddings
 from understudy.privacy.sealed import Sealed
@@ -20,6 +21,13 @@ from understudy.privacy.unit import Unit
 BLOCK = 8192
 """Most rows that are read at a time."""
 
+RECORDS_PER_CALL = 64
+"""Records in every call of an encoder or a view, the last one included (`constantly`).
+
+A power of two, so that the rows and tokens of a call fill whole tiles of a processor's kernels.
+"""
+
+_READ = 512  # records that are read from the source at a time, at least
 _NUMBERS = 1 << 22  # that are read at a time, about
 
 Block = tuple[NDArray[Any], NDArray[np.int64], Groups | None]
@@ -128,6 +136,9 @@ def cache_rows(
 ) -> CachedRows:
     """Encode a source once into a file of the owner's (mode 0600 in a folder of mode 0700).
 
+    ``encode`` is called with ``batch`` records each time, so that no record's embedding depends on
+    how many there are (docs/promise.md, "Record independence").
+
     Raises:
         InputError: An embedding that is not finite, or of the wrong shape.
         SourceError: A label without a class, or a row without a unit.
@@ -139,8 +150,8 @@ def cache_rows(
     dim = 0
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        for part in source.batches(batch):
-            embeddings = _embed(encode, part)
+        for part in source.batches(max(batch, _READ // batch * batch)):
+            embeddings = _embed(encode, part, batch)
             dim = embeddings.shape[1]
             file.write(embeddings.tobytes())
             labels.append(check_labels(part.labels, max(1, len(source.classes))))
@@ -165,10 +176,10 @@ def cache_rows(
     )
 
 
-def _embed(encode: Callable[[NDArray[Any]], Embeddings], part: Batch) -> Embeddings:
+def _embed(encode: Callable[[NDArray[Any]], Embeddings], part: Batch, batch: int) -> Embeddings:
     """A batch's embeddings, once they are known to be sound."""
-    embeddings = np.ascontiguousarray(encode(part.values), dtype=np.float32)
-    if embeddings.ndim != 2 or len(embeddings) != len(part.labels):
+    embeddings = np.ascontiguousarray(constantly(encode, part.values, batch), dtype=np.float32)
+    if embeddings.ndim != 2:
         raise InputError(
             f"the encoder gave shape {embeddings.shape} for {len(part.labels)} images; "
             "expected (n, d)"

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from understudy.core.errors import InputError
+from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
 
 Groups = NDArray[np.int64]
 """Unit of each row of a block: (n,) int64, non-decreasing, whole units only."""
 
-_PLAIN = 4096  # numbers in a row that are summed one after the other
 _MARGIN = 1e-9  # clip this much below the bound, so that float rounding cannot reach it
 
 
@@ -30,30 +29,6 @@ def _gather(index: NDArray[Any], size: int, dtype: type) -> csr_array[Any, tuple
     order = np.argsort(index, kind="stable")
     starts = np.searchsorted(index[order], np.arange(size + 1))
     return csr_array((np.ones(n, dtype=dtype), order, starts), shape=(size, n))
-
-
-def require_finite(norms: Vector) -> None:
-    """Refuse rows that hold NaN or infinity, before anything is charged.
-
-    Raises:
-        InputError: A norm that is not finite.
-    """
-    if not np.isfinite(norms).all():
-        raise InputError(
-            "an embedding holds NaN or infinite values; check the encoder and its input. "
-            "Nothing was released"
-        )
-
-
-def row_squares(rows: Vector) -> Vector:
-    """Squared norm of each row: (n,) float64.
-
-    The order of a row's sum does not depend on the batch, and the relative error is below 1e-12:
-    plain sums have one of 2^-53 for each number, and NumPy's sums of whole arrays are pairwise.
-    """
-    if rows.shape[1] <= _PLAIN:
-        return np.asarray(np.vecdot(rows, rows, dtype=np.float64))
-    return np.asarray(np.square(rows, dtype=np.float64, order="C").sum(axis=1))
 
 
 def _clip_factor(norms: Vector, bound: float) -> Vector:

@@ -10,11 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.independence import constantly
 from understudy.core.ports import Engine, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account
 from understudy.privacy.queries import Query
-from understudy.privacy.rows import BLOCK, Block, CachedRows, SourceRows, cache_rows, pieces
+from understudy.privacy.rows import (
+    RECORDS_PER_CALL,
+    Block,
+    CachedRows,
+    SourceRows,
+    cache_rows,
+    pieces,
+)
 from understudy.privacy.sealed import Sealed
 
 Transform = Callable[[NDArray[Any]], NDArray[Any]]
@@ -101,12 +109,16 @@ class Vault(Sealed):
         self._inside.rows.append(rows)
         return len(self._inside.rows) - 1
 
-    def map(self, encode: Callable[[NDArray[Any]], Embeddings], *, batch: int = 512) -> Vault:
+    def map(
+        self, encode: Callable[[NDArray[Any]], Embeddings], *, batch: int = RECORDS_PER_CALL
+    ) -> Vault:
         """A vault of the source's embeddings, cached on the owner's disk. Spends nothing.
 
         Args:
-            encode: A batch of images (or embeddings) to (n, d) float32 embeddings.
-            batch: Images a call of ``encode``.
+            encode: A batch of images (or embeddings) to (n, d) float32 embeddings; row i of the
+                result depends on record i alone, to the last bit (`probe` looks for encoders of
+                which that is not true).
+            batch: Images of every call of ``encode``; black ones fill up the last.
 
         Raises:
             InputError: Embeddings that are not finite, or of the wrong shape.
@@ -121,16 +133,22 @@ class Vault(Sealed):
 
     def embedded(self) -> Vault:
         """A vault of the embeddings that the source itself holds. Spends nothing."""
-        return self.map(_identity, batch=BLOCK) if self._place is None else self
+        return self.map(_identity) if self._place is None else self
 
     def view(self, transform: Transform) -> Vault:
         """The same rows seen through a public row-by-row transform, applied as they are read.
 
         Args:
-            transform: (n, d) to (n, d') array; row i of the result depends on row i alone.
+            transform: (n, d) to (n, d') array; row i of the result depends on row i alone, to the
+                last bit. It is called with as many rows each time, but where its matrix products
+                are not `understudy.core.independence.product`, a row's position may count.
         """
         before = self._transform
-        return self._like(_transform=lambda values: transform(before(values)))
+
+        def after(values: NDArray[Any]) -> NDArray[Any]:
+            return constantly(transform, before(values), RECORDS_PER_CALL)
+
+        return self._like(_transform=after)
 
     def unconditional(self) -> Vault:
         """The same rows with every label 0."""

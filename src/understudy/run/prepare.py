@@ -12,6 +12,7 @@ from understudy.data import open_source
 from understudy.methods.parts.interface import Context, Method
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
+from understudy.run.independence import require_independent_models
 from understudy.run.methods import method
 from understudy.run.models import (
     load_models,
@@ -96,6 +97,7 @@ def prepare(config: RunConfig) -> Prepared:
         _require_same_classes(source, base)
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, chosen.weights(params, context))
+    require_independent_models(context)
     return Prepared(config, chosen, params, plan, source, test, public, base, context)
 
 

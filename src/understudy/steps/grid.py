@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 
+from understudy.core.independence import product
 from understudy.core.types import Shape, Vector
 
 Floats = NDArray[np.float32]
@@ -161,7 +162,8 @@ class GridSpace:
         return np.asarray((found - self.usual[0]) / self.usual[1])
 
     def _describe(self, waves: Floats) -> Floats:
-        parts = [((waves[:, :, 0, 0] - self.centre) @ self.means.axes)[:, : self._described]]
+        means = product(waves[:, :, 0, 0] - self.centre, self.means.axes)
+        parts = [means[:, : self._described].astype(np.float32)]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             part = basis.turn(waves[:, :, mask])
             faint = _FAINT * basis.variances

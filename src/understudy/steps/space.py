@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.independence import product, row_squares
 from understudy.core.types import Vector
 
 _RIDGE = 0.1  # part of the mean public variance that is added to each
@@ -48,7 +49,7 @@ class Space:
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """Embeddings (n, D) to the space (n, d)."""
         moved = signed_power(values, self.power) - self.centre.astype(np.float32)
-        return np.asarray(moved @ (self.axes / self.scales).astype(np.float32))
+        return product(moved, self.axes / self.scales).astype(np.float32)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> NDArray[np.float32]:
         """The space (n, d) to embeddings (n, D); what was left out is that of random public rows.
@@ -157,8 +158,8 @@ class Sphere:
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, d) to (n, d) of unit norm."""
         moved = values - self.centre.astype(values.dtype)
-        norms = np.sqrt(np.vecdot(moved, moved))
-        moved *= (1 / np.maximum(norms, 1e-12))[:, None]
+        norms = np.sqrt(row_squares(moved))
+        moved *= (1 / np.maximum(norms, 1e-12))[:, None].astype(moved.dtype)
         return np.asarray(moved)
 
     def backward(self, values: Vector, radii: Vector) -> Vector:
@@ -206,7 +207,7 @@ class Frame:
         """(n, d) to (n, q)."""
         if self.plain:
             return values
-        return np.asarray(values @ (self.axes / self.scales).astype(values.dtype))
+        return product(values, self.axes / self.scales)
 
     def backward(self, points: Vector, base: Vector) -> Vector:
         """(m, q) to (m, d); what lies outside of the axes is taken from ``base``, (m, d)."""

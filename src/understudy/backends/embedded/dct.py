@@ -24,6 +24,7 @@ from understudy.backends.pixels import (
     to_uint8,
 )
 from understudy.backends.plugin import full_name
+from understudy.core.independence import even_parts
 from understudy.core.types import Embeddings, Images, Shape
 
 _CHUNK = 1 << 21  # numbers transformed at once: 8 MB as float32
@@ -96,10 +97,10 @@ class DctEncoder(_Codec):
         """
         check_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
-        for rows in chunks(len(images), self._chunk):
-            centred = images[rows].astype(np.float32) / np.float32(255) - np.float32(0.5)
+        for rows, part in even_parts(images, self._chunk):
+            centred = part.astype(np.float32) / np.float32(255) - np.float32(0.5)
             values: Floats = dctn(centred @ self._colour.T, axes=(1, 2), norm="ortho")
-            out[rows] = values.reshape(len(values), -1)[:, self._order]
+            out[rows] = values.reshape(len(values), -1)[: len(out[rows]), self._order]
         return out
 
 

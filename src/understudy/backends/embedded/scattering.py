@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,15 +24,18 @@ from torch import Tensor
 
 from understudy.backends.embedded.spectrum import cosine_basis, low_first, path_basis
 from understudy.backends.embedded.wavelets import Bank, bank
-from understudy.backends.pixels import OPPONENT, check_images, chunks, with_channels
+from understudy.backends.pixels import OPPONENT, check_images, with_channels
 from understudy.backends.plugin import full_name
 from understudy.core.errors import BackendError
+from understudy.core.independence import even_parts
 from understudy.core.types import Embeddings, Images, Shape
 
 _CHUNK = 32 * 28 * 28  # pixels encoded at once: the maps of a layer then stay in the cache
 _ROUNDING = 1 + 2.0**-16  # float32 sums in the convolutions
 _PADDINGS = ("zero", "symmetric")
 _COLOURS = ("rgb", "opponent", "grey")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +192,16 @@ class ScatteringEncoder:
         out = np.empty((len(images), self.dim), dtype=np.float32)
         size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))
 
-        def encode_chunk(rows: slice) -> None:
+        def encode_part(item: tuple[slice, Images]) -> None:
+            rows, part = item
             with torch.inference_mode():
-                maps = torch.from_numpy(self._maps(images[rows]))
+                maps = torch.from_numpy(self._maps(part))
                 paths = self._compressed(self._scatter(maps))
                 if self._spectrum is not None:
                     paths = self._spectrum(paths)
-                out[rows] = paths.reshape(len(out[rows]), -1).numpy()
+                out[rows] = paths.reshape(len(part), -1).numpy()[: len(out[rows])]
 
-        _each_on_one_thread(encode_chunk, chunks(len(images), size))
+        _each_on_one_thread(encode_part, even_parts(images, size))
         return out
 
     def _maps(self, images: Images) -> NDArray[np.float32]:
@@ -234,7 +239,7 @@ class ScatteringEncoder:
         return paths if gain == 0 else paths.sign() * torch.log1p(gain * paths.abs()) / gain
 
 
-def _each_on_one_thread(work: Callable[[slice], None], parts: Iterable[slice]) -> None:
+def _each_on_one_thread(work: Callable[[T], None], parts: Iterable[T]) -> None:
     """Run the parts side by side on as many threads as PyTorch may use, each part on one.
 
     The operations are too small to split: on a busy machine their threads would wait for each other

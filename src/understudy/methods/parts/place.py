@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.independence import product
 from understudy.core.types import Embeddings, Vector
 from understudy.methods.parts.base import Base
 from understudy.methods.parts.grain import numbers_of
 from understudy.methods.parts.interface import Materials
-from understudy.privacy.partitioned import project
 from understudy.privacy.vault import Vault
 from understudy.steps import alignment as steps
 
@@ -63,13 +63,15 @@ def enter(materials: Materials, base: Base, *, dimensions: int, conditional: boo
 
         def encode(images: NDArray[Any]) -> Embeddings:
             seen, rows = other.encode(images), encoder.encode(images)
-            return np.concatenate([project(seen, turn), rows], axis=1)
+            return np.concatenate([product(seen, turn), rows], axis=1, dtype=np.float32)
 
         both = vault.map(encode)
         values = both.view(lambda rows: rows[:, split:])
     else:
         values = vault.embedded() if encoder is None else vault.map(encoder.encode)
-        both = values.view(lambda rows: np.concatenate([project(rows, turn), rows], axis=1))
+        both = values.view(
+            lambda rows: np.concatenate([product(rows, turn), rows], axis=1, dtype=np.float32)
+        )
     if not conditional:
         values, both = values.unconditional(), both.unconditional()
     classes = len(materials.classes) if conditional else 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from understudy.core.independence import product
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.place import Place
 from understudy.privacy.cells import Cells
-from understudy.privacy.partitioned import project
 from understudy.privacy.queries import clip_rows
 from understudy.steps import alignment as steps
 
@@ -26,7 +26,7 @@ def align_variances(
     radius = reach * float(np.sqrt(axes.shape[1]))
     cells = Cells((means @ turn)[:, None])
     squares, sd = estimators.squared_moments(
-        place.values.view(lambda rows: project(rows, turn)), cells, radius, "spread"
+        place.values.view(lambda rows: product(rows, turn)), cells, radius, "spread"
     )
     seen = (moved - means[labels]) @ turn
     clipped = clip_rows(seen, radius, np.empty_like(seen))

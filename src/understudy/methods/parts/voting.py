@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Receipt, Vector
+from understudy.core.independence import row_squares
+from understudy.core.ports import Captioner, TextEncoder
+from understudy.core.types import Embeddings, Images, Receipt, Vector
 from understudy.methods.parts.alphabets import (
     Alphabet,
     captions_of,
@@ -20,8 +24,10 @@ from understudy.methods.parts.evolving import Nature, Population
 from understudy.methods.parts.interface import UNLABELLED, Context, Materials
 from understudy.methods.parts.prompts import check_template, prompts_of
 from understudy.privacy.accounting import Gaussian, epsilon_of
-from understudy.privacy.sums import row_squares
 from understudy.privacy.vault import Vault
+
+CAPTIONED_AT_ONCE = 16
+"""Private images in every call of a captioner: those that write take long for one."""
 
 
 def check_models(
@@ -70,12 +76,17 @@ def alphabet_of(materials: Materials, *, alphabet: str, vote: str, template: str
     return captions_of(materials, labels, as_text=vote == "text")
 
 
+def captions_embedded(captioner: Captioner, encoder: TextEncoder) -> Callable[[Images], Embeddings]:
+    """Images to the embeddings of their captions."""
+    return lambda images: encoder.encode_text(captioner.caption(images))
+
+
 def voters_of(materials: Materials, *, vote: str, distance: str, conditional: bool) -> Vault:
     """Line 2: E_priv <- EncodeImage(D); for votes of texts, of captions made inside the vault."""
     encoder, captioner = encoder_of(materials.context), materials.context.captioner
     if vote == "text" and captioner is not None:
-        words = text_encoder_of(encoder)
-        vault = materials.vault.map(lambda images: words.encode_text(captioner.caption(images)))
+        look = captions_embedded(captioner, text_encoder_of(encoder))
+        vault = materials.vault.map(look, batch=CAPTIONED_AT_ONCE)
     else:
         vault = materials.vault.map(encoder.encode)
     vault = vault.view(of_length_one) if distance == "cosine" else vault

@@ -1,0 +1,145 @@
+"""Arithmetic and batches in which a record's bits depend on that record alone.
+
+"One unit changes a sum by at most its bound" holds only if what is added up for a record is a
+function of that record: not of its neighbours, its position in a batch or how many records there
+are (docs/promise.md, "Record independence"). Two things break that without a word. A network or a
+library takes another kernel for another batch size, so every call here has one shape. A matrix
+product rounds differently in another order of its sums, so `product` does not round at all.
+
+The boundary (`privacy`) rests on this module; it is here because the spaces that records are moved
+to (`steps`) need it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Vector
+
+_BITS = 25  # two rows of such norms have an inner product below 2^53 (see `rounded`)
+_PLAIN = 4096  # numbers in a row that are summed one after the other
+_AT_ONCE = 256  # rows of a product at a time: they stay in the cache
+
+
+def filled(values: NDArray[Any], rows: int) -> NDArray[Any]:
+    """The records (n, ...), then zeros (black images) up to ``rows`` of them: (rows, ...).
+
+    With ``rows`` or more of them, as they are.
+    """
+    if len(values) >= rows:
+        return values
+    filler = np.zeros((rows - len(values), *values.shape[1:]), dtype=values.dtype)
+    return np.concatenate([values, filler])
+
+
+def even_parts(values: NDArray[Any], size: int) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """At most ``size`` records at a time, every part of one shape: the last one is filled up.
+
+    Fewer than ``size`` records in all are one part as they are: who calls a model with private
+    records calls it with as many each time (`constantly`).
+
+    Yields:
+        The slice of ``values``, and its records; there may be zeros after them.
+    """
+    rows = min(size, len(values))
+    for start in range(0, len(values), size):
+        part = slice(start, min(start + size, len(values)))
+        yield part, filled(values[part], rows)
+
+
+def constantly(
+    function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], rows: int
+) -> NDArray[Any]:
+    """``function`` of the records, in calls of exactly ``rows`` records each.
+
+    Args:
+        function: (rows, ...) records to (rows, ...) results.
+        values: (n, ...) records.
+        rows: Records of a call; the last call is filled up with zeros (`filled`).
+
+    Returns:
+        (n, ...) results.
+
+    Raises:
+        InputError: A call that did not give one result for each record.
+    """
+    parts = []
+    for start in range(0, max(len(values), 1), rows):
+        part = values[start : start + rows]
+        result = np.asarray(function(filled(part, rows)))
+        if result.shape[:1] != (rows,):
+            raise InputError(
+                f"an encoder or a view gave shape {result.shape} for {rows} records; expected one "
+                "row for each. Nothing was spent"
+            )
+        parts.append(result[: len(part)])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def require_finite(norms: Vector) -> None:
+    """Refuse rows that hold NaN or infinity, before anything is charged.
+
+    Raises:
+        InputError: A norm that is not finite.
+    """
+    if not np.isfinite(norms).all():
+        raise InputError(
+            "an embedding holds NaN or infinite values; check the encoder and its input. "
+            "Nothing was released"
+        )
+
+
+def row_squares(rows: NDArray[Any]) -> Vector:
+    """Squared norm of each row: (n,) float64.
+
+    The order of a row's sum does not depend on the batch, and the relative error is below 1e-12:
+    plain sums have one of 2^-53 for each number, and NumPy's sums of whole arrays are pairwise.
+    """
+    if rows.shape[1] <= _PLAIN:
+        return np.asarray(np.vecdot(rows, rows, dtype=np.float64))
+    return np.asarray(np.square(rows, dtype=np.float64, order="C").sum(axis=1))
+
+
+def rounded(rows: NDArray[Any]) -> Vector:
+    """Each row rounded to a power of two that is 2^-25 of its norm or a little more: (n, d).
+
+    Rows are then integers times a power of two of their own, with norms of at most about 2^25, so
+    every partial sum of an inner product stays below 2^53 (Cauchy and Schwarz): float64 computes
+    it exactly, in any order.
+
+    Raises:
+        InputError: A value that is not finite.
+    """
+    result = np.array(rows, dtype=np.float64)
+    squares = row_squares(result)
+    require_finite(squares)
+    # Beside 1.5 * 2^52 units a float64 has room for whole units only: adding rounds.
+    magic = np.ldexp(1.5, np.frexp(np.sqrt(squares))[1] + (52 - _BITS))[:, None]
+    result += magic
+    result -= magic
+    return result
+
+
+def product(rows: NDArray[Any], matrix: NDArray[Any]) -> Vector:
+    """``rows @ matrix``, (n, d) by (d, p) to (n, p) float64, each row by itself to the last bit.
+
+    A library's matrix product takes another kernel, and so another order of its sums, for another
+    number of rows. Here rows and columns are `rounded` first, each by itself; their inner products
+    are then exact in float64, so no kernel, order, position or number of threads can change them.
+    The error is that of the rounding, 2^-24 of the product of the two norms or so: a float32
+    product has more.
+
+    Raises:
+        InputError: A value that is not finite.
+    """
+    columns = np.ascontiguousarray(rounded(np.asarray(matrix).T).T)
+    result = np.empty((len(rows), columns.shape[1]))
+    for start in range(0, len(rows), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        np.matmul(rounded(rows[part]), columns, out=result[part])
+    return result

@@ -1,0 +1,95 @@
+"""A look, before anything is charged, whether an encoder treats records independently.
+
+Every sensitivity rests on it: what is added up for a record depends on that record alone (see
+docs/promise.md). Some public images are encoded beside each other, in other positions beside other
+neighbours, and alone. A single bit that differs refuses the encoder. A hostile encoder can tell
+the probe's images from private ones and behave, so this is evidence and no proof: that encoders
+are independent is among the assumptions that a release states.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import BackendError
+from understudy.core.independence import filled
+from understudy.core.types import Embeddings, Images, Shape
+from understudy.privacy.rows import RECORDS_PER_CALL
+
+Index = NDArray[np.intp]
+
+SECONDS = 2.0
+"""What the probes of a run may take; a slow encoder is looked at in two calls instead of four."""
+
+
+def probe_images(shape: Shape, count: int) -> Images:
+    """Public images of many kinds, (count, *shape) uint8: black, white, ramps, blocks, noise."""
+    rng = np.random.default_rng(0)
+    height, width, _ = shape
+    images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+    ramp = np.linspace(0, 255, height * width).reshape(height, width, 1)
+    images[1::4] = (ramp * rng.random((len(images[1::4]), 1, 1, 1))).astype(np.uint8)
+    images[2::4] = images[2::4, :1, :1]  # one colour each
+    images[:2] = np.array([0, 255], dtype=np.uint8)[:, None, None, None]
+    return images
+
+
+def require_independent(
+    encode: Callable[[NDArray[Any]], Embeddings],
+    shape: Shape,
+    name: str,
+    *,
+    batch: int = RECORDS_PER_CALL,
+    seconds: float = SECONDS,
+) -> None:
+    """Refuse an encoder whose embedding of a record depends on anything but the record.
+
+    Every call has the shape that `Vault.map` gives it.
+
+    Args:
+        encode: As it will be given to `Vault.map`.
+        shape: (height, width, channels) of the private images. Public.
+        name: The model, for the message.
+        batch: As it will be given to `Vault.map`.
+        seconds: After this time no call begins but the first two.
+
+    Raises:
+        BackendError: Naming the model and what its embeddings depend on.
+    """
+    images, half = probe_images(shape, batch), np.arange(batch)[::2]
+    # Half of the records in other positions, beside other neighbours and black images.
+    others, position = filled(images[1 : batch // 2, :, ::-1], batch), batch - 1 - half
+    others[position] = images[half]
+    everyone = np.arange(batch)
+    looks: list[tuple[str, Index, Images, Index]] = [
+        ("its position or its neighbours", half, others, position),
+        ("whether it is alone", everyone[1:2], filled(images[1:2], batch), everyone[:1]),
+        ("the order of the batch", everyone, images[::-1], everyone[::-1]),
+    ]
+    start = time.perf_counter()
+    embeddings = _bits(encode(images))
+    if len(embeddings) != batch:
+        raise BackendError(f"{name} gave {len(embeddings)} embeddings for {batch} images")
+    for calls, (words, index, beside, place) in enumerate(looks, 1):
+        spent = time.perf_counter() - start
+        if calls > 1 and spent * (calls + 1) / calls > seconds:
+            return
+        found = _bits(encode(np.ascontiguousarray(beside)))[place]
+        if not np.array_equal(embeddings[index], found):
+            raise BackendError(
+                f"{name} is refused: its embedding of an image depends on {words}, so one image "
+                "can change what others add, which no noise covers. Nothing was spent. Put the "
+                "network into inference mode, without statistics of the batch; on a GPU take "
+                "?dtype=float32 or ?device=cpu; or take another model, such as embedded:dct"
+            )
+
+
+def _bits(embeddings: Any) -> NDArray[np.uint8]:
+    """The bytes of each embedding: (n, bytes)."""
+    rows = np.ascontiguousarray(embeddings, dtype=np.float32)
+    return rows.reshape(len(rows), -1).view(np.uint8)
