@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from understudy.core.errors import InputError
 from understudy.privacy.cells import Cells
-from understudy.privacy.partitioned import SplitCells, project
+from understudy.privacy.partitioned import SplitCells
 from understudy.privacy.queries import CountAndSum, DiagonalMoments, NormHistogram, Votes
 
 CLASSES, CLUSTERS, SPLIT, DIM = 2, 3, 2, 4
@@ -120,15 +120,3 @@ def test_numbers_that_are_not_finite_are_refused_wherever_they_stand(place):
         query = CountAndSum(cells, 1.0)
         with pytest.raises(InputError, match="NaN"):
             query.integer_sum(x, np.zeros(3, np.int64), None, query.grid(1.0))
-
-
-def test_a_projection_is_the_product_and_depends_on_no_other_row():
-    rng = np.random.default_rng(4)
-    rows = rng.normal(size=(301, 517)).astype(np.float32)
-    axes = np.linalg.qr(rng.normal(size=(517, 7)))[0]
-    whole = project(rows, axes)
-    np.testing.assert_allclose(whole, rows @ axes, atol=1e-4)
-    for start in range(0, 301, 43):
-        np.testing.assert_array_equal(
-            project(rows[start : start + 3], axes), whole[start : start + 3]
-        )

@@ -35,7 +35,7 @@ def probe_images(shape: Shape, count: int) -> Images:
     ramp = np.linspace(0, 255, height * width).reshape(height, width, 1)
     images[1::4] = (ramp * rng.random((len(images[1::4]), 1, 1, 1))).astype(np.uint8)
     images[2::4] = images[2::4, :1, :1]  # one colour each
-    images[:2] = np.array([0, 255], dtype=np.uint8)[:, None, None, None]
+    images[:1], images[1:2] = 0, 255
     return images
 
 
@@ -62,13 +62,13 @@ def require_independent(
         BackendError: Naming the model and what its embeddings depend on.
     """
     images, half = probe_images(shape, batch), np.arange(batch)[::2]
-    # Half of the records in other positions, beside other neighbours and black images.
-    others, position = filled(images[1 : batch // 2, :, ::-1], batch), batch - 1 - half
+    # Half of the records in other positions, beside other neighbours and black images, no white one.
+    others, position = filled(images[3 : batch // 2, :, ::-1], batch), batch - 1 - half
     others[position] = images[half]
     everyone = np.arange(batch)
     looks: list[tuple[str, Index, Images, Index]] = [
         ("its position or its neighbours", half, others, position),
-        ("whether it is alone", everyone[1:2], filled(images[1:2], batch), everyone[:1]),
+        ("whether it is alone", everyone[-1:], filled(images[-1:], batch), everyone[:1]),
         ("the order of the batch", everyone, images[::-1], everyone[::-1]),
     ]
     start = time.perf_counter()

@@ -1,0 +1,112 @@
+"""Products and calls in which a record's bits depend on that record alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.core.errors import InputError
+from understudy.core.independence import constantly, even_parts, filled, product, rounded
+from understudy.methods.parts.voting import of_length_one
+from understudy.steps.grid import GridSpace
+from understudy.steps.space import Frame, Leading, Sphere, principal_frame, whitening
+
+RNG = np.random.default_rng(0)
+WIDE = RNG.normal(size=(400, 40)).astype(np.float32)
+AXES = np.linalg.qr(RNG.normal(size=(40, 7)))[0]
+GRID = RNG.normal(size=(60, 5 * 8 * 8)).astype(np.float32)
+
+
+def frame() -> Frame:
+    covariance = np.cov(WIDE.T.astype(np.float64))
+    return principal_frame(covariance, 9, 3, mahalanobis=True, rest=True)
+
+
+TRANSFORMS = {
+    "product": (WIDE, lambda rows: product(rows, AXES)),
+    "whitening": (WIDE, whitening(WIDE, 0.7, 11).forward),
+    "leading": (WIDE, Leading(40, 13, 0.5).forward),
+    "sphere": (WIDE, Sphere(np.full(40, 0.3)).forward),
+    "frame": (WIDE, frame().forward),
+    "unit length": (WIDE, of_length_one),
+    "descriptions": (GRID, GridSpace.of(GRID, (5, 8, 8)).forward),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_row_of_a_view_is_the_same_alone_in_any_number_and_in_any_place(name):
+    rows, transform = TRANSFORMS[name]
+    whole = transform(rows)
+    for count in (1, 2, 7, 8, 9, 31, 195, 196, 300):
+        count = min(count, len(rows))
+        np.testing.assert_array_equal(transform(rows[:count].copy()), whole[:count])
+        np.testing.assert_array_equal(transform(rows[-count:].copy()), whole[-count:])
+    order = np.random.default_rng(1).permutation(len(rows))
+    np.testing.assert_array_equal(transform(rows[order]), whole[order])
+
+
+@given(
+    dim=st.integers(1, 300),
+    width=st.integers(1, 5),
+    scale=st.sampled_from([1e-20, 1.0, 1e15]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_product_is_exact_so_no_order_of_its_sums_changes_it(dim, width, scale, seed):
+    rng = np.random.default_rng(seed)
+    rows = (scale * rng.normal(size=(9, dim)) ** 3).astype(np.float32)
+    matrix = rng.normal(size=(dim, width)) ** 3
+    found = product(rows, matrix)
+    error = np.abs(found - rows.astype(np.float64) @ matrix)
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    norms = lengths[:, None] * np.linalg.norm(matrix, axis=0)
+    assert (error <= 2.0**-23 * np.sqrt(dim) * norms).all()
+    # Half of the columns first: the sum is taken in another order, and by two kernels.
+    left, right, half = rounded(rows), rounded(matrix.T).T, dim // 2
+    parts = left[:, half:] @ right[half:] + left[:, :half] @ right[:half]
+    np.testing.assert_array_equal(found, parts)
+
+
+def test_a_product_of_values_that_are_not_finite_is_refused():
+    rows = WIDE[:3].copy()
+    rows[1, 2] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        product(rows, np.eye(40))
+
+
+@given(count=st.integers(0, 40), size=st.integers(1, 17))
+def test_all_parts_have_one_shape_and_hold_every_record_once(count, size):
+    values = np.arange(1, count + 1)[:, None]
+    parts = list(even_parts(values, size))
+    assert len({len(part) for _, part in parts}) <= 1
+    back = [part[: rows.stop - rows.start] for rows, part in parts]
+    assert np.concatenate([values[:0], *back]).tolist() == values.tolist()
+    if count > size:
+        assert all(len(part) == size for _, part in parts)
+
+
+@given(count=st.integers(1, 40), rows=st.integers(1, 17))
+def test_every_call_has_as_many_records(count, rows):
+    calls = []
+
+    def double(part):
+        calls.append(len(part))
+        return 2 * part
+
+    values = np.arange(count)[:, None]
+    assert constantly(double, values, rows).tolist() == (2 * values).tolist()
+    assert set(calls) == {rows}
+
+
+def test_a_call_that_loses_a_record_is_refused():
+    with pytest.raises(InputError, match="one row for each"):
+        constantly(lambda part: part[1:], np.zeros((5, 2)), 4)
+
+
+def test_what_fills_up_a_batch_is_black():
+    images = np.full((2, 3, 3, 1), 9, np.uint8)
+    whole = filled(images, 5)
+    assert whole.dtype == np.uint8
+    assert whole.shape == (5, 3, 3, 1)
+    assert not whole[2:].any()
+    assert filled(images, 2) is images

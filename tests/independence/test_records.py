@@ -1,0 +1,233 @@
+"""S(D) - S(D minus u) == c(u), exactly, and the release the same bits given the same answers.
+
+Every sensitivity of docs/promise.md rests on the first line: one record less changes a sum by what
+that record adds, and by nothing else. It failed for encoders that round a batch of 8 otherwise
+than one of 9, and for matrix products over the rows of a view.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.backends.tiny_onnx import block_fill, block_means
+from tests.independence.worlds import Records, images, run
+from tests.methods.colour_world import Painter, Pen, Squares
+
+from understudy.backends.registry import load_decoder, load_encoder, load_model
+from understudy.core.ports import Captioner
+from understudy.methods.alignment import METHOD as ALIGNMENT
+from understudy.methods.alignment import AlignmentParams
+from understudy.methods.clustering import METHOD as CLUSTERING
+from understudy.methods.clustering import ClusteringParams
+from understudy.methods.evolution import METHOD as EVOLUTION
+from understudy.methods.evolution import EvolutionParams
+from understudy.methods.parts.interface import Context
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BORDERS = (9, 65)
+"""Records of D: one more than the 8 and the 64 at which libraries change their kernels."""
+
+
+@dataclass
+class Case:
+    """A method, its parameters and models, and the records."""
+
+    method: Any
+    params: Any
+    encoder: str | None
+    shape: tuple[int, ...] = (16, 16, 3)
+    decoder: str | None = None
+    context: dict[str, Any] = field(default_factory=dict)
+    public: bool = False
+    base: bool = False
+
+    @cached_property
+    def models(self) -> dict[str, Any]:
+        encoder = None if self.encoder is None else load_encoder(self.encoder, shape=self.shape)
+        decoder = None
+        if self.decoder is not None:
+            decoder = load_decoder(self.decoder, shape=self.shape, encoder=encoder)
+        return {"encoder": encoder, "decoder": decoder} | {
+            role: make(self.shape) for role, make in self.context.items()
+        }
+
+    def records(self, count: int, seed: int = 0) -> Records:
+        if len(self.shape) == 3:
+            return images(count, self.shape, seed)
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(0, 2, count)
+        values = rng.normal(size=(count, *self.shape)) + 2 * labels[:, None]
+        return Records(values.astype(np.float32), labels)
+
+    def run(self, records: Records, folder: Any, answers: dict[str, Any]) -> Any:
+        context = Context(
+            self.shape,
+            public=self.public,
+            mu=0.3,
+            classes=records.classes,
+            count=20,
+            base=self.base,
+            **self.models,
+        )
+        more = {}
+        if self.public:
+            more["public"] = replace(self.records(80, seed=7), classes=("all",))
+        if self.base:
+            more["base"] = self.records(60, seed=8)
+        return run(self.method, self.params, context, records, folder, answers, **more)
+
+
+def studio_captioner(_):
+    return load_model(Captioner, "embedded:studio")
+
+
+def few(**more: Any) -> ClusteringParams:
+    return ClusteringParams(**{"clusters": 2, "components": 12, "lloyd_steps": 1} | more)
+
+
+def gaps(**more: Any) -> AlignmentParams:
+    told = {"clusters": 2, "partition": "matched", "second_moment": True, "dimensions": 3}
+    return AlignmentParams(**told | more)
+
+
+def evolved(**more: Any) -> EvolutionParams:
+    return EvolutionParams(**{"population": 16, "rounds": 2, "alphabet": "captions"} | more)
+
+
+CASES = {
+    "clustering, dct to images": Case(
+        CLUSTERING, few(), "embedded:dct", (8, 8, 1), decoder="embedded:dct"
+    ),
+    "clustering, dct, filtered": Case(
+        CLUSTERING,
+        few(clusters=1, covariance="diagonal", filter="both", threshold=-99.0, oversample=1),
+        "embedded:dct",
+        (8, 8, 1),
+        decoder="embedded:dct",
+    ),
+    "clustering, embeddings": Case(
+        CLUSTERING, few(power=0.7), None, (37,), public=True
+    ),
+    "clustering, scattering": Case(
+        CLUSTERING, few(), "embedded:scattering?log=10&coefficients=400", (17, 19, 3)
+    ),
+    "clustering, scattering, whitened": Case(
+        CLUSTERING, few(covariance="full"), "embedded:scattering?J=1&L=4", (8, 8, 3), public=True
+    ),
+    "clustering, studio, whitened": Case(CLUSTERING, few(), "embedded:studio", public=True),
+    "alignment, dct to images": Case(
+        ALIGNMENT, gaps(), "embedded:dct", (8, 8, 3), decoder="embedded:dct", base=True
+    ),
+    "alignment, embeddings": Case(ALIGNMENT, gaps(partition="public"), None, (21,), base=True),
+    "alignment, studio, clustered by dct": Case(
+        ALIGNMENT,
+        gaps(),
+        "embedded:studio",
+        base=True,
+        context={"cluster_encoder": lambda shape: load_encoder("embedded:dct", shape=shape)},
+    ),
+    "evolution, studio": Case(
+        EVOLUTION,
+        evolved(),
+        "embedded:studio",
+        context={"generator": lambda _: Painter(), "writer": lambda _: Pen()},
+    ),
+    "evolution, studio, votes of texts": Case(
+        EVOLUTION,
+        evolved(vote="text"),
+        "embedded:studio",
+        context={
+            "generator": lambda _: Painter(),
+            "writer": lambda _: Pen(),
+            "captioner": studio_captioner,
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def onnx_cases(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("onnx")
+    encoder, decoder = block_means(folder / "enc.onnx"), block_fill(folder / "dec.onnx")
+    pair = Case(
+        CLUSTERING,
+        ClusteringParams(clusters=1),
+        f"onnx:{encoder}?batch=24",
+        (16, 16, 3),
+        decoder=f"onnx:{decoder}",
+        public=True,
+    )
+    return {"clustering, onnx, grid": pair}
+
+
+def needed(case):
+    if "studio" in str(case.encoder):
+        pytest.importorskip("transformers")
+        pytest.importorskip("diffusers")
+    if "scattering" in str(case.encoder):
+        pytest.importorskip("torch")
+
+
+def holds(case, count, folder, places=(0,)):
+    """Sums of D, of D without a record and of that record alone; and both releases."""
+    needed(case)
+    answers = {}
+    records = case.records(count)
+    whole = case.run(records, folder, answers)
+    for place in places:
+        less = case.run(records.without(place), folder, answers)
+        alone = case.run(records.only([place]), folder, answers)
+        assert less.notes.asked == whole.notes.asked == alone.notes.asked
+        assert len(whole.notes.sums) == len(answers)
+        for stage, total in whole.notes.sums.items():
+            change = total - less.notes.sums[stage]
+            np.testing.assert_array_equal(change, alone.notes.sums[stage], err_msg=stage)
+        assert less.same_bits(whole)
+
+
+@pytest.mark.parametrize("count", BORDERS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_record_less_changes_every_sum_by_what_it_adds_and_nothing_else(name, count, tmp_path):
+    holds(CASES[name], count, tmp_path)
+
+
+@pytest.mark.parametrize("count", BORDERS)
+def test_it_does_with_an_onnx_pair_whose_batch_parts_no_call_evenly(onnx_cases, count, tmp_path):
+    for case in onnx_cases.values():
+        holds(case, count, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [8, 64, 64 + 9, 8 * 64 + 9])
+@pytest.mark.parametrize("name", CASES)
+def test_it_does_at_every_place_of_larger_sets(name, count, tmp_path):
+    holds(CASES[name], count, tmp_path, places=(0, count // 2, count - 1))
+
+
+def test_the_test_sees_embeddings_that_are_centred_by_their_batch(tmp_path):
+    case = replace(CASES["clustering, dct to images"], decoder=None)
+    encoder = case.models["encoder"]
+    plain = encoder.encode
+
+    def centred(batch):
+        rows = plain(batch)
+        return rows - rows.mean(axis=0)
+
+    encoder.encode = centred
+    with pytest.raises(AssertionError):
+        holds(case, 9, tmp_path)
+
+
+def test_the_test_sees_a_seed_that_depends_on_the_number_of_records(tmp_path):
+    case = CASES["clustering, dct to images"]
+
+    def seeded(materials, params):
+        count = len(materials.vault._inside.source)
+        return CLUSTERING.run(replace(materials, seed=count), params)
+
+    peeking = replace(case, method=replace(CLUSTERING, run=seeded))
+    with pytest.raises(AssertionError):
+        holds(peeking, 9, tmp_path)

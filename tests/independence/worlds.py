@@ -1,0 +1,149 @@
+"""A method run on some records, with the answers of another run: its exact sums, its release."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.backends.pixels import fit_images
+from understudy.core.types import Batch, Receipt, Release, Vector
+from understudy.engine.local import LocalEngine
+from understudy.methods.parts.interface import Context, Materials, Method
+from understudy.privacy.account import Account, Plan
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.queries import Query
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import Vault
+
+Sum = Callable[[float], NDArray[np.int64]]
+
+
+@dataclass
+class Records:
+    """A source in memory."""
+
+    values: NDArray[Any]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...] = ("cat", "dog")
+    name: str = "records"
+    has_units: bool = False
+    skipped: int = 0
+
+    @property
+    def kind(self) -> str:
+        return "images" if self.values.ndim == 4 else "embeddings"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape[1:]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def only(self, index: Any) -> Records:
+        return Records(self.values[index], self.labels[index], self.classes)
+
+    def without(self, index: int) -> Records:
+        return self.only(np.delete(np.arange(len(self)), index))
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            yield Batch(self.values[part], self.labels[part])
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        for value in self.values:
+            yield hashlib.blake2b(value.tobytes(), digest_size=16, key=key).digest()
+
+
+def images(count: int, shape: tuple[int, ...], seed: int = 0) -> Records:
+    """Random images of two classes, one darker than the other."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    colours = rng.integers(40, 200, (count, 1, 1, shape[2])) - 30 * labels[:, None, None, None]
+    noise = rng.normal(0, 30, (count, *shape))
+    return Records(np.clip(colours + noise, 0, 255).astype(np.uint8), labels)
+
+
+@dataclass
+class Notes:
+    """An account that answers as it did before, and notes the exact sum behind each answer."""
+
+    account: Account
+    answers: dict[str, Vector]
+    sums: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    bounds: dict[str, float] = field(default_factory=dict)  # in grid steps
+
+    @property
+    def unit(self) -> Unit:
+        return self.account.unit
+
+    def sigma(self, query: Query, stage: str) -> float:
+        return self.account.sigma(query, stage)
+
+    def receipt(self) -> Receipt:
+        return self.account.receipt()
+
+    def release(self, query: Query, stage: str, total: Sum) -> Vector:
+        grid = query.grid(self.sigma(query, stage))
+        self.sums[stage], self.asked[stage] = total(grid), query.fingerprint()
+        self.bounds[stage] = query.sensitivity("add-remove") / grid
+        if stage not in self.answers:
+            self.answers[stage] = self.account.release(query, stage, total)
+        return self.answers[stage]
+
+
+@dataclass
+class Run:
+    """What came of a run."""
+
+    notes: Notes
+    release: Release
+
+    def same_bits(self, other: Run) -> bool:
+        """Whether two releases are the same, in every bit of every row and in their facts."""
+        one, two = (_bytes(run.release) for run in (self, other))
+        return one == two
+
+
+def _bytes(release: Release) -> list[Any]:
+    found: list[Any] = [release.count, repr(dict(release.facts))]
+    for batch in release.batches():
+        for part in (batch.labels, batch.embeddings, batch.images):
+            found.append(None if part is None else (part.dtype, part.shape, part.tobytes()))
+        found.append(batch.captions)
+    return found
+
+
+def run(
+    method: Method,
+    params: Any,
+    context: Context,
+    records: Records,
+    folder: Path,
+    answers: dict[str, Vector],
+    **more: Any,
+) -> Run:
+    """Run a method; stages in ``answers`` get those, others are released and added to them."""
+    params = method.settle(params, context)
+    plan = Plan.of(Budget(1.0), method.weights(params, context))
+    place = folder / f"run{len(list(folder.iterdir()))}"
+    (place / "cache").mkdir(parents=True)
+    with Ledger(str(place / "ledger.db")) as ledger:
+        dataset = ledger.register(records).id
+        notes = Notes(Account(ledger, dataset, Unit(), plan, place / "stages"), answers)
+        vault = Vault(records, notes, LocalEngine(1), place / "cache")
+        fit = partial(fit_images, shape=context.shape)
+        told: Mapping[str, Any] = {"public": None, "seed": 0, "fit": fit} | more
+        materials = Materials(context, vault, progress=lambda *_: lambda _: None, **told)
+        release = method.run(materials, params)
+    return Run(notes, release)
