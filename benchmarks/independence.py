@@ -21,12 +21,13 @@ from benchmarks.tables import DATA, Table
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import UnderstudyError
 from understudy.core.ports import Encoder
-from understudy.core.types import Batch
+from understudy.core.types import Batch, Vector
 from understudy.engine.local import LocalEngine
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.cells import Cells
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.nearest import Nearest
 from understudy.privacy.probe import require_independent
 from understudy.privacy.queries import (
     CountAndSum,
@@ -85,14 +86,32 @@ def vault_of(source: Any, folder: Path) -> Vault:
     return Vault(source, account, LocalEngine(1), folder / "cache")
 
 
+def candidates(one: Vector, other: Vector) -> Vector:
+    """Two candidates of which ``one`` is nearest to the first and ``other`` to the second: (2, d).
+
+    Where no candidates part them, the two themselves.
+    """
+    rng = np.random.default_rng(0)
+    middle, apart = (one + other) / 2, one - other
+    apart /= max(float(np.linalg.norm(apart)), 1e-300)
+    for _ in range(300):
+        away = apart * np.linalg.norm(middle) * 2.0 ** rng.uniform(-6, 2)
+        away *= rng.uniform(0.5, 1.0, len(away))
+        shift = 2.0**-24 * np.linalg.norm(middle) * rng.normal(size=len(away))
+        found = np.stack([middle + away + shift, middle - away + shift])
+        if Nearest(found)(np.stack([one, other])).tolist() == [0, 1]:
+            return found
+    return np.stack([one, other])
+
+
 def queries_of(one: NDArray[np.float32], other: NDArray[np.float32]) -> dict[str, Query]:
     """Questions crafted for two embeddings of the same image, (d,) each."""
     pair = np.stack([one, other]).astype(np.float64)
     if np.array_equal(one, other):  # the smallest step there is
-        pair[1] = np.nextafter(one, np.float32(np.inf))
+        pair[0] = np.nextafter(one, np.float32(np.inf))
     middle, radius = pair.mean(axis=0), max(float(np.linalg.norm(pair[0] - pair[1])) / 2, 1e-30)
     return {
-        "votes": Votes(pair[None]),
+        "votes": Votes(candidates(*pair)[None]),
         "means": CountAndSum(Cells(middle[None, None]), radius),
         "moments": DiagonalMoments(Cells(pair[None, :1]), radius),
         "full moments": FullMoments(Cells(pair[None, :1, :_FULL]), radius),

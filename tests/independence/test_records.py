@@ -108,9 +108,7 @@ CASES = {
         (8, 8, 1),
         decoder="embedded:dct",
     ),
-    "clustering, embeddings": Case(
-        CLUSTERING, few(power=0.7), None, (37,), public=True
-    ),
+    "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
     "clustering, scattering": Case(
         CLUSTERING, few(), "embedded:scattering?log=10&coefficients=400", (17, 19, 3)
     ),

@@ -47,6 +47,9 @@ ASSUMPTIONS = (
     "models and their weights, public datasets, and that the dataset was used at all.",
     "Options, clipping bounds and delta were chosen without looking at the private images, or by a "
     "step that is listed among the stages.",
+    "Every model that saw the images treats records independently: what it makes of one depends on "
+    "that one alone, to the last bit. Models are probed before a run and called with batches of "
+    "constant shape; that is evidence, and no proof against a model made to deceive.",
     "The operating system's generator of random numbers is good and nobody else saw its output.",
     "The unit is the right one: nobody's contribution is spread over several units.",
 )

@@ -6,12 +6,14 @@ import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 import numpy as np
 
 from understudy.backends.embedded.studio.shipped import damaged, is_shipped
 from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
+from understudy.core.independence import product
 from understudy.privacy import noise
 from understudy.privacy.ledger import Ledger
 from understudy.run.documents import understudy_version
@@ -53,7 +55,7 @@ def check_up(ledger: str | None = None) -> list[Check]:
         Check(f"backend {info.name}", "ready" if info.available else f"needs {info.extra}")
         for info in backends()
     ]
-    return [*checks, _weights(), _noise(), _ledger(ledger)]
+    return [*checks, _weights(), _noise(), _independence(), _graphics(), _ledger(ledger)]
 
 
 def _package(name: str) -> Check:
@@ -76,6 +78,33 @@ def _noise() -> Check:
     spread = float(np.std(drawn)) / noise.MIN_SCALE
     # Five standard errors of 1000 draws: a sound sampler fails once in two million.
     return Check("noise", f"spread {spread:.2f} of 1 expected", abs(spread - 1) < 5 / np.sqrt(2000))
+
+
+def _independence() -> Check:
+    """Whether the product that views are made with gives a row the same bits in any batch."""
+    rng = np.random.default_rng(0)
+    rows, axes = rng.standard_normal((300, 64)), rng.standard_normal((64, 16))
+    whole = product(rows, axes)
+    good = all(np.array_equal(product(rows[:n], axes), whole[:n]) for n in (1, 8, 9, 195, 196))
+    found = "a row's product is its own" if good else "a row's product depends on other rows"
+    return Check("record independence", f"{found}; encoders are probed before each run", good)
+
+
+def _graphics() -> Check:
+    """What a GPU of this machine may do with private images."""
+    if find_spec("torch") is None:
+        return Check("gpu", "none is used without torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check("gpu", "none")
+    return Check(
+        "gpu",
+        f"{torch.cuda.get_device_name()}: private images are embedded in batches of constant "
+        "shape, without TF32, by deterministic kernels; a model whose embedding of an image still "
+        "depends on the others (bfloat16 may) is refused before anything is spent: take "
+        "?dtype=float32 or ?device=cpu",
+    )
 
 
 def _ledger(url: str | None) -> Check:
