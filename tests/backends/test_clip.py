@@ -84,6 +84,29 @@ def test_texts_as_the_library_embeds_them(hub: Path) -> None:
         np.testing.assert_allclose(encoder.encode_text(TEXTS), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_a_texts_embedding_does_not_depend_on_the_others(name: str, hub: Path) -> None:
+    encoder = load_encoder(f"hf:{built(name, hub)}?batch=3", shape=(32, 32, 3))
+    assert isinstance(encoder, TextEncoder)
+    texts = [*TEXTS, *(f"{word} " * count for count, word in enumerate(["dog", "wall", "red"], 1))]
+    whole = encoder.encode_text(texts)
+    assert encoder.encode_text([]).shape == (0, encoder.dim)
+    for index, text in enumerate(texts):
+        np.testing.assert_array_equal(encoder.encode_text([text])[0], whole[index])
+    order = np.random.default_rng(0).permutation(len(texts))
+    np.testing.assert_array_equal(encoder.encode_text([texts[i] for i in order]), whole[order])
+
+
+def test_a_network_always_sees_as_many_images(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder: Any = load_encoder(f"hf:{built('clip', hub)}?batch=4", shape=(32, 32, 3))
+    sizes, raw = [], encoder._raw
+    monkeypatch.setattr(encoder, "_raw", lambda part: (sizes.append(len(part)), raw(part))[1])
+    images = noise((32, 32, 3), rows=10)
+    whole = encoder.encode(images)
+    assert sizes == [4, 4, 4]
+    np.testing.assert_allclose(encoder.encode(images[:1])[0], whole[0], atol=1e-5)
+
+
 def test_long_texts_are_cut_off_where_the_model_ends(hub: Path) -> None:
     encoder = load_encoder(f"hf:{built('clip', hub)}", shape=(32, 32, 3))
     long, longer = encoder.encode_text(["a brown dog " * 20, "a brown dog " * 30])

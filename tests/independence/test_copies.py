@@ -23,24 +23,24 @@ def loaded(name, shape):
     return load_encoder(name, shape=shape)
 
 
-def require_bounded(encoder, shape, count):
-    for name, change in changes(encoder, crafted(shape), count).items():
-        assert change <= 1.0, f"{name}: {change}"
-        # And the copy is counted: a query that saw nothing would pass.
-        assert name in ("moments", "full moments") or change > 0.7
+def largest(encoder, shape, count):
+    """The largest change of a sum over its bound; and that each sum saw the copy."""
+    found = changes(encoder, crafted(shape), count)
+    assert min(found["votes"], found["means"]) > 0.7
+    return max(found.values())
 
 
 @pytest.mark.parametrize("count", [8, 64 + 8])
 @pytest.mark.parametrize("name", SMALL)
 def test_one_copy_more_moves_no_sum_by_more_than_its_bound(name, count):
-    require_bounded(loaded(name, SMALL[name]), SMALL[name], count)
+    assert largest(loaded(name, SMALL[name]), SMALL[name], count) <= 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [63, 64, 512 + 8, 4096 + 8])
 @pytest.mark.parametrize("name", SMALL)
 def test_nor_at_other_borders_of_batches(name, count):
-    require_bounded(loaded(name, SMALL[name]), SMALL[name], count)
+    assert largest(loaded(name, SMALL[name]), SMALL[name], count) <= 1
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_nor_with_a_network_of_onnx(count, shared_data):
     pytest.importorskip("onnxruntime")
     file = shared_data / "models" / "mobilenet_v2_features.onnx"
     shape = (64, 64, 3)
-    require_bounded(loaded(f"onnx:{file}", shape), shape, count)
+    assert largest(loaded(f"onnx:{file}", shape), shape, count) <= 1
 
 
 def test_the_experiment_sees_an_encoder_that_rounds_by_the_size_of_its_batch():

@@ -48,7 +48,9 @@ class Encoder(Protocol):
     def encode(self, images: Images) -> Embeddings:
         """Embed (n, height, width, channels) uint8 images: (n, d) float32, finite.
 
-        A row depends on its own image only. n = 0 gives (0, d).
+        A row depends on its own image only, to the last bit: private images come in batches of one
+        shape, and a run refuses an encoder of which it is not true
+        (docs/promise.md, "Record independence"). n = 0 gives (0, d).
         """
         ...
 

@@ -62,7 +62,7 @@ def require_independent(
         BackendError: Naming the model and what its embeddings depend on.
     """
     images, half = probe_images(shape, batch), np.arange(batch)[::2]
-    # Half of the records in other positions, beside other neighbours and black images, no white one.
+    # Half of the records in other positions, beside others and black images, without the white one.
     others, position = filled(images[3 : batch // 2, :, ::-1], batch), batch - 1 - half
     others[position] = images[half]
     everyone = np.arange(batch)
