@@ -107,6 +107,20 @@ def test_a_network_always_sees_as_many_images(hub: Path, monkeypatch: pytest.Mon
     np.testing.assert_allclose(encoder.encode(images[:1])[0], whole[0], atol=1e-5)
 
 
+def test_kernels_are_exact_while_a_network_runs_and_as_before_afterwards() -> None:
+    from understudy.backends.pretrained import exact_kernels
+
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+
+    def flags() -> tuple[bool, ...]:
+        return cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic, products.allow_tf32
+
+    before = flags()
+    with exact_kernels():
+        assert flags() == (False, False, True, False)
+    assert flags() == before
+
+
 def test_long_texts_are_cut_off_where_the_model_ends(hub: Path) -> None:
     encoder = load_encoder(f"hf:{built('clip', hub)}", shape=(32, 32, 3))
     long, longer = encoder.encode_text(["a brown dog " * 20, "a brown dog " * 30])

@@ -125,7 +125,7 @@ def rounded(rows: NDArray[Any]) -> Vector:
     return result
 
 
-def product(rows: NDArray[Any], matrix: NDArray[Any]) -> Vector:
+class Projection:
     """``rows @ matrix``, (n, d) by (d, p) to (n, p) float64, each row by itself to the last bit.
 
     A library's matrix product takes another kernel, and so another order of its sums, for another
@@ -134,12 +134,25 @@ def product(rows: NDArray[Any], matrix: NDArray[Any]) -> Vector:
     The error is that of the rounding, 2^-24 of the product of the two norms or so: a float32
     product has more.
 
+    Args:
+        matrix: (d, p).
+
     Raises:
-        InputError: A value that is not finite.
+        InputError: A value that is not finite, in the matrix or later in the rows.
     """
-    columns = np.ascontiguousarray(rounded(np.asarray(matrix).T).T)
-    result = np.empty((len(rows), columns.shape[1]))
-    for start in range(0, len(rows), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        np.matmul(rounded(rows[part]), columns, out=result[part])
-    return result
+
+    def __init__(self, matrix: NDArray[Any]) -> None:
+        self._columns = np.ascontiguousarray(rounded(np.asarray(matrix).T).T)
+
+    def __call__(self, rows: NDArray[Any]) -> Vector:
+        """Rows (n, d) to (n, p) float64."""
+        result = np.empty((len(rows), self._columns.shape[1]))
+        for start in range(0, len(rows), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            np.matmul(rounded(rows[part]), self._columns, out=result[part])
+        return result
+
+
+def product(rows: NDArray[Any], matrix: NDArray[Any]) -> Vector:
+    """``rows @ matrix`` by a `Projection`, for a matrix that is used once."""
+    return Projection(matrix)(rows)

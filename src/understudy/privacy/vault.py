@@ -141,7 +141,7 @@ class Vault(Sealed):
         Args:
             transform: (n, d) to (n, d') array; row i of the result depends on row i alone, to the
                 last bit. It is called with as many rows each time, but where its matrix products
-                are not `understudy.core.independence.product`, a row's position may count.
+                are not `understudy.core.independence.Projection`, a row's position may count.
         """
         before = self._transform
 

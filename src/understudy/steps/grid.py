@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 
-from understudy.core.independence import product
+from understudy.core.independence import Projection
 from understudy.core.types import Shape, Vector
 
 Floats = NDArray[np.float32]
@@ -137,6 +137,10 @@ class GridSpace:
         return cls(shape, centre, space.means, octaves, usual, rows)
 
     @cached_property
+    def _projection(self) -> Projection:
+        return Projection(self.means.axes)
+
+    @cached_property
     def _masks(self) -> list[NDArray[np.bool_]]:
         return _octaves(self.shape)
 
@@ -162,7 +166,7 @@ class GridSpace:
         return np.asarray((found - self.usual[0]) / self.usual[1])
 
     def _describe(self, waves: Floats) -> Floats:
-        means = product(waves[:, :, 0, 0] - self.centre, self.means.axes)
+        means = self._projection(waves[:, :, 0, 0] - self.centre)
         parts = [means[:, : self._described].astype(np.float32)]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             part = basis.turn(waves[:, :, mask])

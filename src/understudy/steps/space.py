@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.independence import product, row_squares
+from understudy.core.independence import Projection, row_squares
 from understudy.core.types import Vector
 
 _RIDGE = 0.1  # part of the mean public variance that is added to each
@@ -46,10 +46,14 @@ class Space:
         """d."""
         return int(self.axes.shape[1])
 
+    @cached_property
+    def _projection(self) -> Projection:
+        return Projection(self.axes / self.scales)
+
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """Embeddings (n, D) to the space (n, d)."""
         moved = signed_power(values, self.power) - self.centre.astype(np.float32)
-        return product(moved, self.axes / self.scales).astype(np.float32)
+        return self._projection(moved).astype(np.float32)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> NDArray[np.float32]:
         """The space (n, d) to embeddings (n, D); what was left out is that of random public rows.
@@ -203,11 +207,15 @@ class Frame:
         """Where residuals are clipped: a little above their root mean square norm."""
         return float(1.1 * np.sqrt((self.spread**2).sum()))
 
+    @cached_property
+    def _projection(self) -> Projection:
+        return Projection(self.axes / self.scales)
+
     def forward(self, values: NDArray[Any]) -> NDArray[Any]:
         """(n, d) to (n, q)."""
         if self.plain:
             return values
-        return product(values, self.axes / self.scales)
+        return self._projection(values)
 
     def backward(self, points: Vector, base: Vector) -> Vector:
         """(m, q) to (m, d); what lies outside of the axes is taken from ``base``, (m, d)."""

@@ -91,10 +91,8 @@ def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: b
     space = _space(materials, entry)
     if encoder is None:
         vault = vault.embedded().view(space.forward)
-    elif entry.grid is not None:  # a description takes longer to make than to read again
+    else:  # a change of space takes longer to make than to read again
         vault = vault.map(lambda images: space.forward(encoder.encode(images)))
-    else:
-        vault = vault.map(encoder.encode).view(space.forward)
     classes = max(1, len(materials.classes)) if conditional else 1
     if not conditional:
         vault = vault.unconditional()

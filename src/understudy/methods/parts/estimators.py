@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.core.independence import product
+from understudy.core.independence import Projection
 from understudy.core.types import Labels, Vector
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import (
@@ -153,7 +153,7 @@ def _voted_centres(
 ) -> Vector:
     """The first centres, (classes, k, d): candidates about the class means, voted on twice."""
     classes, many = len(start), candidates * clusters
-    shadow = vault.view(lambda values: product(values, axes))
+    shadow = vault.view(Projection(axes))
     middle = start @ axes
     drawn = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))
     centres = np.zeros((classes, clusters, start.shape[1]))

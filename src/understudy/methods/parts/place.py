@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.independence import product
+from understudy.core.independence import Projection
 from understudy.core.types import Embeddings, Vector
 from understudy.methods.parts.base import Base
 from understudy.methods.parts.grain import numbers_of
@@ -58,19 +58,20 @@ def enter(materials: Materials, base: Base, *, dimensions: int, conditional: boo
 
     kept = materials.keep("axes", make)
     turn = kept["turn"]
+    projection = Projection(turn)
     split = turn.shape[1]
     if other is not None and encoder is not None:
 
         def encode(images: NDArray[Any]) -> Embeddings:
             seen, rows = other.encode(images), encoder.encode(images)
-            return np.concatenate([product(seen, turn), rows], axis=1, dtype=np.float32)
+            return np.concatenate([projection(seen), rows], axis=1, dtype=np.float32)
 
         both = vault.map(encode)
         values = both.view(lambda rows: rows[:, split:])
     else:
         values = vault.embedded() if encoder is None else vault.map(encoder.encode)
         both = values.view(
-            lambda rows: np.concatenate([product(rows, turn), rows], axis=1, dtype=np.float32)
+            lambda rows: np.concatenate([projection(rows), rows], axis=1, dtype=np.float32)
         )
     if not conditional:
         values, both = values.unconditional(), both.unconditional()

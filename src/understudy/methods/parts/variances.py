@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from understudy.core.independence import product
+from understudy.core.independence import Projection
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.place import Place
@@ -26,7 +26,7 @@ def align_variances(
     radius = reach * float(np.sqrt(axes.shape[1]))
     cells = Cells((means @ turn)[:, None])
     squares, sd = estimators.squared_moments(
-        place.values.view(lambda rows: product(rows, turn)), cells, radius, "spread"
+        place.values.view(Projection(turn)), cells, radius, "spread"
     )
     seen = (moved - means[labels]) @ turn
     clipped = clip_rows(seen, radius, np.empty_like(seen))
