@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from understudy.core.errors import ConfigError
 from understudy.privacy import noise
 
 DRAWS = 3000
@@ -69,7 +70,7 @@ def test_the_exact_sum_is_kept_in_the_middle():
     "scale", [0.0, -1.0, 1.0, noise.MIN_SCALE - 1.0, float("nan"), float("inf")]
 )
 def test_a_scale_for_which_the_accounting_would_not_hold_is_refused(scale):
-    with pytest.raises(ValueError, match="noise scale"):
+    with pytest.raises(ConfigError, match="noise scale"):
         noise.add_discrete_gaussian(np.zeros(1, dtype=np.int64), scale)
 
 

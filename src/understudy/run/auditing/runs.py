@@ -205,7 +205,7 @@ def _stored(folder: Path) -> dict[str, Answer]:
     for path in folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as archive:
             note = json.loads(str(archive["note"]))
-            found[path.stem] = Answer(archive["noisy"], str(note["query"]))
+            found[path.stem] = Answer(archive["noisy"], str(note["drawn"]["query"]))
     return found
 
 
