@@ -295,9 +295,8 @@ def test_no_known_dataset_ever_spends_more_than_its_budget(
             run = f"r{number}"
             try:
                 ledger.charge(page.id, charge(run, "a", "b", mu=mu_of(epsilon, DELTA)), **IMAGE)
-            except BudgetRefused as error:
+            except BudgetRefused:
                 assert {one: ledger.spent(one, DELTA) for one in known} == before
-                assert error.requested > error.budget
                 continue
             for one, records in known.items():
                 if len(records & parts) >= 0.5 * min(len(records), len(parts)):
