@@ -134,13 +134,13 @@ K_MEANS = {"settings": {"clusters": 2, "lloyd_steps": 0}}
 def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):
     """Every run with the row gives itself away, and none without it.
 
-    25 of 25 runs against 0 of 25, at 99.2 % for each bound: at least log(0.781 / 0.219) = 1.27.
+    25 of 25 runs against 0 of 25, at 99.25 % for each bound: at least log(0.778 / 0.222) = 1.25.
     """
     is_refuted, sentence, told = refuted("clustering", tmp_path, 100, **K_MEANS)
     assert is_refuted
     assert "depends on private rows without noise" in sentence
     bound = told.find("epsilon, lower bound", measured="clustering, pairs, white box")
-    assert bound.value == pytest.approx(1.27, abs=0.01)
+    assert bound.value == pytest.approx(1.25, abs=0.01)
 
 
 def test_cells_in_the_clear_are_caught_with_canaries_too(cells_in_the_clear, tmp_path):
