@@ -11,7 +11,7 @@ that holds is refuted in at most one of 20 audits as stated; these tests ask for
 
 import numpy as np
 import pytest
-from benchmarks.benches import METHODS, ready
+from benchmarks.benches import METHODS, Eye, ready
 
 from understudy.methods.parts import cluster_gaps, estimators
 from understudy.privacy import noise, queries
@@ -23,6 +23,7 @@ from understudy.run.auditing.mechanisms import audit_mechanism, mechanisms, one_
 from understudy.run.auditing.replay import Replay
 
 DRAWS = 20_000
+CHUNK = noise._CHUNK
 PLAN = one_stage(Plan.of(Budget(1.0, 1e-5), {"one": 1.0}))
 MECHANISMS = {one.name: one for one in mechanisms()}
 
@@ -44,6 +45,92 @@ def half_the_noise(monkeypatch):
 def votes_count_twice(monkeypatch):
     honest = queries.Votes.integer_sum
     monkeypatch.setattr(queries.Votes, "integer_sum", lambda *told: 2 * honest(*told))
+
+
+@pytest.fixture
+def honest():
+    return noise.add_discrete_gaussian
+
+
+@pytest.fixture
+def too_much_noise(monkeypatch, honest):
+    """More than is stated: safe, and not what was asked for."""
+    monkeypatch.setattr(
+        noise, "add_discrete_gaussian", lambda sums, scale: honest(sums, 1.5 * scale)
+    )
+
+
+@pytest.fixture
+def noise_in_chunks(monkeypatch, honest):
+    """Noise that begins again after 16,384 numbers."""
+
+    def repeated(sums, scale):
+        drawn = honest(np.zeros(min(CHUNK, len(sums)), dtype=np.int64), scale)
+        return sums + np.resize(drawn, len(sums))
+
+    monkeypatch.setattr(noise, "add_discrete_gaussian", repeated)
+
+
+def reusing(monkeypatch, honest, change):
+    """Noise of a stage used again in the next, changed: a Gaussian of its own all the same."""
+    last = []
+
+    def reused(sums, scale):
+        drawn = honest(np.zeros_like(sums), scale)
+        if last:
+            before, its_scale = last.pop()
+            count = min(len(before), len(drawn))
+            drawn[:count] = change(before[:count], scale / its_scale)
+        else:
+            last.append((drawn, scale))
+        return sums + drawn
+
+    monkeypatch.setattr(noise, "add_discrete_gaussian", reused)
+
+
+@pytest.fixture
+def noise_used_twice(monkeypatch, honest):
+    reusing(monkeypatch, honest, lambda before, _: before)
+
+
+@pytest.fixture
+def noise_used_twice_at_its_own_scale(monkeypatch, honest):
+    """No number is there twice, and each stage has noise as stated."""
+    reusing(monkeypatch, honest, lambda before, factor: np.rint(-before * factor).astype(np.int64))
+
+
+@pytest.fixture
+def the_same_noise_in_every_run(monkeypatch, honest):
+    stock = honest(np.zeros(CHUNK, dtype=np.int64), 2.0 * noise.MIN_SCALE)
+
+    def seeded(sums, scale):
+        drawn = stock[: len(sums)] * (scale / (2 * noise.MIN_SCALE))
+        return sums + np.rint(drawn).astype(np.int64)
+
+    monkeypatch.setattr(noise, "add_discrete_gaussian", seeded)
+
+
+@pytest.fixture
+def correlated_noise(monkeypatch, honest):
+    """Half of each number's variance comes from the number before."""
+
+    def moving(sums, scale):
+        drawn = honest(np.zeros(len(sums) + 1, dtype=np.int64), scale)
+        return sums + np.rint((drawn[1:] + drawn[:-1]) / np.sqrt(2)).astype(np.int64)
+
+    monkeypatch.setattr(noise, "add_discrete_gaussian", moving)
+
+
+@pytest.fixture
+def embeddings_centred_by_their_batch(monkeypatch):
+    """As batch normalisation does it: what a record adds depends on the records beside it."""
+    honest = Eye.encode
+
+    def centred(eye, images):
+        embeddings = honest(eye, images)
+        return embeddings - embeddings.mean(axis=0)
+
+    monkeypatch.setattr(Eye, "encode", centred)
 
 
 def in_the_clear(vault):
@@ -160,6 +247,61 @@ def test_a_whole_method_with_votes_that_count_twice_is_caught(votes_count_twice,
     is_refuted, sentence, _ = refuted("evolution", tmp_path, 40)
     assert is_refuted
     assert "a row adds 2 times" in sentence
+
+
+def test_too_much_noise_is_caught_in_a_mechanism_and_in_a_method(too_much_noise, tmp_path):
+    drawn_noise = audit_mechanism(MECHANISMS["Counts"], PLAN, 4000).noise
+    assert any("times what is stated" in fault for fault in drawn_noise.faults)
+    is_refuted, sentence, _ = refuted("clustering", tmp_path, 40)
+    assert is_refuted
+    assert "the noise is " in sentence
+    assert "correlated" not in sentence
+
+
+def test_noise_that_repeats_after_a_chunk_is_caught(noise_in_chunks):
+    (counts, *_) = mechanisms(slots=CHUNK + 3000)
+    faults = audit_mechanism(counts, PLAN, counts.query.slots).noise.faults
+    assert len(faults) == 1
+    assert faults[0].startswith("3,0")  # and what is the same by chance
+    assert "pairs of noise values are the same" in faults[0]
+
+
+def test_noise_of_one_stage_used_in_the_next_is_caught(noise_used_twice, tmp_path):
+    is_refuted, sentence, _ = refuted("clustering", tmp_path, 40)
+    assert is_refuted
+    assert "pairs of noise values are the same" in sentence
+
+
+def test_noise_used_again_at_another_scale_is_caught(noise_used_twice_at_its_own_scale, tmp_path):
+    is_refuted, sentence, _ = refuted("clustering", tmp_path, 40)
+    assert is_refuted
+    assert "the noise is correlated of a stage with the next" in sentence
+
+
+def test_noise_that_every_run_repeats_is_caught(the_same_noise_in_every_run, tmp_path):
+    is_refuted, sentence, _ = refuted("evolution", tmp_path, 40)
+    assert is_refuted
+    assert "the noise is correlated of a run with the next" in sentence
+    assert "pairs of noise values are the same" in sentence
+
+
+def test_correlated_noise_is_caught(correlated_noise, tmp_path):
+    drawn_noise = audit_mechanism(MECHANISMS["Votes"], PLAN, 4000).noise
+    assert [fault for fault in drawn_noise.faults if "correlated within a stage" in fault]
+    is_refuted, sentence, _ = refuted("evolution", tmp_path, 80)
+    assert is_refuted
+    assert "the noise is correlated within a stage" in sentence
+
+
+@pytest.mark.parametrize("how", ["pairs", "canaries"])
+def test_a_record_that_moves_another_is_caught(embeddings_centred_by_their_batch, how, tmp_path):
+    """The unit alone would show nothing: by itself each record adds one vote, as it should."""
+    found = ready("evolution", tmp_path)
+    told = audit_bench(found.bench, found.rows, how, 40)
+    assert told.verdicts[0].grade == "poor"
+    assert "what a record adds depends on the other records" in told.verdicts[0].sentence
+    name = "sums over the sum of single contributions, largest difference"
+    assert told.find(name).value > 1
 
 
 @pytest.mark.parametrize("method", METHODS)

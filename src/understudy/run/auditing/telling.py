@@ -18,6 +18,7 @@ from understudy.run.auditing.shadows import Lira
 BOUND, GAUSSIAN_BOUND = "epsilon, lower bound", "epsilon, lower bound if Gaussian"
 WITHIN_REACH = "epsilon, largest bound within reach"
 _TOO_LONG = 1 + 1e-9  # what float arithmetic is off by
+_LITTLE = 2.0  # times the stated epsilon: what must be within reach, for no attacker is perfect
 _COARSE = 1.3 / 0.7  # ends of an interval that leaves noise of 30 % less or more unseen
 
 
@@ -143,8 +144,8 @@ def _told(
 ) -> Evaluation:
     """All of an audit. ``reach`` is the largest epsilon that it could have proven.
 
-    An audit that could not have refuted the stated epsilon, whatever the method does, found nothing
-    because it could find nothing: that is no reason to call the guarantee good.
+    An audit that could not have refuted twice the stated epsilon with every guess right finds
+    hardly anything, whatever the method does: that is no reason to call the guarantee good.
     """
     public: Kind = "public"
     stated = Figure("audit", "epsilon, stated", budget.epsilon, public)
@@ -154,12 +155,11 @@ def _told(
     if reasons:
         grade = "poor"
         sentence = f"Epsilon {budget.epsilon:g} is refuted: {'; '.join(reasons)}."
-    elif reach <= budget.epsilon:
+    elif reach <= _LITTLE * budget.epsilon:
         grade = "unknown"
         sentence = (
-            f"Nothing found, and little could have been: this audit could prove epsilon "
-            f"{reach:.3g} at most, which is not above the stated {budget.epsilon:g}. Give more "
-            "--runs."
+            f"Nothing found, and little could have been: of the stated epsilon {budget.epsilon:g} "
+            f"this audit could prove {reach:.3g} at most, with every guess right. Give more --runs."
         )
     else:
         grade = "good"
@@ -172,7 +172,7 @@ def _told(
         f"than stated, repeated or correlated, a row adds more than stated or changes what others "
         f"add, or questions depend on private rows; a promise that holds is refuted by chance in "
         f"at most {1 - confidence:.2g} of audits. Nothing found, where the largest bound within "
-        f"reach is not above the stated epsilon."
+        f"reach is not above {_LITTLE:g} times the stated epsilon."
     )
     settings: dict[str, Any] = {
         "epsilon": budget.epsilon, "delta": budget.delta, "confidence": confidence,
