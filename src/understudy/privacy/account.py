@@ -336,7 +336,7 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     # Opened here, because NumPy leaves a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-    drawn = note.get("drawn", {"query": note.get("query")})  # 0.1.0 kept the query alone
+    drawn = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
     return noisy, {"drawn": dict(drawn), "attempt": int(note["attempt"])}
 
 
