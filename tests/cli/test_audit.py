@@ -37,7 +37,10 @@ def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
     monkeypatch.setattr(queries.CountAndSum, "integer_sum", lambda *told: 3 * honest(*told))
     done = called(source, "--how", "canaries", "--runs", 20, "--set", "clusters=1")
     assert done.exit_code == 1
-    assert "Epsilon 1 is refuted: a row adds 3 times the stated sensitivity." in done.output
+    assert (
+        "Refuted, at a stated epsilon of 1: a row adds 3 times the stated sensitivity."
+        in done.output
+    )
 
 
 def test_mechanisms_need_no_source():

@@ -118,16 +118,16 @@ class NoiseFindings:
     @property
     def faults(self) -> list[str]:
         """What is wrong with it, a clause each; none where it is as stated."""
-        found = []
+        faults = []
         if self.ratio.high < 1 or self.ratio.low > 1:
-            found.append(f"the noise is {self.ratio.value:.3g} times what is stated")
+            faults.append(f"the noise is {self.ratio.value:.3g} times what is stated")
         if self.repeated:
-            found.append(f"{self.repeats:,} pairs of noise values are the same (by chance: "
+            faults.append(f"{self.repeats:,} pairs of noise values are the same (by chance: "
                          f"{self.expected:.2g})")  # fmt: skip
         for where, interval in self.correlations.items():
             if interval.low > 0 or interval.high < 0:
-                found.append(f"the noise is correlated {where} ({interval.value:.2g})")
-        return found
+                faults.append(f"the noise is correlated {where} ({interval.value:.2g})")
+        return faults
 
 
 @dataclass

@@ -50,7 +50,7 @@ def of_whole(found: Whole, budget: Budget, what: str) -> Evaluation:
     if found.tells:
         reasons.append("what is asked depends on private rows without noise")
     reach = max(_reach(bound) for bound in found.bounds.values())
-    return _told(figures, reasons, budget, found.confidence, 0.0 if coarse else reach)
+    return _told(figures, reasons, budget, found.confidence, reach, coarse)
 
 
 def of_mechanisms(found: Mapping[str, Drawn], budget: Budget, confidence: float) -> Evaluation:
@@ -108,15 +108,15 @@ def _reach(bound: Audit) -> float:
     return max(bound.most, gaussian)
 
 
-def _noise(found: NoiseFindings, measured: str) -> list[Figure]:
-    ratio = found.ratio
+def _noise(noise: NoiseFindings, measured: str) -> list[Figure]:
+    ratio = noise.ratio
     figures = [
         Figure("audit", "noise over stated noise", ratio.value, low=ratio.low, high=ratio.high,
                measured=measured, better="higher"),
-        Figure("audit", "pairs of equal noise values", found.repeats, baseline=found.expected,
+        Figure("audit", "pairs of equal noise values", noise.repeats, baseline=noise.expected,
                measured=measured, better="lower"),
     ]  # fmt: skip
-    for where, one in found.correlations.items():
+    for where, one in noise.correlations.items():
         name = f"correlation of the noise {where}"
         figures.append(
             Figure("audit", name, one.value, low=one.low, high=one.high, measured=measured)
@@ -141,8 +141,12 @@ def _told(
     budget: Budget,
     confidence: float,
     reach: float,
+    coarse: bool = False,
 ) -> Evaluation:
-    """All of an audit. ``reach`` is the largest epsilon that it could have proven.
+    """All of an audit.
+
+    ``reach`` is the largest epsilon that it could have proven, and ``coarse`` says that noise of
+    30 % less or more would not have shown.
 
     An audit that could not have refuted twice the stated epsilon with every guess right finds
     hardly anything, whatever the method does: that is no reason to call the guarantee good.
@@ -154,12 +158,14 @@ def _told(
     proven = max((one.value for one in figures if one.name in (BOUND, GAUSSIAN_BOUND)), default=0)
     if reasons:
         grade = "poor"
-        sentence = f"Epsilon {budget.epsilon:g} is refuted: {'; '.join(reasons)}."
-    elif reach <= _LITTLE * budget.epsilon:
+        sentence = f"Refuted, at a stated epsilon of {budget.epsilon:g}: {'; '.join(reasons)}."
+    elif coarse or reach <= _LITTLE * budget.epsilon:
+        unseen = ", and noise of 30 % less would not have shown" if coarse else ""
         grade = "unknown"
         sentence = (
             f"Nothing found, and little could have been: of the stated epsilon {budget.epsilon:g} "
-            f"this audit could prove {reach:.3g} at most, with every guess right. Give more --runs."
+            f"this audit could prove {reach:.3g} at most, with every guess right{unseen}. Give "
+            "more --runs."
         )
     else:
         grade = "good"
