@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,6 +102,34 @@ def test_a_dry_run_says_what_would_be_refused(
     assert refused.err.startswith("understudy: the budget of")
     assert "Difference: epsilon 0.5000 over the budget" in refused.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    parts = [tmp_path / "first", tmp_path / "second"]
+    for number, image in enumerate(sorted(scans.rglob("*.*"))):
+        place = parts[number % 2] / image.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(image, place)
+    for part, epsilon in zip(parts, ("3", "0.5"), strict=True):
+        told = understudy.run("ledger", "set-budget", part, "--epsilon", epsilon, *books)
+        assert told.code == 0
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books]
+    dry = understudy.run(*words, "--dry-run")
+    assert f"charged too, for they share records: {parts[0]}, {parts[1]}" in dry.out
+    assert f"would be refused: the budget of {parts[1]} (id " in dry.out
+    refused = understudy.run(*words)
+    assert refused.code == 3
+    assert refused.err.startswith(f"understudy: the budget of {parts[1]} (id ")
+    assert understudy.run("ledger", "set-budget", parts[1], "--epsilon", "1", *books).code == 0
+    done = understudy.run(*words)
+    assert (done.code, done.err) == (0, "")
+    assert f"note: this run was charged to {parts[0]}, {parts[1]} too" in done.out
+    shown = understudy.run("ledger", "show", parts[1], *books)
+    assert "shared charge" in shown.out
+    assert re.search(r"1 +1\.0000 +1e-05 +1 +image", shown.out)
+    assert f"shares records with, so that a run on it is charged to them too: {scans}" in shown.out
 
 
 @pytest.mark.parametrize(

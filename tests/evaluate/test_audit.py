@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.evaluate.audit import audit_one_run, audit_pairs, learned_scores, noise_ratio
+from understudy.evaluate.audit import audit_one_run, audit_pairs, learned_scores
+from understudy.evaluate.noise import noise_ratio
 from understudy.privacy.accounting import run_mu
 
 DELTA = 1e-5

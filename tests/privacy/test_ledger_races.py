@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
-from tests.privacy.conftest import Site, rows
+from tests.privacy.conftest import Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, UnderstudyError
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of
@@ -22,6 +22,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import Charge, Dataset, Ledger
 
 ROUNDS = 40
+UNIONS = 10
 PLACES = 12
 KILLS = 3
 PATIENCE_S = 120
@@ -109,6 +110,34 @@ def test_of_two_processes_racing_for_the_last_of_a_budget_one_wins(site: Site) -
         for dataset in datasets:
             assert ledger.spent(dataset.id).events == 1
             assert ledger.spent(dataset.id).epsilon == pytest.approx(1.0, rel=1e-9)
+        assert ledger.verify() == []
+
+
+def race_for_a_part(
+    name: str, urls: list[str], datasets: list[str], barrier: Barrier, said: Connection
+) -> None:
+    """In each round, one runs on a dataset and the other on a union that holds it."""
+    unions, parts = datasets[:UNIONS], datasets[UNIONS:]
+    race_for_the_last(name, urls, unions if name == "left" else parts, barrier, said)
+
+
+def test_of_a_run_on_a_union_and_one_on_its_part_one_gets_the_last(site: Site) -> None:
+    """Either both parts are charged for the union, or the other run's part alone is."""
+    with site.open() as ledger:
+        unions, parts, others = [], [], []
+        for seed in range(UNIONS):
+            values = rows(8, seed=seed).values
+            parts.append(ledger.register(Rows(f"part {seed}", values[:4])))
+            others.append(ledger.register(Rows(f"other {seed}", values[4:])))
+            unions.append(ledger.register(Rows(f"union {seed}", values)))
+            ledger.set_budget(parts[-1].id, Budget(1.0, DELTA))
+        ids = [dataset.id for dataset in (*unions, *parts)]
+        left, right = race(race_for_a_part, [site.url], ids)
+        assert len(left) == len(right) == UNIONS
+        for by_union, by_part, part, other in zip(left, right, parts, others, strict=True):
+            assert {by_union, by_part} == {"won", BudgetRefused.__name__}
+            assert ledger.spent(part.id).events == 1
+            assert ledger.spent(other.id).events == (by_union == "won")
         assert ledger.verify() == []
 
 

@@ -48,7 +48,7 @@ def test_similarity_is_jaccards(size: int, shared: float) -> None:
     start = round(size * (1 - shared))
     left, right = Sketch.of(some(range(size))), Sketch.of(some(range(start, start + size)))
     jaccard = shared / (2 - shared)
-    # Exact while everything is kept; else 4 standard errors of a share of SIZE draws.
+    # Exact while everything is kept; else 4 standard errors of a part of SIZE draws.
     error = 0.005 if size < SIZE else 4 * (jaccard * (1 - jaccard) / SIZE) ** 0.5
     assert left.similarity(right) == pytest.approx(jaccard, abs=max(error, 1e-12))
     assert left.similarity(right) == right.similarity(left)
@@ -57,6 +57,42 @@ def test_similarity_is_jaccards(size: int, shared: float) -> None:
 def test_similarity_of_a_dataset_and_its_half() -> None:
     whole, half = Sketch.of(some(range(20_000))), Sketch.of(some(range(10_000)))
     assert whole.similarity(half) == pytest.approx(0.5, abs=4 * (0.25 / SIZE) ** 0.5)
+
+
+@pytest.mark.parametrize("size", [100, 20_000])
+@pytest.mark.parametrize("part", [0.05, 0.3, 1.0])
+def test_overlap_is_of_the_smaller_dataset(size: int, part: float) -> None:
+    """A dataset of ``part`` the size, of which all, six tenths or nothing is in the whole."""
+    whole, count = Sketch.of(some(range(size, 2 * size))), round(part * size)
+    for shared in (1.0, 0.6, 0.0):
+        start = size - round(count * (1 - shared))
+        other = Sketch.of(some(range(start, start + count)))
+        sample = min(SIZE, size) * part  # of the other's records, that both sketches can see
+        error = 0.1 if size < SIZE else 4 * (shared * (1 - shared) / sample) ** 0.5
+        assert whole.overlap(other) == pytest.approx(shared, abs=max(error, 1e-12))
+        assert whole.overlap(other) == other.overlap(whole)
+
+
+def test_a_part_too_small_to_leave_a_trace_is_no_overlap() -> None:
+    rows = sorted(some(range(4 * SIZE)))
+    assert Sketch.of(rows).overlap(Sketch.of(rows[-3:])) == 0.0
+    assert Sketch.of(rows).overlap(Sketch.of([*rows[-3:], rows[0]])) == 1.0
+
+
+def test_a_sketch_of_the_first_version_is_compared_by_what_it_holds() -> None:
+    """256 digests, and no word of how many."""
+    rows = some(range(6000))
+    now = Sketch.of(rows)
+    value = now.to_json()
+    old = Sketch.from_json({"total": value["total"], "lowest": value["lowest"][: 256 * 32]})
+    assert (old.size, len(old.lowest)) == (256, 256)
+    assert old.is_of(now)
+    assert old.similarity(now) == old.overlap(now) == 1.0
+    assert Sketch.of(rows[:3000]).overlap(old) == 1.0
+    assert Sketch.of(rows[:3000]).similarity(old) == pytest.approx(0.5, abs=4 * (0.25 / 256) ** 0.5)
+    assert Sketch.of(some(range(6000, 9000))).overlap(old) == 0.0
+    few = Sketch.from_json({**Sketch.of(rows[:50]).to_json(), "size": 256})
+    assert few.overlap(now) == Sketch.of(rows[:50]).overlap(now)
 
 
 def test_what_is_no_dataset_is_refused() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from understudy.core.errors import InputError
-from understudy.privacy import sums
+from understudy.privacy import queries, sums
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import (
     ClippedSums,
@@ -100,6 +100,65 @@ def test_replacing_a_unit_moves_the_sum_by_no_more_than_the_sensitivity(which, x
     moved = np.linalg.norm((one - two) * weights)
     assert moved <= query.sensitivity("replace-one") + 1e-9 * query.bound
     assert query.sensitivity("add-remove") == query.bound
+
+
+def unclipped(query, factor, groups=None):
+    """The sum of three far rows in a query whose own clipping, and that of the sums, is off."""
+    x = np.full((3, DIM), factor, dtype=np.float32)
+    y = np.zeros(3, dtype=np.int64)
+    return query.integer_sum(x, y, groups, query.grid(query.bound))
+
+
+@pytest.fixture
+def no_clipping(monkeypatch):
+    monkeypatch.setattr(sums, "_clip_factor", lambda norms, bound: np.ones_like(norms))
+    # What a query clips by itself goes too, or no row would be too long for the sums.
+    monkeypatch.setattr(
+        queries, "clip_rows", lambda rows, radius, out, times=1.0: np.multiply(rows, times, out=out)
+    )
+
+
+@pytest.mark.parametrize("which", QUERIES)
+def test_without_the_clipping_the_integers_are_refused(which, no_clipping):
+    """A unit's integers are checked in every query: the only thing left if clipping has a fault.
+
+    A row of a count or a vote is a single 1, within the bound however it is clipped, so those are
+    tried with a unit of three rows; a unit's votes are averaged, so theirs are counted thrice.
+    """
+    query = all_queries(np.random.default_rng(1))[which]
+    query.average = False
+    with pytest.raises(RuntimeError, match="exceeds its bound"):
+        unclipped(query, 1e3, groups=np.zeros(3, dtype=np.int64))
+    if not isinstance(query, Counts | Votes | NormHistogram):
+        with pytest.raises(RuntimeError, match="exceeds its bound"):
+            unclipped(query, 1e3)
+
+
+@pytest.mark.parametrize("which", [4, 5])
+@pytest.mark.parametrize("length", [1.01, 1.4, 30.0])
+def test_full_moments_just_beyond_the_bound_are_refused(which, length, no_clipping):
+    """The fourth power of the bound stood here once: at 2^18 steps nothing ever reaches that."""
+    query = all_queries(np.random.default_rng(1))[which]
+    assert isinstance(query, FullMoments)
+    steps = np.zeros((1, DIM))
+    steps[0, 0] = length * query.radius
+    with pytest.raises(RuntimeError, match="exceeds its bound"):
+        sums.bounded_outer_sum(
+            np.zeros(1, np.int64),
+            steps,
+            None,
+            slots=1,
+            radius=query.radius,
+            step=math.sqrt(query.grid(1.0)),
+        )
+
+
+@pytest.mark.parametrize("squares", [[0.0, np.nan], [np.inf], [1.0 + 1e-9]])
+def test_the_check_refuses_what_is_not_within_the_bound(squares):
+    sums._check_bound(np.array([1.0 - 1e-9, 0.0]), 1.0)
+    sums._check_bound(np.zeros(0), 1.0)
+    with pytest.raises(RuntimeError, match="exceeds its bound"):
+        sums._check_bound(np.array(squares), 1.0)
 
 
 @pytest.mark.parametrize("which", QUERIES)

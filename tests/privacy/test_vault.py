@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+import math
 import pickle
 import shutil
 
@@ -21,7 +22,7 @@ from understudy.engine.local import LocalEngine
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.queries import Cells, ClippedSums, Counts, Votes
+from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 
@@ -46,8 +47,8 @@ class World:
         if budget:
             self.ledger.set_budget(self.dataset, budget)
 
-    def vault(self, weights, epsilon=1.0, run="run", stages="stages"):
-        plan = Plan.of(Budget(epsilon), weights)
+    def vault(self, weights, epsilon=1.0, run="run", stages="stages", delta=1e-5):
+        plan = Plan.of(Budget(epsilon, delta), weights)
         account = Account(self.ledger, self.dataset, self.unit, plan, self.folder / stages, run)
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700, exist_ok=True)
@@ -133,6 +134,91 @@ def test_a_stored_release_is_not_taken_for_another_query(world):
         world.vault({"a": 1.0}).release(
             ClippedSums(Cells(np.ones((CLASSES, 1, DIM))), 1.0), stage="a"
         )
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"epsilon": 2.0}, "sigma"),
+        ({"delta": 1e-6}, "delta"),
+        ({"weights": {"a": 1.0, "b": 2.0}}, "shares"),
+        ({"weights": {"a": 1.0, "c": 1.0}}, "shares"),
+        ({"unit": Unit(adjacency="replace-one")}, "adjacency"),
+        ({"unit": Unit("unit")}, "unit"),
+    ],
+)
+def test_a_stored_release_is_given_back_for_its_own_plan_alone(world, change, word):
+    """A run folder that is asked again with more noise to claim, or less, gives nothing back."""
+    plan = {"weights": {"a": 1.0, "b": 1.0}, "epsilon": 1.0}
+    before = world.vault(**plan).release(Counts(CELLS), stage="a")
+    world.unit = change.pop("unit", world.unit)
+    world.source = open_source(world.folder / "d.npz", unit=world.unit.column)
+    with pytest.raises(RunError, match=f"stored for another .*{word}"):
+        world.vault(**{**plan, **change}).release(Counts(CELLS), stage="a")
+    world.unit, world.source = Unit(), open_source(world.folder / "d.npz")
+    assert np.array_equal(world.vault(**plan).release(Counts(CELLS), stage="a"), before)
+
+
+def test_a_release_stored_by_the_first_version_is_not_taken(world):
+    """It says which query it answers, and nothing about the noise."""
+    world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
+    path = world.folder / "stages" / "a.npz"
+    with np.load(path) as archive:
+        noisy, note = archive["noisy"], json.loads(str(archive["note"]))
+    old = {"query": note["drawn"]["query"], "attempt": 1, "receipt": note["receipt"]}
+    np.savez(path, noisy=noisy, note=np.array(json.dumps(old)))
+    with pytest.raises(RunError, match="sigma, grid"):
+        world.vault({"a": 1.0}).release(Counts(CELLS), stage="a")
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"a": 0.7, "b": 0.4},
+        {"a": 1.0 + 1e-9},
+        {"a": -0.5, "b": 0.5},
+        {"a": 0.0, "b": 1.0},
+        {"a": math.nan},
+        {"a": math.inf},
+        {},
+    ],
+)
+def test_a_plan_that_would_overspend_cannot_be_built(shares):
+    with pytest.raises(ConfigError, match="share"):
+        Plan(Budget(1.0), shares)
+
+
+def test_a_plan_cannot_be_changed_after_it_was_checked():
+    shares = {"a": 0.5, "b": 0.5}
+    plan = Plan(Budget(1.0), shares)
+    shares["a"] = 5.0
+    assert plan.shares["a"] == 0.5
+    with pytest.raises(TypeError):
+        plan.shares["a"] = 5.0
+    # Weights over their sum add up to 1 but for rounding, and are always a plan.
+    for count in (3, 7, 49, 1000):
+        Plan.of(Budget(1.0), {str(i): 0.1 + 1 / (i + 3) for i in range(count)})
+
+
+@pytest.mark.parametrize("radius", [0.0, math.inf, math.nan, 1e-308])
+def test_noise_that_cannot_be_drawn_is_refused_before_the_charge(world, radius):
+    with pytest.raises(ConfigError, match="standard deviation"):
+        world.vault({"a": 1.0}).release(ClippedSums(CELLS, radius), stage="a")
+    assert world.charges() == []
+
+
+def test_too_little_noise_for_the_proof_is_refused_before_the_charge(world):
+    """The grid of full moments goes by the radius, so at a huge epsilon the noise is too fine."""
+    with pytest.raises(ConfigError, match="noise scale"):
+        world.vault({"a": 1.0}, epsilon=1e7).release(FullMoments(CELLS, 1.0), stage="a")
+    assert world.charges() == []
+
+
+@pytest.mark.parametrize("delta", [9.9e-12, 1e-15, 5e-324])
+def test_a_delta_that_the_proof_does_not_cover_is_refused(delta):
+    with pytest.raises(ConfigError, match=r"discrete Gaussian.*promise\.md"):
+        Budget(1.0, delta)
+    assert Budget(1.0, 1e-11).delta == 1e-11
 
 
 def test_a_pickle_in_place_of_a_stored_release_is_not_loaded(world):

@@ -6,6 +6,7 @@ from benchmarks.benches import clouds, ready, squares
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.figures import Evaluation
+from understudy.evaluate.audit import audit_one_run, audit_pairs
 from understudy.run.audit import audit, audit_bench, audit_mechanisms
 from understudy.run.auditing import runs
 
@@ -21,7 +22,9 @@ SURE = 1 - 1e-6
 
 def test_an_audit_comes_back_as_figures_for_the_owner(source):
     settings = {"clusters": 1}
-    found = audit(source, how="canaries", runs=100, rows=20, confidence=SURE, settings=settings)
+    # With a tiny delta, so that 300 canaries can prove something at that confidence: epsilon 2.8.
+    promise = {"delta": 1e-10, "confidence": SURE, "settings": settings}
+    found = audit(source, how="canaries", runs=300, rows=20, **promise)
     assert {one.group for one in found.figures} == {"audit"}
     kinds = {one.name: one.kind for one in found.figures}
     assert kinds.pop("epsilon, stated") == "public"
@@ -31,6 +34,30 @@ def test_an_audit_comes_back_as_figures_for_the_owner(source):
     assert found.verdicts[0].grade == "good"
     again = Evaluation.from_dict(found.as_dict())
     assert again.figures == found.figures
+
+
+@pytest.mark.parametrize(("how", "runs"), [("pairs", 40), ("canaries", 40), ("canaries", 100)])
+def test_where_little_could_be_found_nothing_is_called_good(source, how, runs):
+    """So few runs, at a confidence of one in a million: had every guess been right, no proof."""
+    found = audit(source, how=how, runs=runs, rows=20, confidence=SURE, settings={"clusters": 1})
+    (verdict,) = found.verdicts
+    assert verdict.grade == "unknown"
+    assert verdict.sentence.startswith("Nothing found, and little could have been")
+    within = found.find("epsilon, largest bound within reach").value
+    assert within < 2
+    assert f"{within:.3g} at most" in verdict.sentence
+
+
+def test_what_is_within_reach_goes_by_the_runs_and_not_by_what_was_found():
+    most = [
+        audit_pairs(scores, scores, delta=1e-5, claimed=1.0).most
+        for scores in (np.zeros(20), np.zeros(200), np.arange(200.0))
+    ]
+    assert most[0] < most[1] == most[2]
+    inside = np.random.default_rng(0).random(400) < 0.5
+    perfect = audit_one_run(inside.astype(float), inside, delta=1e-5)
+    assert perfect.most >= perfect.epsilon > 2
+    assert audit_one_run(np.zeros(400), inside, delta=1e-5).most == perfect.most
 
 
 def test_nothing_is_written_and_no_ledger_is_asked(source, tmp_path, monkeypatch):

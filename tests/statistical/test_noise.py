@@ -1,14 +1,17 @@
 """Two-sided noise tests: the right scale is accepted, 30 % less and 30 % more are rejected."""
 
+import math
 import random
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from understudy.core.errors import ConfigError
 from understudy.privacy import noise
 
 DRAWS = 3000
+CHUNK = noise._CHUNK
 SCALE = noise.MIN_SCALE * 1.5
 
 
@@ -41,6 +44,81 @@ def test_the_noise_is_gaussian_and_independent(drawn):
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 6 / np.sqrt(DRAWS)
 
 
+LONG = 3 * CHUNK + 1000  # numbers: more than three chunks of the sampler
+FINE = 2.0**40  # a scale at which 50,000 draws are all different, but for once in 2,000 times
+
+
+def draw_twice():
+    """Two releases of more than three chunks each, as two stages of a run draw them."""
+    return [noise.add_discrete_gaussian(np.zeros(LONG, dtype=np.int64), FINE) for _ in range(2)]
+
+
+def is_independent(first, second):
+    """No number twice, and no correlation at any lag that a chunk could bring, or of the two.
+
+    Each correlation fails by chance once in 10^8 times, at 5.73 standard errors.
+    """
+    both = np.concatenate([first, second])
+    if len(np.unique(both)) < len(both):
+        return False
+    z = both / FINE
+    lags = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK, LONG - 1, LONG, LONG + 1]
+    pairs = [(z[:-lag], z[lag:]) for lag in lags]
+    return all(abs(np.dot(a, b)) < 5.73 * math.sqrt(len(a)) for a, b in pairs)
+
+
+def test_noise_over_more_than_three_chunks_and_over_stages_is_independent():
+    first, second = draw_twice()
+    assert spread_is_plausible(first, FINE)
+    assert spread_is_plausible(second, FINE)
+    assert is_independent(first, second)
+
+
+@pytest.fixture
+def honest():
+    return noise.add_discrete_gaussian
+
+
+def test_noise_that_repeats_after_a_chunk_is_told(monkeypatch, honest):
+    """Planted: one draw of 16,384 numbers, used again for every chunk."""
+
+    def repeated(total, scale):
+        drawn = honest(np.zeros(min(CHUNK, len(total)), dtype=np.int64), scale)
+        return total + np.resize(drawn, len(total))
+
+    monkeypatch.setattr(noise, "add_discrete_gaussian", repeated)
+    first, second = draw_twice()
+    assert spread_is_plausible(first[:CHUNK], FINE)
+    assert not is_independent(first, second)
+
+
+def test_noise_of_one_stage_reused_in_the_next_is_told(monkeypatch, honest):
+    """Planted, as it is and with the sign turned: then no number is there twice."""
+    for sign in (1, -1):
+        before = []
+
+        def reused(total, scale, before=before, sign=sign):
+            if before:
+                return total + sign * before[0]
+            before.append(honest(np.zeros_like(total), scale))
+            return total + before[0]
+
+        monkeypatch.setattr(noise, "add_discrete_gaussian", reused)
+        assert not is_independent(*draw_twice())
+
+
+def test_noise_with_a_part_in_common_is_told(monkeypatch, honest):
+    """Planted: a twentieth of the variance is the same for every number of a release."""
+
+    def common(total, scale):
+        own = honest(np.zeros_like(total), scale * math.sqrt(0.95))
+        offset = honest(np.zeros(1, dtype=np.int64), scale * math.sqrt(0.05))
+        return total + own + np.sign(offset) * int(scale * math.sqrt(0.05))
+
+    monkeypatch.setattr(noise, "add_discrete_gaussian", common)
+    assert not is_independent(*draw_twice())
+
+
 def test_no_seed_makes_the_noise_repeat():
     # Defect 3 of the field: noise from a generator that something else seeds.
     def draw():
@@ -69,7 +147,7 @@ def test_the_exact_sum_is_kept_in_the_middle():
     "scale", [0.0, -1.0, 1.0, noise.MIN_SCALE - 1.0, float("nan"), float("inf")]
 )
 def test_a_scale_for_which_the_accounting_would_not_hold_is_refused(scale):
-    with pytest.raises(ValueError, match="noise scale"):
+    with pytest.raises(ConfigError, match="noise scale"):
         noise.add_discrete_gaussian(np.zeros(1, dtype=np.int64), scale)
 
 
@@ -78,6 +156,20 @@ def test_the_grid_is_a_power_of_two_far_below_the_noise(sigma):
     grid = noise.grid_step(sigma)
     assert np.frexp(grid)[0] == 0.5
     assert noise.MIN_SCALE <= sigma / grid < 2 * noise.MIN_SCALE
+
+
+def test_the_grid_is_exact_at_powers_of_two():
+    """A logarithm is rounded: just below 2^k it says k, and the scale falls below the least."""
+    for exponent in (-900, -60, -1, 0, 1, 29, 52, 900):
+        power = 2.0**exponent
+        for sigma in (np.nextafter(power, 0), power, np.nextafter(power, np.inf)):
+            assert noise.MIN_SCALE <= sigma / noise.grid_step(sigma) < 2 * noise.MIN_SCALE
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf, 1e-320, 1e-301])
+def test_a_sigma_without_a_grid_is_refused(sigma):
+    with pytest.raises(ConfigError, match="standard deviation"):
+        noise.grid_step(sigma)
 
 
 def test_nothing_to_noise_gives_nothing():

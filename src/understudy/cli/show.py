@@ -45,6 +45,8 @@ def plan(dry: DryRun) -> None:
         f"ledger: {name}: {total}, spent {dry.spent:.4f}, after this run {dry.after:.4f} "
         f"(at delta {dry.at_delta:g})"
     )
+    if dry.concerned:
+        _console.print(f"charged too, for they share records: {', '.join(dry.concerned)}")
     if dry.refused:
         _console.print(f"the run would be refused: {dry.refused}")
     _console.print("dry run: nothing was spent")
@@ -129,6 +131,9 @@ def datasets(entries: Sequence[Entry]) -> None:
 def account(entry: Entry) -> None:
     """One dataset with every row."""
     datasets([entry])
+    if entry.concerned:
+        names = ", ".join(f"{other.name} ({other.id})" for other in entry.concerned)
+        _console.print(f"shares records with, so that a run on it is charged to them too: {names}")
     table = _table("row", "time", "what", "run", "stage", "event")
     for row in entry.rows:
         event = row.data.get("event") or {

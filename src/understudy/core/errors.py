@@ -117,17 +117,26 @@ class BudgetRefused(UnderstudyError):
         budget: The epsilon the owner allows in total.
         spent: Epsilon spent so far.
         delta: The delta at which the three are stated.
+        why: Why that dataset's budget is asked, where the run is on another one: a clause that
+            follows its name.
     """
 
     exit_code = 3
 
     def __init__(
-        self, dataset: str, *, requested: float, budget: float, spent: float, delta: float
+        self,
+        dataset: str,
+        *,
+        requested: float,
+        budget: float,
+        spent: float,
+        delta: float,
+        why: str = "",
     ) -> None:
         self.dataset, self.requested, self.budget = dataset, requested, budget
         self.spent, self.delta = spent, delta
         super().__init__(
-            f"the budget of {dataset} does not cover this run (all at delta {delta:g}).\n"
+            f"the budget of {dataset}{why} does not cover this run (all at delta {delta:g}).\n"
             f"  Budget:     epsilon {budget:.4f}\n"
             f"  Spent:      epsilon {spent:.4f}\n"
             f"  Remaining:  epsilon {max(0.0, budget - spent):.4f}\n"

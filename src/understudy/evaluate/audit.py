@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.types import Vector
 from understudy.evaluate.bounds import epsilon_from_one_run, epsilon_from_pairs, mu_from_pairs
-from understudy.evaluate.roc import Interval
 
 _THRESHOLDS = 49
 _PARTS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
@@ -34,6 +32,9 @@ class Audit:
         runs: How many runs, or canaries.
         mu: A lower bound on the true mu, at the same confidence, where Gaussian DP is claimed.
         claimed_mu: The mu that is claimed; None where none was.
+        most: The epsilon that as many runs prove where every guess is right: the most that could
+            have been proven.
+        most_mu: The same of mu.
     """
 
     epsilon: float
@@ -44,6 +45,8 @@ class Audit:
     runs: int
     mu: float = 0.0
     claimed_mu: float | None = None
+    most: float = 0.0
+    most_mu: float = 0.0
 
     @property
     def broken(self) -> bool:
@@ -89,7 +92,9 @@ def audit_pairs(
     )
     epsilon, mu = (_at_best_threshold(one, other, bound) for bound in bounds)
     runs = sum(map(len, sides))
-    return Audit(epsilon, claimed, delta, confidence, "pairs", runs, mu, claimed_mu)
+    judged_in, judged_out = (len(side) - len(side) // 2 for side in sides)
+    most = [bound(judged_in, judged_in, 0, judged_out) for bound in bounds]
+    return Audit(epsilon, claimed, delta, confidence, "pairs", runs, mu, claimed_mu, *most)
 
 
 Bound = Callable[[int, int, int, int], float]
@@ -167,29 +172,18 @@ def audit_one_run(
         )
     order = np.argsort(scores, kind="stable")
     each = 1 - (1 - confidence) / len(_PARTS)
-    bounds = []
+    bounds, most = [], []
     for part in _PARTS:
         half = max(1, int(part * len(scores) / 2))
         right = int(inside[order[-half:]].sum() + (~inside[order[:half]]).sum())
-        bounds.append(
-            epsilon_from_one_run(right, 2 * half, len(scores), delta=delta, confidence=each)
+        bound = partial(
+            epsilon_from_one_run,
+            guesses=2 * half,
+            canaries=len(scores),
+            delta=delta,
+            confidence=each,
         )
-    return Audit(max(bounds), claimed, delta, confidence, "one run", len(scores))
-
-
-def noise_ratio(squares: float, numbers: int, *, confidence: float = 0.95) -> Interval:
-    """The standard deviation of noise over the one that is stated.
-
-    Args:
-        squares: Sum of the squares of Gaussian noise, in stated standard deviations.
-        numbers: How many numbers were summed.
-        confidence: Of the interval, by chi-square.
-
-    Raises:
-        InputError: No numbers.
-    """
-    if numbers < 1:
-        raise InputError("the noise of a run that released nothing cannot be measured")
-    tail = (1 - confidence) / 2
-    low, high = (squares / stats.chi2.ppf(tail, numbers) for tail in (1 - tail, tail))
-    return Interval(*(float(np.sqrt(value)) for value in (squares / numbers, low, high)))
+        bounds.append(bound(right))
+        most.append(bound(2 * half))
+    how, runs = "one run", len(scores)
+    return Audit(max(bounds), claimed, delta, confidence, how, runs, most=max(most))

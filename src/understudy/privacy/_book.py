@@ -67,7 +67,8 @@ class Book:
     Attributes:
         head: Where the rows read so far end.
         pages: Datasets by id, in the order they were registered.
-        charges: What was charged at a place: the dataset's id and the charge's text.
+        charges: What was charged at a place: the id of the dataset that was run on, and the
+            charge's text.
         releases: Digest of what was released at a place.
     """
 
@@ -89,16 +90,34 @@ class Book:
             self.head = Head(links[-1].seq, links[-1].hash, "")
 
     def same_as(self, sketch: Sketch) -> tuple[Page, bool] | None:
-        """The dataset with this fingerprint, and whether row for row; None for a new one."""
-        best, most = None, SAME
+        """The dataset with this fingerprint, and whether row for row; None for a new one.
+
+        Equal rows first; else the most similar dataset, if it is similar enough and answers for
+        all that this one would answer for. A union of two known datasets is neither of them: taken
+        for the first, it would tie the two together for good.
+        """
         for page in self.pages.values():
-            for known in page.sketches:
-                if known == sketch:
-                    return page, True
-                similarity = known.similarity(sketch)
-                if similarity > most or (best is None and similarity >= most):
-                    best, most = page, similarity
-        return None if best is None else (best, False)
+            if any(known.is_of(sketch) for known in page.sketches):
+                return page, True
+        overlapping = {page.id for page in self.overlapping([sketch])}
+        ranked = [(max(k.similarity(sketch) for k in p.sketches), p) for p in self.pages.values()]
+        ranked.sort(key=lambda pair: -pair[0])  # stable: of equals the first registered
+        for similarity, page in ranked:
+            if similarity >= SAME and overlapping <= {one.id for one in self.answerable(page)}:
+                return page, False
+        return None
+
+    def overlapping(self, sketches: Sequence[Sketch]) -> list[Page]:
+        """The datasets with which any of these shares half of the smaller one, or more."""
+        return [
+            page
+            for page in self.pages.values()
+            if any(known.overlap(sketch) >= SAME for known in page.sketches for sketch in sketches)
+        ]
+
+    def answerable(self, page: Page) -> list[Page]:
+        """Every dataset whose budget a run on ``page`` draws on: it first, then what overlaps."""
+        return [page, *(other for other in self.overlapping(page.sketches) if other is not page)]
 
     def _register(self, entry: Entry) -> None:
         page = self.pages.setdefault(entry["dataset"], Page(entry["dataset"]))
@@ -106,14 +125,19 @@ class Book:
         page.sketches.append(Sketch.from_json(entry["sketch"]))
 
     def _budget(self, entry: Entry) -> None:
-        self.pages[entry["dataset"]].budget = Budget(entry["epsilon"], entry["delta"])
+        budget = Budget.recorded(entry["epsilon"], entry["delta"])
+        self.pages[entry["dataset"]].budget = budget
 
     def _charge(self, entry: Entry) -> None:
+        self._spend(entry)
+        text = charge_text(entry["event"], entry["details"])
+        self.charges[_place(entry)] = (entry["dataset"], text)
+
+    def _spend(self, entry: Entry) -> None:
         page = self.pages[entry["dataset"]]
         page.unit, page.adjacency = entry["unit"], entry["adjacency"]
         page.events.append(event_from_json(entry["event"]))
         page.runs[entry["run"]] = None
-        self.charges[_place(entry)] = (page.id, charge_text(entry["event"], entry["details"]))
 
     def _release(self, entry: Entry) -> None:
         self.releases[_place(entry)] = entry["digest"]
@@ -124,6 +148,7 @@ _READERS: dict[str, Callable[[Book, Entry], None]] = {
     "variant": Book._register,
     "budget": Book._budget,
     "charge": Book._charge,
+    "shared charge": Book._spend,
     "release": Book._release,
 }
 
@@ -140,7 +165,7 @@ def parse(link: Link) -> dict[str, Any]:
             f"row {link.seq} of the ledger is of unknown kind {entry['kind']!r}; it was written by "
             "a newer version of Understudy, so what was spent cannot be known: upgrade first"
         )
-    if entry["kind"] == "charge":
+    if entry["kind"] in ("charge", "shared charge"):
         event_from_json(entry["event"])
     return entry
 

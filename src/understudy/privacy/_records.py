@@ -84,6 +84,7 @@ class Preview:
         after: Epsilon in total if it were charged.
         delta: The budget's, else the one asked for.
         refused: Why it would be refused; None where it would not be.
+        concerned: Names of the other datasets that would be charged the same.
     """
 
     budget: float | None
@@ -91,6 +92,7 @@ class Preview:
     after: float
     delta: float
     refused: str | None
+    concerned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ class Row:
         seq: Its place in the chain, from 1.
         time: When it was written: UTC, ISO 8601.
         kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
-            ``"charge"`` or ``"release"``.
+            ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
+            one) or ``"release"``.
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.

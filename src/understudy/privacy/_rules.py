@@ -8,27 +8,52 @@ from understudy.core.errors import BudgetRefused, LedgerError
 from understudy.privacy._book import Book, Page, Place, charge_entry, charge_text
 from understudy.privacy._records import Charge
 from understudy.privacy.accounting import Event, epsilon_of
+from understudy.privacy.budget import MIN_DELTA
 
 _ROUNDING = 1e-9  # relative: epsilon of the mu of epsilon may come back this much larger
 
 
 def allowed(
     book: Book, page: Page, charges: Sequence[Charge], unit: str, adjacency: str
-) -> list[Charge]:
-    """Those of the charges that are to be recorded; raises where they are refused."""
+) -> tuple[list[Charge], list[Page]]:
+    """Those of the charges that are to be recorded, and the datasets to record them for.
+
+    A charge that was recorded before was recorded for all it concerned, and none is added to it.
+
+    Raises:
+        BudgetRefused: The budget of one of the datasets does not cover the charges.
+        LedgerError: See `check_unit` and `not_yet_charged`.
+    """
     check_unit(page, unit, adjacency)
     new = not_yet_charged(book, page, charges)
-    if new:
-        check_budget(page, [charge.event for charge in new])
-    return new
+    if not new:
+        return [], []
+    pages = book.answerable(page)
+    check_all(pages, [charge.event for charge in new], unit, adjacency)
+    return new, pages
 
 
-def check_unit(page: Page, unit: str, adjacency: str) -> None:
+def check_all(pages: Sequence[Page], events: Sequence[Event], unit: str, adjacency: str) -> None:
+    """Refuse events that any of the datasets refuses; a run on the first concerns all of them."""
+    for page in pages:
+        why = "" if page is pages[0] else _because(page, pages[0])
+        check_unit(page, unit, adjacency, why)
+        check_budget(page, events, why)
+
+
+def _because(page: Page, run_on: Page) -> str:
+    return (
+        f" (id {page.id}), which shares half or more of its records with {run_on.name} or the "
+        "other way round and is charged for runs on it too,"
+    )
+
+
+def check_unit(page: Page, unit: str, adjacency: str, why: str = "") -> None:
     """Refuse a unit or an adjacency other than that of the dataset's first charge."""
     fixed = (page.unit, page.adjacency)
     if page.events and fixed != (unit, adjacency):
         raise LedgerError(
-            f"everything charged to {page.name} protects one {fixed[0]} under {fixed[1]}, and "
+            f"everything charged to {page.name}{why} protects one {fixed[0]} under {fixed[1]}, and "
             f"this run would protect one {unit} under {adjacency}. The two do not compose: run it "
             "with the same unit and adjacency as before"
         )
@@ -59,11 +84,17 @@ def not_yet_charged(book: Book, page: Page, charges: Sequence[Charge]) -> list[C
     return list(new.values())
 
 
-def check_budget(page: Page, new: Sequence[Event]) -> None:
+def check_budget(page: Page, new: Sequence[Event], why: str = "") -> None:
     """Refuse what does not fit into the dataset's budget beside all that was spent before."""
     if page.budget is None:
         return
     budget = page.budget
+    if budget.delta < MIN_DELTA:
+        raise LedgerError(
+            f"the budget of {page.name}{why} was set at delta {budget.delta:g} by an older "
+            f"version. The proof covers {MIN_DELTA:g} and more: set it again with `understudy "
+            f"ledger set-budget {page.id} --epsilon {budget.epsilon:g} --delta 1e-10`"
+        )
     requested = epsilon_of([*page.events, *new], budget.delta)
     # "not <=": an epsilon that is not a number is refused too.
     if not requested <= budget.epsilon * (1 + _ROUNDING):
@@ -73,4 +104,5 @@ def check_budget(page: Page, new: Sequence[Event]) -> None:
             budget=budget.epsilon,
             spent=epsilon_of(page.events, budget.delta),
             delta=budget.delta,
+            why=why,
         )

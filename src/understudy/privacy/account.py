@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from zipfile import BadZipFile
 
@@ -25,6 +26,8 @@ from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.ledger import Charge, Ledger
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
+
+_ROUNDING = 1e-12  # shares are weights over their sum, so their own sum is 1 but for rounding
 
 MAX_SIZE = 10**8
 """How many numbers a run may release in all; its slack is computed for as many."""
@@ -46,13 +49,32 @@ class Plan:
     Every stage is a Gaussian release with mu_k = mu sqrt(share_k), so that the run composes to mu
     exactly (sum mu_k^2 = mu^2). The classes and clusters of a stage are one release.
 
-    Attributes:
+    Args:
         budget: (epsilon, delta) of the run.
-        shares: Stage to its part of mu^2; they sum to 1.
+        shares: Stage to its part of mu^2: each positive, at most 1 together. They are copied, and
+            cannot be changed afterwards.
+
+    Raises:
+        ConfigError: A share that is not a positive number, or shares that spend more than mu^2.
     """
 
     budget: Budget
     shares: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        bad = {name: share for name, share in self.shares.items() if not 0 < share < math.inf}
+        if bad:
+            raise ConfigError(
+                f"a stage's share of the budget must be above 0 and finite, found {bad}"
+            )
+        total = math.fsum(self.shares.values())
+        if not 0 < total <= 1 + _ROUNDING:
+            raise ConfigError(
+                f"the shares of a plan must sum to 1 at most, or it would spend more than its "
+                f"budget, found {total:.12g} over {sorted(self.shares)}: use Plan.of, which scales "
+                "weights to shares"
+            )
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
 
     @classmethod
     def of(cls, budget: Budget, weights: Mapping[str, float]) -> Plan:
@@ -161,23 +183,28 @@ class Account:
             (slots, width) float64.
 
         Raises:
-            RunError: The stage was released for another query.
+            RunError: The stage was released for another query, or with another plan, noise, unit
+                or adjacency.
+            ConfigError: Noise for which the accounting would not hold. Nothing was charged.
             BudgetRefused: A release that was lost has to be paid again, and cannot be.
         """
         sigma, mu = self.sigma(query, stage), self.plan.stage_mu(stage)
         share = self.plan.shares[stage]
         receipt = StageReceipt(stage, query.words, share, mu * sigma, sigma, mu, query.size)
         self._admit(stage, query.size)
-        grid = query.grid(sigma)
+        grid = _grid(query, sigma)
+        drawn = self._conditions(query, sigma, grid)
         path = self._folder / f"{stage}.npz"
         if path.exists():
-            noisy = self._stored(path, query)
+            noisy = self._stored(path, drawn)
         else:
             exact = total(grid)
             self.reserve()
             attempt = self._pay(stage)
             noisy = _add_noise(exact, query, sigma / grid)
-            self._store(path, noisy, query, receipt, attempt)
+            self._store(
+                path, noisy, {"drawn": drawn, "attempt": attempt, "receipt": asdict(receipt)}
+            )
         self._stages[stage] = receipt
         return np.asarray(noisy * grid, dtype=np.float64)
 
@@ -203,26 +230,34 @@ class Account:
         self._charge({stage: attempt})
         return attempt
 
-    def _store(
-        self,
-        path: Path,
-        noisy: NDArray[np.int64],
-        query: Query,
-        receipt: StageReceipt,
-        attempt: int,
-    ) -> None:
+    def _conditions(self, query: Query, sigma: float, grid: float) -> dict[str, Any]:
+        """All that an answer depends on besides the private rows, as JSON values.
+
+        A stored answer is given back for these and no others.
+        """
+        return {
+            "query": query.fingerprint(),
+            "sigma": sigma,
+            "grid": grid,
+            "epsilon": self.plan.budget.epsilon,
+            "delta": self.plan.budget.delta,
+            "shares": dict(self.plan.shares),
+            "unit": self.unit.name,
+            "adjacency": self.unit.adjacency,
+        }
+
+    def _store(self, path: Path, noisy: NDArray[np.int64], note: dict[str, Any]) -> None:
         """Write the release so that it is there whole or not at all, and tell the ledger.
 
         Killed anywhere in here, a resumed run finds either a whole file, which `_settle` takes up,
         or none that was ever whole: one charge never pays for two answers.
         """
-        note = {"query": query.fingerprint(), "attempt": attempt, "receipt": asdict(receipt)}
         part = path.with_suffix(".part")
         with part.open("wb") as file:
             np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
             file.flush()
             os.fsync(file.fileno())
-        self._record(receipt.stage, attempt, noisy)
+        self._record(path.stem, note["attempt"], noisy)
         part.replace(path)
 
     def _settle(self, part: Path) -> None:
@@ -238,17 +273,19 @@ class Account:
     def _record(self, stage: str, attempt: int, noisy: NDArray[np.int64]) -> None:
         self._ledger.record_release(self._dataset, self.run, stage, attempt, _digest(noisy))
 
-    def _stored(self, path: Path, query: Query) -> NDArray[np.int64]:
+    def _stored(self, path: Path, drawn: Mapping[str, Any]) -> NDArray[np.int64]:
         try:
             noisy, note = _read(path)
         except _UNREADABLE as error:
             raise RunError(
                 f"{path}: not a stored release; remove it to pay for a new one"
             ) from error
-        if note["query"] != query.fingerprint():
+        other = [name for name, value in drawn.items() if note["drawn"].get(name) != value]
+        if other:
+            what = "query" if "query" in other else ", ".join(other)
             raise RunError(
-                f"{path}: stored for another query: the run's settings, models or data changed "
-                "since. Start a new run in another folder"
+                f"{path}: stored for another {what}: the run's settings, models, data or version "
+                "of Understudy changed since. Start a new run in another folder"
             )
         self._record(path.stem, note["attempt"], noisy)
         return np.asarray(noisy, dtype=np.int64)
@@ -263,6 +300,18 @@ class Account:
             slack=self.plan.slack,
             stages=tuple(self._stages.values()),
         )
+
+
+def _grid(query: Query, sigma: float) -> float:
+    """The grid step of a query, once the noise of each of its numbers is known to be enough.
+
+    Raises:
+        ConfigError: Noise for which the accounting would not hold.
+    """
+    grid = query.grid(sigma)
+    for weight in (1.0,) if query.weights is None else np.unique(query.weights):
+        noise.require_scale(sigma / grid / float(weight))
+    return grid
 
 
 def _add_noise(exact: NDArray[np.int64], query: Query, scale: float) -> NDArray[np.int64]:
@@ -287,7 +336,8 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     # Opened here, because NumPy leaves a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
-    return noisy, {"query": str(note["query"]), "attempt": int(note["attempt"])}
+    drawn = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
+    return noisy, {"drawn": dict(drawn), "attempt": int(note["attempt"])}
 
 
 def _digest(noisy: NDArray[np.int64]) -> str:

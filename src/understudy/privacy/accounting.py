@@ -25,6 +25,7 @@ from understudy.core.errors import ConfigError, LedgerError
 _MU_RANGE = (1e-9, 1e4)
 _LEAST_EPSILON = 1e-7
 _DELTA_RESERVE = 1e-6  # part of delta kept for what discretisation does to delta (docs/promise.md)
+_RESERVE_PER_SLACK = 5.0  # the same over several runs, for each unit of their slack together
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,8 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     mu = math.sqrt(math.fsum(e.mu * e.mu for e in events if isinstance(e, Gaussian)))
     slack = math.fsum(e.slack for e in events if isinstance(e, Gaussian))
     pure = [e.epsilon for e in events if isinstance(e, Laplace)]
-    delta = delta * (1 - _DELTA_RESERVE) if slack else delta
+    if slack:
+        delta *= 1 - max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
     if not pure:
         return epsilon_of_mu(mu, delta) + slack
     return pld_epsilon(mu, pure, delta) + slack

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from understudy.core.errors import ConfigError
 
+MIN_DELTA = 1e-11
+"""Least delta that the proof covers: docs/promise.md, "Discrete instead of continuous"."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -15,7 +18,8 @@ class Budget:
 
     Args:
         epsilon: Positive and finite.
-        delta: In (0, 1). Never derived from a private count; 1e-5 where nobody says otherwise.
+        delta: In [`MIN_DELTA`, 1). Never derived from a private count; 1e-5 where nobody says
+            otherwise.
 
     Raises:
         ConfigError: A value out of range.
@@ -31,6 +35,25 @@ class Budget:
             raise ConfigError(
                 f"delta must lie between 0 and 1 (1e-5 is usual), found {self.delta!r}"
             )
+        if self.delta < MIN_DELTA:
+            raise ConfigError(
+                f"delta must be {MIN_DELTA:g} or more, found {self.delta!r}: the noise is a "
+                "discrete Gaussian, and what that takes from delta in place of a continuous one "
+                f"is covered down to {MIN_DELTA:g} only (docs/promise.md). Use 1e-10 or 1e-5"
+            )
+
+    @classmethod
+    def recorded(cls, epsilon: float, delta: float) -> Budget:
+        """A budget as an old ledger row has it, whose delta may lie below `MIN_DELTA`.
+
+        It can be shown, and nothing more can be charged to it (`_rules.check_budget`).
+        """
+        if delta >= MIN_DELTA:
+            return cls(epsilon, delta)
+        budget = object.__new__(cls)
+        object.__setattr__(budget, "epsilon", epsilon)
+        object.__setattr__(budget, "delta", delta)
+        return budget
 
 
 def normalised_shares(weights: Mapping[str, float]) -> dict[str, float]:

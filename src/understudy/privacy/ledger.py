@@ -5,9 +5,12 @@ method, from whatever copy of the files. Check and charge is one transaction beh
 two processes that race for the last of a budget one wins and the other is refused. Rows are only
 ever added, each sealed to the one before it (`_chain`).
 
+Datasets that share records answer for one another: a run on one is charged to every known dataset
+that shares half or more of its records, or of the other's, in the same transaction.
+
 What it does not do: it does not recognise images that were stored anew in other bytes (resized,
-re-encoded), nor a part with less than half of the rows; and whoever holds the database holds its
-key, so guard it like the images.
+re-encoded); it does not charge a dataset for a run on another that shares less than half of the
+smaller of the two; and whoever holds the database holds its key, so guard it like the images.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from understudy.privacy import _chain
 from understudy.privacy._book import Book, Entry, Page, charge_entry, describe, parse, row_of
 from understudy.privacy._database import Database
 from understudy.privacy._records import Charge, Dataset, Preview, Row, Spending
-from understudy.privacy._rules import allowed, check_budget, check_unit
+from understudy.privacy._rules import allowed, check_all
 from understudy.privacy._sketch import Sketch
 from understudy.privacy.accounting import Event, epsilon_of
 from understudy.privacy.budget import Budget
@@ -86,12 +89,36 @@ class Ledger:
         Goes by the stored bytes of the rows, not by names, order or labels: equal rows exactly
         first, else the known dataset that shares the most rows, if (by estimate) at least half of
         the rows found in either are found in both. So neither a copy nor a few files more or fewer
-        open a fresh budget. One pass over the source, in memory that does not grow with it.
+        open a fresh budget. One that overlaps other known datasets besides, such as a union of
+        two, is a dataset of its own (see `concerned`). One pass over the source, in memory that
+        does not grow with it.
+        """
+        return self.look_up(source)[0]
+
+    def look_up(self, source: Source) -> tuple[Dataset | None, tuple[Dataset, ...]]:
+        """What `recognise` finds, and the other datasets that a run on it is charged to.
+
+        Also of a source that was never registered: for dry runs.
         """
         sketch = Sketch.of(source.digests(self.key))
         with self._reading() as book:
             match = book.same_as(sketch)
-        return None if match is None else match[0].dataset()
+            if match is None:
+                return None, tuple(page.dataset() for page in book.overlapping([sketch]))
+            own, *others = (page.dataset() for page in book.answerable(match[0]))
+            return own, tuple(others)
+
+    def concerned(self, dataset_id: str) -> list[Dataset]:
+        """The other datasets that a run on this one is charged to: those that overlap with it.
+
+        Two datasets overlap where (by estimate) half or more of the records of the smaller one are
+        in the larger one, so a dataset answers for its parts and for what it is a part of. Any of
+        them may refuse the run. What was charged to them before this one was registered stays
+        theirs alone.
+        """
+        with self._reading() as book:
+            page = _page(book, dataset_id)
+            return [other.dataset() for other in book.answerable(page)[1:]]
 
     def register(self, source: Source) -> Dataset:
         """The dataset that a source is, as `recognise` finds it, else as a new one.
@@ -158,7 +185,8 @@ class Ledger:
 
         A charge already recorded, the same in all it says, is not charged again: a resumed run may
         repeat it. Everything else composes exactly with all that was ever charged to the dataset,
-        and must stay within its budget.
+        and must stay within its budget. The same holds for each dataset that overlaps with it
+        (`concerned`): all are charged in one transaction, or none is.
 
         Args:
             dataset_id: The dataset.
@@ -168,17 +196,23 @@ class Ledger:
                 dataset's first charge, because guarantees of two kinds do not compose.
 
         Raises:
-            BudgetRefused: The budget does not cover them; nothing was recorded.
+            BudgetRefused: A budget, which it names, does not cover them; nothing was recorded.
             LedgerError: No such dataset, another unit or adjacency, two charges for one place, or
                 one that differs from what is recorded there.
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
-            new = allowed(book, page, charges, unit, adjacency)
+            new, pages = allowed(book, page, charges, unit, adjacency)
             if not new:
                 return
-            common = {"kind": "charge", "dataset": page.id, "unit": unit, "adjacency": adjacency}
-            self._append(connection, [{**common, **charge_entry(charge)} for charge in new])
+            protects = {"unit": unit, "adjacency": adjacency}
+            charged = [{**protects, **charge_entry(charge)} for charge in new]
+            own = {"kind": "charge", "dataset": page.id}
+            shared = {"kind": "shared charge", "run_on": page.id}
+            entries = [{**own, **entry} for entry in charged]
+            for other in pages[1:]:
+                entries += [{**shared, "dataset": other.id, **entry} for entry in charged]
+            self._append(connection, entries)
 
     def check(
         self, dataset_id: str, charges: Sequence[Charge], *, unit: str, adjacency: str
@@ -195,6 +229,7 @@ class Ledger:
         unit: str,
         adjacency: str,
         delta: float = _DEFAULT_DELTA,
+        concerned: Sequence[str] = (),
     ) -> Preview:
         """What charging ``events`` would do. Charges nothing and writes nothing.
 
@@ -204,15 +239,21 @@ class Ledger:
             unit: As for `charge`.
             adjacency: As for `charge`.
             delta: Where epsilon is read off while the dataset has no budget.
+            concerned: Ids of the other datasets that would be charged, where the dataset is not
+                registered yet: `look_up` says which.
         """
         with self._reading() as book:
-            page = Page("", ["it"]) if dataset_id is None else _page(book, dataset_id)
+            if dataset_id is None:
+                page = Page("", ["this dataset"])
+                pages = [page, *(_page(book, other) for other in concerned)]
+            else:
+                page = _page(book, dataset_id)
+                pages = book.answerable(page)
             if page.budget is not None:
                 delta = page.budget.delta
             refused = None
             try:
-                check_unit(page, unit, adjacency)
-                check_budget(page, events)
+                check_all(pages, events, unit, adjacency)
             except (LedgerError, BudgetRefused) as error:
                 refused = str(error)
             return Preview(
@@ -221,6 +262,7 @@ class Ledger:
                 after=epsilon_of([*page.events, *events], delta),
                 delta=delta,
                 refused=refused,
+                concerned=tuple(other.name for other in pages[1:]),
             )
 
     def record_release(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
 
 dp.enable_features("contrib")
 
@@ -26,9 +29,42 @@ _CHUNK = 1 << 14
 def grid_step(sigma: float) -> float:
     """The grid that contributions are truncated to: a power of two with sigma / g in [2^24, 2^25).
 
-    A power of two makes the division by g exact in floating point.
+    A power of two makes the division by g exact in floating point. `math.frexp` reads the exponent
+    of sigma off exactly; a logarithm is rounded, and may name the power above.
+
+    Raises:
+        ConfigError: A sigma that is not a positive number, or so small that its grid has no exact
+            float64.
     """
-    return math.ldexp(1.0, math.floor(math.log2(sigma)) - MIN_SCALE.bit_length() + 1)
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise ConfigError(
+            f"the noise of a release needs a positive standard deviation, found {sigma!r}: use "
+            "another epsilon or clipping radius"
+        )
+    # sigma = m 2^e with m in [1/2, 1), so 2^(e - 1) is the power of two at or below it.
+    step = math.ldexp(1.0, math.frexp(sigma)[1] - MIN_SCALE.bit_length())
+    if step < sys.float_info.min:
+        raise ConfigError(
+            f"noise of standard deviation {sigma!r} is too small for float64: use a smaller "
+            "epsilon, or data of a larger scale"
+        )
+    return step
+
+
+def require_scale(scale: float) -> None:
+    """Refuse a noise scale for which the accounting would not hold.
+
+    Args:
+        scale: Standard deviation of the noise in grid steps.
+
+    Raises:
+        ConfigError: A scale below `MIN_SCALE`, or one that is not a finite number.
+    """
+    if not (math.isfinite(scale) and scale >= MIN_SCALE):
+        raise ConfigError(
+            f"the noise scale must be at least {MIN_SCALE} grid steps, found {scale:g}: the proof "
+            "of the guarantee does not cover so little noise. Use a smaller epsilon"
+        )
 
 
 def add_discrete_gaussian(total: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
@@ -42,10 +78,9 @@ def add_discrete_gaussian(total: NDArray[np.int64], scale: float) -> NDArray[np.
         (D,) int64.
 
     Raises:
-        ValueError: A scale below `MIN_SCALE`, for which the accounting would not hold.
+        ConfigError: A scale below `MIN_SCALE`, for which the accounting would not hold.
     """
-    if not (math.isfinite(scale) and scale >= MIN_SCALE):
-        raise ValueError(f"the noise scale must be at least {MIN_SCALE} grid steps, found {scale}")
+    require_scale(scale)
     mechanism = dp.m.make_gaussian(
         dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale=scale
     )

@@ -37,12 +37,19 @@ def _clip_factor(norms: Vector, bound: float) -> Vector:
     return np.minimum(1.0, limit / np.maximum(norms, limit))
 
 
-def _check_bound(squares: Vector, bound: float) -> None:
+def _check_bound(squared_norms: Vector, bound: float) -> None:
     """Refuse the sum unless every unit's integers lie within the bound.
 
-    ``squares`` are squared norms computed in float64 with a relative error below 1e-12.
+    Args:
+        squared_norms: (units,) squared norm of each unit's integers, all its rows together,
+            computed in float64 with a relative error below 1e-12.
+        bound: What the norm itself, not its square, may be at most: in grid steps.
+
+    Raises:
+        RuntimeError: A squared norm above the squared bound, or one that is not a number.
     """
-    if squares.size and squares.max() > bound * bound * (1 - 1e-10):
+    # "not <=": what is not a number is refused too.
+    if squared_norms.size and not squared_norms.max() <= bound * bound * (1 - 1e-10):
         raise RuntimeError("a contribution exceeds its bound: this is a bug in a query, report it")
 
 
@@ -120,7 +127,8 @@ def bounded_outer_sum(
 
     A unit's rows are scaled so that their squared norms add up to at most ``radius**2``, then
     truncated to ``step``. The sum of u u^T over them has a Frobenius norm of at most its trace,
-    sum ||u||^2 <= (radius / step)^2, and so has the stack over the slots. The products are of
+    sum ||u||^2 <= (radius / step)^2, and so has the stack over the slots. That the traces keep
+    this bound is checked on the integers. The products are of
     integers below 2^18 in blocks of at most 2^16 rows, so the float64 matrix product is exact.
 
     Args:
@@ -149,7 +157,7 @@ def bounded_outer_sum(
     np.trunc(steps, out=steps)
     squares = row_squares(steps)
     traces = np.asarray(squares if groups is None else np.bincount(groups, squares), np.float64)
-    _check_bound(np.sqrt(traces), radius / step)
+    _check_bound(traces, radius / step)
     upper = np.triu_indices(rows.shape[1])
     total = np.zeros((slots, len(upper[0])), dtype=np.int64)
     for index in np.unique(slot):

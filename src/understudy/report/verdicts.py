@@ -19,7 +19,12 @@ _WORDS: dict[Group | str, dict[Grade, str]] = {
     "utility": {"good": "useful", "fair": "fair", "poor": "of little use"},
     "leakage": {"good": "none found", "fair": "look closer", "poor": "found"},
     "attack": {"good": "gain nothing", "fair": "gain a little", "poor": "succeed"},
-    "audit": {"good": "promise kept", "fair": "look closer", "poor": "promise broken"},
+    "audit": {
+        "good": "promise kept",
+        "fair": "look closer",
+        "poor": "promise broken",
+        "unknown": "nothing found",
+    },
 }
 _TITLES: dict[Group | str, str] = {
     "guarantee": "Guarantee",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from understudy.core.errors import ConfigError
 from understudy.core.figures import Evaluation
+from understudy.evaluate.noise import shared_confidence
 from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget
 from understudy.run.auditing import telling
@@ -115,12 +116,15 @@ def audit_mechanisms(
     _check(confidence, draws=(draws, 4000))
     plan = one_stage(Plan.of(Budget(epsilon, delta), {"one": 1.0}))
     known = mechanisms()
-    each = 1 - (1 - confidence) / (2 * len(known))  # two bounds of each
+    # Two bounds of each, and the scale of its noise.
+    each, miss = shared_confidence(confidence, 3 * len(known), len(known))
     found = {}
     with progress_bars() as bars:
         for one in known:
             step = bars(f"drawing {one.name}", draws)
-            found[one.name] = audit_mechanism(one, plan, draws, confidence=each, progress=step)
+            found[one.name] = audit_mechanism(
+                one, plan, draws, confidence=each, miss=miss, progress=step
+            )
     return telling.of_mechanisms(found, plan.budget, confidence)
 
 

@@ -22,12 +22,14 @@ class Entry:
         spent: What was spent.
         rows: Every row about it, where asked for.
         ledger: Where the ledger is.
+        concerned: The other datasets that a run on it is charged to, where asked for.
     """
 
     dataset: Dataset
     spent: Spending
     rows: tuple[Row, ...]
     ledger: str
+    concerned: tuple[Dataset, ...] = ()
 
 
 def overview(ledger: str | None) -> list[Entry]:
@@ -47,7 +49,8 @@ def account(
     """
     with Ledger(ledger) as book:
         dataset = _find(book, source, size, skip_bad)
-        return Entry(dataset, book.spent(dataset.id), tuple(book.rows(dataset.id)), book.address)
+        spent, rows = book.spent(dataset.id), tuple(book.rows(dataset.id))
+        return Entry(dataset, spent, rows, book.address, tuple(book.concerned(dataset.id)))
 
 
 def _is_place(source: str) -> bool:

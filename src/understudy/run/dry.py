@@ -43,6 +43,7 @@ class DryRun:
         after: Epsilon spent after this run, exactly composed, at ``at_delta``.
         at_delta: The delta of the last three.
         refused: Why the ledger would refuse the run; None where it would not.
+        concerned: Names of other datasets that the run would be charged to, for they overlap.
     """
 
     method: str
@@ -59,6 +60,7 @@ class DryRun:
     after: float
     at_delta: float
     refused: str | None
+    concerned: tuple[str, ...] = ()
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -71,13 +73,14 @@ def dry_run(config: RunConfig) -> DryRun:
     plan, unit = prepared.plan, config.privacy_unit
     events = [plan.event(stage) for stage in plan.shares]
     with Ledger(config.ledger) as ledger:
-        dataset = ledger.recognise(prepared.source)
+        dataset, others = ledger.look_up(prepared.source)
         preview = ledger.preview(
             None if dataset is None else dataset.id,
             events,
             unit=unit.name,
             adjacency=unit.adjacency,
             delta=config.delta,
+            concerned=[other.id for other in others],
         )
     return DryRun(
         method=prepared.method.name,
@@ -96,4 +99,5 @@ def dry_run(config: RunConfig) -> DryRun:
         after=preview.after,
         at_delta=preview.delta,
         refused=preview.refused,
+        concerned=preview.concerned,
     )

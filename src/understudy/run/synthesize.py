@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -102,6 +102,7 @@ class _Run:
     def __init__(self, prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars) -> None:
         self.prepared, self.folder, self.ledger, self.bars = prepared, folder, ledger, bars
         self.seconds: dict[str, float] = {}
+        self.concerned: list[Dataset] = []
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -113,6 +114,7 @@ class _Run:
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("recognise the dataset"):
             dataset = self.ledger.register(prepared.source)
+            self.concerned = self.ledger.concerned(dataset.id)
         account = Account(
             self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
@@ -188,13 +190,18 @@ class _Run:
             accuracies,
             self.seconds,
             pictures,
-            _warnings(spent, receipt.delta, release.facts.get("noisy_rows")),
+            _warnings(spent, self.concerned, receipt.delta, release.facts.get("noisy_rows")),
         )
 
 
-def _warnings(spent: Spending, delta: float, noisy_rows: int | None) -> tuple[str, ...]:
+def _warnings(
+    spent: Spending, concerned: Sequence[Dataset], delta: float, noisy_rows: int | None
+) -> tuple[str, ...]:
     """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
     found = []
+    if concerned:
+        names = ", ".join(dataset.name for dataset in concerned)
+        found.append(f"this run was charged to {names} too: half or more of the records are shared")
     if spent.epsilon is None:
         found.append(
             f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Labels, Vector
 from understudy.evaluate.audit import Audit, audit_pairs
+from understudy.evaluate.noise import NoiseFindings, NoiseRecord, StageNoise
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.cells import Cells
+from understudy.privacy.noise import MIN_SCALE
 from understudy.privacy.queries import (
     ClippedSums,
     CountAndSum,
@@ -60,21 +62,40 @@ class Mechanism:
         whole = self.query.integer_sum(self.values, self.labels, None, grid)
         return np.asarray(whole * grid * scale)
 
-    def draw(self, plan: Plan, place: Path, inside: NDArray[np.bool_]) -> Vector:
-        """One release with the rows of some cells: (slots, width), in the same unit."""
+    def draw(self, plan: Plan, place: Path, inside: NDArray[np.bool_]) -> tuple[Vector, StageNoise]:
+        """One release with the rows of some cells: (slots, width), in the same unit; its noise."""
         values, labels = self.values[inside].astype(np.float32), self.labels[inside]
         classes = tuple(map(str, range(int(self.labels.max()) + 1)))
         rows = Rows("audit", "embeddings", classes, values, labels)
         account = Account(Forgetful(), "audit", _UNIT, plan, place)
         noisy = Vault(rows, account, InTurn(), place).release(self.query, stage=_STAGE)
         shutil.rmtree(place)
-        return np.asarray(noisy * self._scale(plan)[1])
+        grid, scale = self._scale(plan)
+        # The grid is a power of two, so the answer holds whole steps of it.
+        steps = np.rint(noisy / grid).astype(np.int64)
+        steps -= self.query.integer_sum(values, labels, None, grid)
+        scaled: Vector = np.asarray(steps * (grid * scale), dtype=np.float64)
+        noise = StageNoise(steps.ravel(), scaled.ravel())
+        return np.asarray(noisy * scale), noise
 
     def _scale(self, plan: Plan) -> tuple[float, Vector | float]:
         """The grid step, and the inverse standard deviation of the noise in each number."""
         sigma = self.query.sensitivity(_UNIT.adjacency) / plan.stage_mu(_STAGE)
         weights = 1.0 if self.query.weights is None else self.query.weights
         return self.query.grid(sigma), weights / sigma
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What many draws of one mechanism show.
+
+    Attributes:
+        bound: Lower bounds on what it gives away.
+        noise: Whether its noise is as stated.
+    """
+
+    bound: Audit
+    noise: NoiseFindings
 
 
 def mechanisms(slots: int = _SLOTS) -> tuple[Mechanism, ...]:
@@ -106,29 +127,33 @@ def audit_mechanism(
     draws: int,
     *,
     confidence: float = 0.95,
+    miss: float = 0.05 / 8,
     progress: Callable[[int], None] = lambda _: None,
-) -> Audit:
-    """Lower bounds on what one mechanism gives away, with a plan's whole budget.
+) -> Drawn:
+    """Lower bounds on what one mechanism gives away with a plan's whole budget, and its noise.
 
     Args:
         mechanism: Which.
         plan: Of one stage (`one_stage`).
         draws: How often it is drawn in all, half of them with the row.
-        confidence: Of each of the two bounds.
+        confidence: Of each of the two bounds, and of the noise's scale.
+        miss: Probability of each other finding about the noise where there is nothing to find.
         progress: Told of the draws.
     """
     rng = np.random.default_rng()
     scores: tuple[list[Vector], list[Vector]] = ([], [])
-    slots, looks = mechanism.query.slots, mechanism.looks(plan)
+    slots, looks, record = mechanism.query.slots, mechanism.looks(plan), NoiseRecord()
     with workplace() as place:
         for number in range(-(-draws // slots)):
             inside = rng.permutation(slots) < slots // 2
-            found = (mechanism.draw(plan, place / str(number), inside) * looks).sum(axis=1)
-            scores[0].append(found[inside])
-            scores[1].append(found[~inside])
+            answer, noise = mechanism.draw(plan, place / str(number), inside)
+            towards = (answer * looks).sum(axis=1)
+            scores[0].append(towards[inside])
+            scores[1].append(towards[~inside])
+            record.add({_STAGE: noise})
             progress(slots)
     budget = plan.budget
-    return audit_pairs(
+    bound = audit_pairs(
         np.concatenate(scores[0]),
         np.concatenate(scores[1]),
         delta=budget.delta,
@@ -136,6 +161,7 @@ def audit_mechanism(
         claimed_mu=plan.mu,
         confidence=confidence,
     )
+    return Drawn(bound, record.findings(MIN_SCALE, confidence=confidence, miss=miss))
 
 
 def one_stage(plan: Plan) -> Plan:

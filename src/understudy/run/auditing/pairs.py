@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +14,17 @@ from understudy.evaluate.audit import (
     audit_one_run,
     audit_pairs,
     learned_scores,
-    noise_ratio,
 )
+from understudy.evaluate.noise import NoiseFindings, NoiseRecord, shared_confidence
 from understudy.evaluate.rates import rate_at_least, rate_at_most
-from understudy.evaluate.roc import Interval
+from understudy.privacy.noise import MIN_SCALE
 from understudy.run.auditing.neighbours import Rows, outliers
 from understudy.run.auditing.replay import Candidates, Findings, Parted, replay
 from understudy.run.auditing.runs import Bench, Observed, workplace
 
 _GIVEN_AWAY = 1e9  # the score of a run whose questions alone tell that the row was in
-_PAIR_BOUNDS = 6  # that share the confidence of an audit by pairs
-_RUN_BOUNDS = 3  # of one with canaries
+_PAIR_CLAIMS = 6  # that share the confidence of an audit by pairs: four bounds, noise, questions
+_RUN_CLAIMS = 3  # of one with canaries
 
 AT_ONCE = 100
 """Canaries of a run: few enough that they do not hide behind one another."""
@@ -37,8 +37,10 @@ class Whole:
     Attributes:
         bounds: Lower bounds by what the attacker saw: ``"white box"``: every noisy answer;
             ``"black box"``: the synthetic rows alone.
-        noise: Standard deviation of the noise over the stated one.
+        noise: Whether the noise is as stated; None where no run was replayed to its end.
         longest: The longest contribution of a row over the stated sensitivity.
+        dependence: How far sums are from the sum of what each row adds by itself, over the stated
+            sensitivity.
         given_away: Of the runs with the row, and of those without: those whose questions did not
             follow from their answers, and all.
         each: Confidence of each bound.
@@ -46,8 +48,9 @@ class Whole:
     """
 
     bounds: dict[str, Audit]
-    noise: Interval | None
+    noise: NoiseFindings | None
     longest: float
+    dependence: float
     given_away: tuple[tuple[int, int], tuple[int, int]]
     each: float
     confidence: float
@@ -58,6 +61,36 @@ class Whole:
         (hits, tries), (slips, of) = self.given_away
         miss = (1 - self.each) / 2
         return rate_at_least(hits, tries, miss) > rate_at_most(slips, of, miss)
+
+
+@dataclass
+class _Tally:
+    """What is not about single candidates, over all runs."""
+
+    noise: NoiseRecord = field(default_factory=NoiseRecord)
+    longest: float = 0.0
+    dependence: float = 0.0
+
+    def add(self, run: Findings | None) -> None:
+        """The findings of a run; None where its replay parted from it."""
+        if run is not None:
+            self.noise.add(run.noise)
+            self.longest = max(self.longest, run.longest)
+            self.dependence = max(self.dependence, run.dependence)
+
+    def whole(
+        self,
+        bounds: dict[str, Audit],
+        given_away: tuple[tuple[int, int], tuple[int, int]],
+        claims: int,
+        confidence: float,
+    ) -> Whole:
+        """All of it, where so many claims share the confidence."""
+        each, miss = shared_confidence(confidence, claims)
+        noise = None
+        if self.noise.numbers:
+            noise = self.noise.findings(MIN_SCALE, confidence=each, miss=miss)
+        return Whole(bounds, noise, self.longest, self.dependence, given_away, each, confidence)
 
 
 def audit_by_pairs(
@@ -81,26 +114,26 @@ def audit_by_pairs(
     instead = outliers(rows, 1, bench.seed + 1) if _replaces(bench) else None
     white: tuple[list[float], list[float]] = ([], [])
     black: tuple[list[Vector], list[Vector]] = ([], [])
-    away, total = [0, 0], Findings.about(1)
+    away, total = [0, 0], _Tally()
     with workplace() as place:
         for number in range(runs):
             inside = number % 2 == 0
             candidates = Candidates(row, instead, np.array([inside]))
-            observed = bench.observe(rows.and_also(candidates.there()), place / str(number))
+            observed = bench.observe(candidates.joined(rows), place / str(number))
             found = _replayed(bench, observed, rows, candidates)
             away[not inside] += found is None
             white[not inside].append(_GIVEN_AWAY if found is None else float(found.scores[0]))
             black[not inside].append(black_box(bench, observed, row))
             total.add(found)
             progress(1)
-    each = 1 - (1 - confidence) / _PAIR_BOUNDS
+    each, _ = shared_confidence(confidence, _PAIR_CLAIMS)
     learned = learned_scores(np.stack(black[0]), np.stack(black[1]))
     bounds = {
         "white box": _judged(bench, np.array(white[0]), np.array(white[1]), each),
         "black box": _judged(bench, *learned, each),
     }
     given = (away[0], len(white[0])), (away[1], len(white[1]))
-    return Whole(bounds, _noise(total, each), total.longest, given, each, confidence)
+    return total.whole(bounds, given, _PAIR_CLAIMS, confidence)
 
 
 def _judged(bench: Bench, inside: Vector, outside: Vector, confidence: float) -> Audit:
@@ -138,13 +171,13 @@ def audit_by_canaries(
     """
     rng = np.random.default_rng()  # not from the seed, which the attacker knows
     inside = rng.random(canaries) < 0.5
-    scores, away, alone, total = np.zeros(canaries), 0, 0, Findings.about(0)
+    scores, away, alone, total = np.zeros(canaries), 0, 0, _Tally()
     starts = range(0, canaries, AT_ONCE)
     with workplace() as place:
         for start in starts:
             mine = slice(start, start + AT_ONCE)
             candidates = _crafted(bench, rows, inside[mine], start)
-            there = rows.and_also(candidates.there())
+            there = candidates.joined(rows)
             observed = bench.observe(there, place / str(start), sample=False)
             found = _replayed(bench, observed, rows, candidates)
             if found is None:
@@ -155,12 +188,13 @@ def audit_by_canaries(
                 scores[mine] = found.scores
             total.add(found)
             progress(len(candidates.inside))
-    each, budget = 1 - (1 - confidence) / _RUN_BOUNDS, bench.plan.budget
+    each, _ = shared_confidence(confidence, _RUN_CLAIMS)
+    budget = bench.plan.budget
     bound = audit_one_run(
         scores, inside, delta=budget.delta, claimed=budget.epsilon, confidence=each
     )
-    given, noise = ((away, len(starts)), (alone, len(starts))), _noise(total, each)
-    return Whole({"white box": bound}, noise, total.longest, given, each, confidence)
+    given = (away, len(starts)), (alone, len(starts))
+    return total.whole({"white box": bound}, given, _RUN_CLAIMS, confidence)
 
 
 def _crafted(bench: Bench, rows: Rows, inside: NDArray[np.bool_], number: int) -> Candidates:
@@ -188,12 +222,6 @@ def _replayed(
         return replay(bench, observed, known, candidates)
     except Parted:
         return None
-
-
-def _noise(total: Findings, confidence: float) -> Interval | None:
-    if total.numbers == 0:
-        return None
-    return noise_ratio(total.squares, total.numbers, confidence=confidence)
 
 
 def black_box(bench: Bench, observed: Observed, row: Rows) -> Vector:

@@ -159,16 +159,20 @@ class Bench:
             place: A folder for the run, made for it and removed after it.
             sample: Whether the synthetic rows are wanted too.
         """
-        cache = place / "cache"
-        cache.mkdir(parents=True)
-        account = Account(Forgetful(), "audit", self.unit, self.plan, place / "stages")
-        vault = Vault(rows, account, InTurn(), cache)
+        vault, account = self.vault(rows, place)
         release = self.run(vault)
         vault.close()
         labels, embeddings, images = _sampled(release) if sample else _nothing()
         answers = _stored(place / "stages")
         shutil.rmtree(place)
         return Observed(answers, account.receipt(), labels, embeddings, images)
+
+    def vault(self, rows: Rows, place: Path) -> tuple[Vault, Account]:
+        """Rows in a vault on nobody's account, with its files under ``place``."""
+        cache = place / "cache"
+        cache.mkdir(parents=True, exist_ok=True)
+        account = Account(Forgetful(), "audit", self.unit, self.plan, place / "stages")
+        return Vault(rows, account, InTurn(), cache), account
 
     def run(self, vault: Vault) -> Release:
         """The method on a vault."""
@@ -205,7 +209,7 @@ def _stored(folder: Path) -> dict[str, Answer]:
     for path in folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as archive:
             note = json.loads(str(archive["note"]))
-            found[path.stem] = Answer(archive["noisy"], str(note["query"]))
+            found[path.stem] = Answer(archive["noisy"], str(note["drawn"]["query"]))
     return found
 
 

@@ -28,11 +28,14 @@ class Lira:
         release: Against networks trained on releases of the method.
         direct: Against the same networks trained on the private rows themselves.
         bound: What the first shadow model alone proves: every row is a canary of it.
+        direct_bound: The same of a network trained on the private rows: what could be proven of a
+            method that hides nothing.
     """
 
     release: Roc
     direct: Roc
     bound: Audit
+    direct_bound: Audit
 
 
 def audit_by_lira(
@@ -77,10 +80,18 @@ def audit_by_lira(
         )
         for train in (by_release, direct)
     )
-    first, budget = shadows.score(shadows.confidences[0], leave_out=0), bench.plan.budget
+    budget = bench.plan.budget
     promise = {"delta": budget.delta, "claimed": budget.epsilon}
-    bound = audit_one_run(first, shadows.inside[0], **promise, confidence=confidence)
-    return Lira(shadows.attack(), plain.attack(), bound)
+    proven, direct_bound = (
+        audit_one_run(
+            one.score(one.confidences[0], leave_out=0),
+            one.inside[0],
+            **promise,
+            confidence=confidence,
+        )
+        for one in (shadows, plain)
+    )
+    return Lira(shadows.attack(), plain.attack(), proven, direct_bound)
 
 
 def _require_classes(bench: Bench, rows: Rows) -> None:
