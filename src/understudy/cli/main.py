@@ -34,6 +34,15 @@ _ClusterEncoder = Annotated[str | None, typer.Option(help="Encoder whose space i
 _Set = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
 ]
+_LABEL = "Column that holds the class; 'none': no labels."
+_Classes = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,NAME", help="All classes there are, declared by the owner."),
+]
+_HoldOut = Annotated[
+    str | None,
+    typer.Option(metavar="SHARE", help="Set a random part aside before the run, such as 5%."),
+]
 _SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")]
 _Watch = Annotated[
     bool | None, typer.Option("--watch", help="Tell how far off it is; for the owner alone.")
@@ -67,6 +76,10 @@ def synthesize(
     test: Annotated[str | None, typer.Option(help="Real test set, to measure accuracy.")] = None,
     test_rows: Annotated[int | None, typer.Option(help="Train on at most so many.")] = None,
     size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
+    label: Annotated[str | None, typer.Option(help=_LABEL)] = None,
+    classes: _Classes = None,
+    channels: Annotated[int | None, typer.Option(help="Convert to 1 (grey) or 3 (RGB).")] = None,
+    hold_out: _HoldOut = None,
     format: Annotated[str | None, typer.Option(help="png or parquet.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence of the release.")] = None,
     resume: Annotated[bool | None, typer.Option("--resume", help="Go on with OUT.")] = None,

@@ -13,6 +13,7 @@ from rich.table import Table
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
     from understudy.methods.parts.interface import Method
+    from understudy.report import Premise
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
@@ -39,6 +40,12 @@ def plan(dry: DryRun) -> None:
         table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
+    premises(dry.premises)
+    if dry.held_out is not None:
+        held = f"{dry.held_out:.3g}" if isinstance(dry.held_out, float) else dry.held_out
+        _console.print(f"held out: {held} of the {dry.unit}s, each by a secret coin of its own")
+    for note in dry.notes:
+        _console.print(f"note: {note}")
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
     _console.print(
@@ -48,6 +55,28 @@ def plan(dry: DryRun) -> None:
     if dry.refused:
         _console.print(f"the run would be refused: {dry.refused}")
     _console.print("dry run: nothing was spent")
+
+
+def premises(found: Sequence[Premise]) -> None:
+    """What a run takes for public of the private dataset, by where it is from."""
+    from understudy.run.premises import OPTIONS
+
+    for origin, words in (
+        ("declared", "declared"),
+        ("inferred", "inferred from the private records"),
+    ):
+        mine = [one for one in found if one.origin == origin]
+        if mine:
+            listed = "; ".join(f"{one.name} {_short(one.value)}" for one in mine)
+            options = [OPTIONS[one.name] for one in mine if one.name in OPTIONS]
+            hint = f" (declare: {', '.join(options)})" if origin == "inferred" and options else ""
+            _console.print(f"{words}: {listed}{hint}")
+
+
+def _short(value: object) -> str:
+    """A JSON value in a few words."""
+    names = [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def result(made: Result) -> None:

@@ -49,6 +49,27 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Premise:
+    """Something about the private dataset that the guarantee takes for public.
+
+    Attributes:
+        name: What it is, such as ``"class names"``.
+        value: A JSON value.
+        origin: ``"declared"`` by the owner, whatever the records are; or ``"inferred"`` from the
+            private records.
+    """
+
+    name: str
+    value: Any
+    origin: Literal["declared", "inferred"]
+
+    @classmethod
+    def of(cls, name: str, value: Any, *, declared: bool) -> Premise:
+        """A premise that was declared or, if not, inferred."""
+        return cls(name, value, "declared" if declared else "inferred")
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -69,6 +90,7 @@ class RunRecord:
         how: How the method works, in a sentence or two.
         title: Heading of the dataset card. Public: never the private folder's name.
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
+        premises: What of the private dataset was taken for public, and where that is from.
     """
 
     method: str
@@ -87,6 +109,7 @@ class RunRecord:
     how: str = ""
     title: str = "A synthetic dataset"
     licence: str = "unknown"
+    premises: tuple[Premise, ...] = ()
 
     def __post_init__(self) -> None:
         sources = tuple(public_name(source) for source in self.public_sources)

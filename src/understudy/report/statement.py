@@ -112,6 +112,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "data": _data(record),
         "models": [asdict(model) for model in record.models],
         "public_data": list(record.public_sources),
+        "premises": [asdict(premise) for premise in record.premises],
         "covered": list(COVERED),
         "not_covered": list(NOT_COVERED),
         "assumptions": list(ASSUMPTIONS),
@@ -151,5 +152,7 @@ def statement_text(record: RunRecord) -> str:
             covered=COVERED,
             not_covered=NOT_COVERED,
             assumptions=ASSUMPTIONS,
+            declared=[premise for premise in record.premises if premise.origin == "declared"],
+            inferred=[premise for premise in record.premises if premise.origin == "inferred"],
         )
     )

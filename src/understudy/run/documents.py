@@ -27,6 +27,7 @@ from understudy.report import (
 )
 from understudy.run.folder import RunFolder, read_arrays, write_arrays, write_json
 from understudy.run.measure import Accuracy
+from understudy.run.premises import premises_of
 from understudy.run.prepare import Prepared
 
 _SHEET = 16  # images of a class on each side of the contact sheet
@@ -67,6 +68,7 @@ def run_record(
         facts={**release.facts, **facts},
         how=prepared.method.summary,
         licence=config.licence,
+        premises=premises_of(prepared.source, config),
     )
 
 
@@ -144,11 +146,13 @@ def write_owner(
             "dataset_id": charged.dataset,
             "ledger": charged.ledger,
             "settings": prepared.config.identity(),
+            "premises": [asdict(premise) for premise in record.premises],
             "receipt": asdict(record.receipt),
             "spending": asdict(charged.spending),
             "scores": [asdict(score) for score in owner.scores],
             "accuracy": [a.as_dict() for a in accuracies],
             "rows": owner.rows,
+            "rows_held_out": prepared.rows_held_out,
             "skipped": owner.skipped,
             "seconds": dict(seconds),
             "version": record.version,

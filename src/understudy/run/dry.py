@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.privacy.ledger import Ledger
+from understudy.report import Premise
 from understudy.run.config import RunConfig
+from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.prepare import prepare
 
 
@@ -43,6 +45,9 @@ class DryRun:
         after: Epsilon spent after this run, exactly composed, at ``at_delta``.
         at_delta: The delta of the last three.
         refused: Why the ledger would refuse the run; None where it would not.
+        premises: What of the private dataset is taken for public: declared, or inferred.
+        held_out: The share, or number, that would be held out as it was asked for; None: nothing.
+        notes: What the owner should know before spending.
     """
 
     method: str
@@ -59,6 +64,9 @@ class DryRun:
     after: float
     at_delta: float
     refused: str | None
+    premises: tuple[Premise, ...] = ()
+    held_out: float | str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -96,4 +104,7 @@ def dry_run(config: RunConfig) -> DryRun:
         after=preview.after,
         at_delta=preview.delta,
         refused=preview.refused,
+        premises=premises_of(prepared.source, config),
+        held_out=config.hold_out,
+        notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
     )
