@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.backends.registry import BackendInfo
     from understudy.methods.parts.interface import Method
     from understudy.report import Premise
+    from understudy.run.base_set import BaseSet
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
@@ -74,7 +75,9 @@ def premises(found: Sequence[Premise]) -> None:
 
 
 def _short(value: object) -> str:
-    """A JSON value in a few words."""
+    """A JSON value in a few words; numbers are a size."""
+    if isinstance(value, list) and all(isinstance(part, int) for part in value):
+        return " x ".join(map(str, value))
     names = [str(part) for part in value] if isinstance(value, list) else [str(value)]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
@@ -208,3 +211,10 @@ def samples(made: Samples) -> None:
     """Pictures that were drawn."""
     _console.print(f"pictures: {len(made.pictures)} in {made.sheet.parent}")
     _console.print(f"sheet:    {made.sheet}")
+
+
+def base_set(made: BaseSet) -> None:
+    """A release of a generator alone."""
+    _console.print(f"{made.count:,} images, no private data was used")
+    _console.print(f"to share:  {made.release}")
+    _console.print(f"pictures:  {made.pictures}")

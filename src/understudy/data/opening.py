@@ -9,7 +9,7 @@ from typing import Literal
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
 from understudy.data.adapted import as_declared
-from understudy.data.captions import CAPTION, CAPTIONS_FILE, PATH
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
 from understudy.data.folder import (
     CLASSES_FILE,
     inside,
@@ -38,6 +38,9 @@ KINDS = (
     "files, .npz, .npy, .safetensors, .parquet, .tar, a folder that datasets.save_to_disk made, "
     "hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
 )
+
+CONTACT_SHEET = "synthetic.png"
+"""What a run leaves beside its release: a few images of it on a sheet."""
 
 _SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
 _MANIFESTS = ("manifest.csv", "manifest.parquet")
@@ -155,7 +158,8 @@ def _is_run(folder: Path) -> bool:
     """Whether a folder is what a run wrote: a ``release``, and nothing that could be a dataset."""
     entries = visible(folder)
     folders = {entry.name for entry in entries if entry.is_dir()}
-    if "release" not in folders or any(is_image(entry) for entry in entries):
+    images = {entry.name for entry in entries if is_image(entry)}
+    if "release" not in folders or images - {CONTACT_SHEET}:
         return False
     marks = (CLASSES_FILE, "privacy.json", "embeddings.safetensors", "train", "data")
     return folders <= {"release", "owner"} or any(
@@ -242,7 +246,9 @@ def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None
 
 def _of_captions(path: Path) -> bool:
     """Whether a table is a release's captions: it names images as a manifest does, no classes."""
-    return path.name == CAPTIONS_FILE and set(manifest_columns(path)) == {PATH, CAPTION}
+    if path.name != CAPTIONS_FILE:
+        return False
+    return set(manifest_columns(path)) - {LICENCE} == {PATH, CAPTION}
 
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:

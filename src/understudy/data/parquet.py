@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.core.errors import SourceError
-from understudy.data.captions import CAPTION
+from understudy.data.captions import CAPTION, LICENCE
 from understudy.data.labels import Column, arrow_kind, label_column
 from understudy.data.manifest import text
 from understudy.data.records import Options, Record, RecordSource
@@ -98,7 +98,7 @@ def _columns(path: Path, options: Options) -> _Columns:
         for field in schema
     ]
     release = RELEASE_KEY in (schema.metadata or {})
-    taken = (image, unit, CAPTION if release else None)
+    taken = (image, unit, *((CAPTION, LICENCE) if release else ()))
     label = label_column(columns, options.label, path, taken=taken)
     names = features.get(label, {}).get("names") if label is not None else None
     return _Columns(image, label, unit, tuple(names) if names else None, release)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from understudy.core.errors import ConfigError
 from understudy.core.figures import Evaluation, Pairs
 from understudy.core.types import Images, Receipt, Shape
+from understudy.report import meaning
 
 Format = Literal["png", "parquet", "embeddings"]
 
@@ -116,6 +117,11 @@ class RunRecord:
         object.__setattr__(self, "public_sources", sources)
         if self.format != "embeddings" and self.image_shape is None:
             raise ConfigError(f"a release in format {self.format!r} needs the shape of its images")
+
+    @property
+    def public(self) -> bool:
+        """Whether no private data was used at all."""
+        return meaning.is_public(self.receipt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from understudy.core.ports import Source
 from understudy.core.types import Images, Labels, Receipt, Release
+from understudy.data.opening import CONTACT_SHEET
 from understudy.privacy.ledger import Ledger
 from understudy.report import (
     Model,
@@ -80,11 +81,16 @@ def write_public(folder: RunFolder, record: RunRecord) -> None:
 
 def write_pictures(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
     """A contact sheet of the release, a row a class, beside it."""
-    path = folder.out / "synthetic.png"
+    path = folder.out / CONTACT_SHEET
+    path.write_bytes(contact_sheet_of(synthetic))
+    return path
+
+
+def contact_sheet_of(synthetic: Mapping[int, Images]) -> bytes:
+    """A contact sheet as a PNG, a row a class."""
     columns = min(_SHEET, min(len(images) for images in synthetic.values()))
     images = np.concatenate([synthetic[label][:columns] for label in sorted(synthetic)])
-    path.write_bytes(contact_sheet(images, columns))
-    return path
+    return contact_sheet(images, columns)
 
 
 def spending(ledger: Ledger, dataset_id: str) -> Spending:
