@@ -87,6 +87,8 @@ def unit_in_words(receipt: Receipt) -> str:
 
 def neighbours_in_words(receipt: Receipt) -> str:
     """What two datasets that the guarantee makes hard to tell apart may differ in."""
+    if is_public(receipt):
+        return "any private datasets at all: none was used"
     unit = unit_in_words(receipt)
     if receipt.adjacency == "replace-one":
         return (

@@ -26,7 +26,7 @@ from understudy.run.models import phrase_of
 from understudy.run.progress import progress_bars
 from understudy.run.released import open_release
 
-METHOD = "base set"
+METHOD = "base-set"
 TEMPLATE = "a photo of a {class}"
 """As alignment's."""
 
