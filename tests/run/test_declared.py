@@ -59,9 +59,7 @@ def origins(premises: list[dict[str, Any]]) -> dict[str, tuple[Any, str]]:
 def test_two_labels_of_one_dataset_draw_on_one_budget(
     faces: Path, tmp_path: Path, ledger: str
 ) -> None:
-    with pytest.raises(
-        SourceError, match="2 columns could hold the class: Smiling, Male"
-    ):
+    with pytest.raises(SourceError, match="2 columns could hold the class: Smiling, Male"):
         run(faces, tmp_path / "a", ledger)
     first = run(faces, tmp_path / "a", ledger, label="Smiling")
     assert facts_of(first)["data"]["classes"] == ["-1", "1"]
@@ -133,21 +131,24 @@ def test_an_undeclared_class_is_refused_before_anything_is_charged(
     assert not Path(ledger).exists()
 
 
-@pytest.mark.parametrize("options", [{"method": "clustering"}, {"settings": {"clusters": 2}}])
-def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str, options: dict[str, Any]) -> None:
+def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str) -> None:
     scans = class_folders(tmp_path / "scans")
     made = run(
         scans, tmp_path / "a", ledger, classes="owl,eel,dog,cat", epsilon=EXACT, delta=1e-5,
-        count=None, decoder=None, **options,
+        count=None, decoder=None,
     )  # fmt: skip
     data = facts_of(made)["data"]
     assert data["classes"] == ["owl", "eel", "dog", "cat"]
     rows = data["facts"]["rows_per_class"]
-    assert rows["owl"] <= 1
-    assert all(abs(rows[name] - 60) <= 1 for name in ("cat", "dog", "eel"))
+    assert rows["owl"] <= 2
+    assert all(abs(rows[name] - 60) <= 2 for name in ("cat", "dog", "eel"))
     # A release is evaluated with what its owner declared.
     found = understudy.evaluate_release(
-        tmp_path / "a", real=scans, test=scans, features="embedded:dct", attacks=False
+        tmp_path / "a",
+        real=scans,
+        test=scans,
+        features="embedded:dct?coefficients=12",
+        attacks=False,
     )
     assert any(one.group == "fidelity" for one in found.figures)
 
@@ -178,7 +179,7 @@ def test_a_held_out_part_is_no_part_of_the_run(tmp_path: Path, ledger: str) -> N
     labels = np.concatenate([batch.labels for batch in members.batches(64)])
     rows = facts_of(made)["data"]["facts"]["rows_per_class"]
     for index, name in enumerate(members.classes):
-        assert abs(rows[name] - np.count_nonzero(labels == index)) <= 1
+        assert abs(rows[name] - np.count_nonzero(labels == index)) <= 2
     owner = json.loads((made.owner / "run.json").read_text())
     assert (owner["rows"], owner["rows_held_out"]) == (len(members), len(held_out))
     with Ledger(ledger) as book:  # it is the whole dataset that was charged
@@ -197,7 +198,7 @@ def test_who_was_held_out_is_with_the_owner_alone(tmp_path: Path, ledger: str) -
         assert path.is_dir() or secret not in path.read_bytes()
         assert FILE not in path.name
     found = understudy.evaluate_release(
-        tmp_path / "a", real=scans, features="embedded:dct", attacks=False
+        tmp_path / "a", real=scans, features="embedded:dct?coefficients=12", attacks=False
     )
     parts = parts_of(open_source(scans), made.owner)
     assert parts is not None
