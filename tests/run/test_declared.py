@@ -31,14 +31,16 @@ def ledger(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A manifest with two columns of -1 and 1, as CelebA has forty."""
+    """As CelebA: a manifest with forty columns of -1 and 1."""
     folder = tmp_path_factory.mktemp("faces")
     with (folder / "manifest.csv").open("w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["path", "Smiling", "Male"])
+        others = [f"Attribute_{index}" for index in range(38)]
+        table.writerow(["image_id", "Smiling", "Male", *others])
         for number, (_, image) in enumerate(pictures(SIZES, (8, 8, 1), 0)):
             save(image, folder / f"{number}.png")
-            table.writerow([f"{number}.png", 1 - 2 * (number % 2), 1 - 2 * (number % 3 > 0)])
+            signs = [1 - 2 * (number % every > 0) for every in range(2, 42)]
+            table.writerow([f"{number}.png", *signs])
     return folder
 
 
@@ -59,7 +61,7 @@ def origins(premises: list[dict[str, Any]]) -> dict[str, tuple[Any, str]]:
 def test_two_labels_of_one_dataset_draw_on_one_budget(
     faces: Path, tmp_path: Path, ledger: str
 ) -> None:
-    with pytest.raises(SourceError, match="2 columns could hold the class: Smiling, Male"):
+    with pytest.raises(SourceError, match="40 columns could hold the class: Smiling, Male"):
         run(faces, tmp_path / "a", ledger)
     first = run(faces, tmp_path / "a", ledger, label="Smiling")
     assert facts_of(first)["data"]["classes"] == ["-1", "1"]

@@ -22,7 +22,7 @@ NO_PRIVATE_DATA = Receipt("none", "add-remove", 0.0, 0.0, 0.0, ())
 
 def is_public(receipt: Receipt) -> bool:
     """Whether a release was made without private data."""
-    return receipt.epsilon == 0 and not receipt.stages
+    return receipt == NO_PRIVATE_DATA
 
 
 def guess_bound(receipt: Receipt, units: int = 1) -> float:
