@@ -382,3 +382,27 @@ def test_a_whole_process_of_its_own() -> None:
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert "source is missing" in ended.stderr
+
+
+def test_a_sample_is_of_a_sentence_or_of_classes(understudy: Commands, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for words in ([], ["a dog", "--classes", "cat,dog"]):
+        ended = understudy.run("sample", *words, "--out", out)
+        assert (ended.code, ended.out) == (2, "")
+        assert "a PROMPT, or --classes NAME,NAME" in ended.err
+    ended = understudy.run("sample", "a dog", "--licence", "cc0-1.0", "--out", out)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--licence is an option of --classes" in ended.err
+    assert not out.exists()
+
+
+def test_a_plan_lists_what_is_declared_and_what_is_inferred(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    words = ["synthesize", scans, "--out", tmp_path / "out", *QUICK, *books, "--dry-run"]
+    declared = ["--classes", "dog,cat,-1", "--channels", "3", "--hold-out", "5%"]
+    ended = understudy.run(*words, *declared)
+    assert ended.code == 0, ended.err
+    assert "declared: class names dog, cat, -1; colour channels 3" in ended.out
+    assert "inferred from the private records: image size 6 x 6 (declare: --size)" in ended.out
+    assert "held out: 5% of the images" in ended.out

@@ -35,6 +35,10 @@ EVERY_OPTION = {
     "test": "held-out",
     "test_rows": 300,
     "size": 32,
+    "label": "Smiling",
+    "classes": ["1", "-1"],
+    "channels": 3,
+    "hold_out": "5%",
     "format": "parquet",
     "licence": "cc-by-4.0",
     "resume": True,
@@ -53,7 +57,7 @@ def test_a_file_may_hold_every_option(tmp_path):
     fields = [field.name for field in dataclasses.fields(RunConfig)]
     assert sorted(EVERY_OPTION) == sorted(fields)
     config = make_config(read_config(write(tmp_path / "run.yaml", EVERY_OPTION)))
-    expected = {**EVERY_OPTION, "out": Path("result")}
+    expected = {**EVERY_OPTION, "out": Path("result"), "classes": ("1", "-1")}
     assert {name: getattr(config, name) for name in fields} == expected
 
 
@@ -191,3 +195,30 @@ def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
             other = make_config({"source": "a", "out": "b", name: value})
             same = getattr(one, name) == value
             assert (other.identity() == one.identity()) == same, name
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"classes": "cat"}, "2 to 10,000 names, found 1: cat"),
+        ({"classes": "cat,dog,cat"}, "cat comes twice"),
+        ({"classes": "cat,,dog"}, "a name is empty"),
+        ({"classes": "cat,dog", "label": "none"}, "leave out --classes"),
+        ({"channels": 2}, r"channels is 1 \(grey\) or 3 \(colour\), found 2"),
+        ({"hold_out": "some"}, "hold_out is a share, such as --hold-out 5%"),
+        ({"hold_out": "60%"}, "above 0 and up to 50%"),
+        ({"hold_out": 0}, "hold_out is a share"),
+        ({"hold_out": 200}, "how many others there are, which is private"),
+        ({"hold_out": 200, "adjacency": "replace-one", "unit": "patient"}, "ask for a share"),
+    ],
+)
+def test_declarations_that_make_no_sense(options, words):
+    with pytest.raises(ConfigError, match=words):
+        make_config({"source": "a", "out": "b", **options})
+
+
+def test_classes_are_a_text_or_a_list():
+    asked = [
+        make_config({"source": "a", "out": "b", "classes": c}).classes for c in ("1, 0", [1, 0])
+    ]
+    assert asked == [("1", "0"), ("1", "0")]

@@ -51,6 +51,11 @@ def audit(
     adjacency: Annotated[str | None, typer.Option(help="add-remove or replace-one.")] = None,
     unit: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column that holds the class.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="All classes there are.")
+    ] = None,
+    channels: Annotated[int | None, typer.Option(help="Convert to 1 or 3.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything public.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep it.")] = None,
 ) -> None:
@@ -58,7 +63,7 @@ def audit(
     options: dict[str, Any] = {
         "method": method, "encoder": encoder, "decoder": decoder, "base": base,
         "generator": generator, "writer": writer, "adjacency": adjacency, "unit": unit,
-        "size": size, "seed": seed,
+        "size": size, "label": label, "classes": classes, "channels": channels, "seed": seed,
     }  # fmt: skip
     from understudy.run import audit as audits
 

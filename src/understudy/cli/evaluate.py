@@ -48,7 +48,9 @@ _Table = Annotated[
 def evaluate(
     folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
     real: Annotated[str, typer.Option(help="The private dataset.")],
-    test: Annotated[str, typer.Option(help="Real rows that were not in it.")],
+    test: Annotated[
+        str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
+    ] = None,
     features: Annotated[str | None, typer.Option(help="An encoder, or inception:...")] = None,
     full: Annotated[bool, typer.Option("--full", help="Train models, too.")] = False,
     network: _Networks = None,
@@ -59,6 +61,9 @@ def evaluate(
     rows: Annotated[int, typer.Option(help="Rows to find neighbours of, at most.")] = 60_000,
     no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Leave them out.")] = False,
     encoder: Annotated[str | None, typer.Option(help="Where not the release's own.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column that holds the class, where not the run's own.")
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
     json_file: _Json = None,
     table: _Table = None,
@@ -80,6 +85,7 @@ def evaluate(
         rows=rows,
         attacks=not no_attacks,
         encoder=encoder,
+        label=label,
         skip_bad=skip_bad,
         lpips=lpips,
         dp_sgd=dp_sgd,

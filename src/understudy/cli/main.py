@@ -12,7 +12,7 @@ from rich.console import Console
 
 from understudy.cli import audit, evaluate, ledger, report, show, studio
 from understudy.cli.settings import parse_settings
-from understudy.core.errors import UnderstudyError
+from understudy.core.errors import ConfigError, UnderstudyError
 
 app = typer.Typer(
     name="understudy",
@@ -33,6 +33,15 @@ _Base = Annotated[str | None, typer.Option(help="Public set of the same classes 
 _ClusterEncoder = Annotated[str | None, typer.Option(help="Encoder whose space is partitioned.")]
 _Set = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
+]
+_LABEL = "Column that holds the class; 'none': no labels."
+_Classes = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,NAME", help="All classes there are, declared by the owner."),
+]
+_HoldOut = Annotated[
+    str | None,
+    typer.Option(metavar="SHARE", help="Set a random part aside before the run, such as 5%."),
 ]
 _SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")]
 _Watch = Annotated[
@@ -67,6 +76,10 @@ def synthesize(
     test: Annotated[str | None, typer.Option(help="Real test set, to measure accuracy.")] = None,
     test_rows: Annotated[int | None, typer.Option(help="Train on at most so many.")] = None,
     size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
+    label: Annotated[str | None, typer.Option(help=_LABEL)] = None,
+    classes: _Classes = None,
+    channels: Annotated[int | None, typer.Option(help="Convert to 1 (grey) or 3 (RGB).")] = None,
+    hold_out: _HoldOut = None,
     format: Annotated[str | None, typer.Option(help="png or parquet.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence of the release.")] = None,
     resume: Annotated[bool | None, typer.Option("--resume", help="Go on with OUT.")] = None,
@@ -96,18 +109,38 @@ for command in (evaluate.evaluate, report.report, report.compare, audit.audit):
 
 @app.command()
 def sample(
-    prompt: Annotated[str, typer.Argument(help="What to draw.")],
-    out: Annotated[Path, typer.Option(help="Folder of the pictures.")],
-    count: Annotated[int, typer.Option(help="How many.")] = 16,
+    out: Annotated[Path, typer.Option(help="Folder of the pictures, or of the release.")],
+    prompt: Annotated[str | None, typer.Argument(help="What to draw.")] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME", help="Draw a release of these classes instead."),
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many in all.")] = 16,
     model: Annotated[str, typer.Option(help="A generator; see `understudy backends`.")] = (
         "embedded:studio"
     ),
     seed: Annotated[int, typer.Option(help="The same seed draws the same pictures.")] = 0,
+    template: Annotated[
+        str | None, typer.Option(help="Of --classes: the prompt, with {class}.")
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="Of --classes: png or parquet.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
 ) -> None:
-    """Draw pictures of a sentence. Reads nothing private and spends nothing."""
+    """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
+    from understudy.run.base_set import base_set
     from understudy.run.sample import sample as draw
 
-    show.samples(draw(prompt, out=out, count=count, model=model, seed=seed))
+    common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
+    of_classes = {"template": template, "format": format, "licence": licence}
+    given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
+    if (prompt is None) == (classes is None):
+        raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
+    if classes is not None:
+        show.base_set(base_set(classes.split(","), **common, **given))
+        return
+    if given:
+        raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
+    show.samples(draw(prompt or "", **common))
 
 
 @app.command()

@@ -13,6 +13,8 @@ from rich.table import Table
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
     from understudy.methods.parts.interface import Method
+    from understudy.report import Premise
+    from understudy.run.base_set import BaseSet
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
@@ -39,6 +41,12 @@ def plan(dry: DryRun) -> None:
         table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
+    premises(dry.premises)
+    if dry.held_out is not None:
+        held = f"{dry.held_out:.3g}" if isinstance(dry.held_out, float) else dry.held_out
+        _console.print(f"held out: {held} of the {dry.unit}s, each by a secret coin of its own")
+    for note in dry.notes:
+        _console.print(f"note: {note}")
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
     _console.print(
@@ -50,6 +58,30 @@ def plan(dry: DryRun) -> None:
     if dry.refused:
         _console.print(f"the run would be refused: {dry.refused}")
     _console.print("dry run: nothing was spent")
+
+
+def premises(found: Sequence[Premise]) -> None:
+    """What a run takes for public of the private dataset, by where it is from."""
+    from understudy.run.premises import OPTIONS
+
+    for origin, words in (
+        ("declared", "declared"),
+        ("inferred", "inferred from the private records"),
+    ):
+        mine = [one for one in found if one.origin == origin]
+        if mine:
+            listed = "; ".join(f"{one.name} {_short(one.value)}" for one in mine)
+            options = [OPTIONS[one.name] for one in mine if one.name in OPTIONS]
+            hint = f" (declare: {', '.join(options)})" if origin == "inferred" and options else ""
+            _console.print(f"{words}: {listed}{hint}")
+
+
+def _short(value: object) -> str:
+    """A JSON value in a few words; numbers are a size."""
+    if isinstance(value, list) and all(isinstance(part, int) for part in value):
+        return " x ".join(map(str, value))
+    names = [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def result(made: Result) -> None:
@@ -184,3 +216,10 @@ def samples(made: Samples) -> None:
     """Pictures that were drawn."""
     _console.print(f"pictures: {len(made.pictures)} in {made.sheet.parent}")
     _console.print(f"sheet:    {made.sheet}")
+
+
+def base_set(made: BaseSet) -> None:
+    """A release of a generator alone."""
+    _console.print(f"{made.count:,} images, no private data was used")
+    _console.print(f"to share:  {made.release}")
+    _console.print(f"pictures:  {made.pictures}")

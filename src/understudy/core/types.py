@@ -140,6 +140,8 @@ class Release:
         image_shape: (height, width, channels), where there are images.
         facts: Public facts of the method worth printing (kept clusters, noise, ...): JSON values.
         captioned: Whether every image comes with a caption.
+        licence: Licence of the model that drew the images, to be written beside each caption; None
+            where captions stand alone.
     """
 
     method: str
@@ -150,3 +152,4 @@ class Release:
     image_shape: Shape | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     captioned: bool = False
+    licence: str | None = None

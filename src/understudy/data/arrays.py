@@ -15,9 +15,18 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Labels, Shape
+from understudy.data.labels import real_label
 from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
-from understudy.data.pixels import MAX_PIXELS, resize_pixels
-from understudy.data.records import CHANGED, SKIP, Options, one_class, too_many
+from understudy.data.pixels import MAX_PIXELS, resize_pixels, with_channels
+from understudy.data.records import (
+    CHANGED,
+    SKIP,
+    Options,
+    one_class,
+    require_declared,
+    require_labels,
+    too_many,
+)
 from understudy.data.stored import (
     Arrays,
     StoredArray,
@@ -48,13 +57,15 @@ class ArraySource:
         units: As ``labels``: who each row belongs to; None where every row is its own unit.
         classes: Names that whole-number labels index into, where the file has them.
         allow_empty: Whether a named class may have no rows (a release may).
+        label_column: The name of ``labels`` in its file.
 
     Attributes:
         bad: (row, reason) of each row passed over. Owner-only.
 
     Raises:
-        SourceError: Shapes or types that are none of the above, no rows, one class, an empty
-            class, or with ``skip_bad`` nothing but embeddings that are not finite.
+        SourceError: Shapes or types that are none of the above, no rows, a class that the owner did
+            not declare; where none were declared, one class or an empty class; or with
+            ``skip_bad`` nothing but embeddings that are not finite.
     """
 
     kind: Literal["images", "embeddings"]
@@ -70,8 +81,11 @@ class ArraySource:
         units: StoredArray | None = None,
         classes: tuple[str, ...] | None = None,
         allow_empty: bool = False,
+        label_column: str | None = None,
     ) -> None:
         self.name = options.name
+        self.label_column = label_column
+        labels = labels if options.labelled else None
         self.has_units = units is not None
         self.skipped = 0
         self.bad: list[tuple[str, str]] = []
@@ -139,6 +153,7 @@ class ArraySource:
         if block.ndim == 3:
             block = block[..., None]
         images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
+        images = with_channels(images, self.shape[2])
         return images if self._options.size is None else resize_pixels(images, self._options.size)
 
     def _indices(self, labels: NDArray[Any]) -> Labels:
@@ -156,6 +171,10 @@ class ArraySource:
         if len(shape) == 2 and values.dtype.kind in "fiu":
             if size is not None:
                 raise SourceError(f"embeddings {shape} have no size to change", values.where)
+            if self._options.channels is not None:
+                raise SourceError(
+                    f"embeddings {shape} have no channels: leave out --channels", values.where
+                )
             if not 0 < shape[1] <= MAX_DIM:
                 raise SourceError(
                     f"embeddings {shape}: 1 to {MAX_DIM:,} numbers each", values.where
@@ -169,6 +188,7 @@ class ArraySource:
                 values.where,
             )
         height, width, channels = self._image_shape(shape[1:])
+        channels = self._options.channels or channels
         self.kind, self.shape = "images", (*(size or (height, width)), channels)
 
     def _image_shape(self, row: tuple[int, ...]) -> tuple[int, int, int]:
@@ -203,14 +223,20 @@ class ArraySource:
     def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
         """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""
         if self._labels is None:
+            require_labels(self._options, self.name)
             self.classes = UNLABELLED
             return
         where = self._labels.where
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
             raise SourceError(too_many(str(next(iter(counts)))), where)
-        by_value = _class_of(list(counts), names, where)
-        if names is None:
+        signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
+        by_value = _class_of(list(counts), names, where, signed=signed)
+        declared = self._options.classes
+        if declared is not None:
+            require_declared(by_value.values(), declared, self.name)
+            self.classes = declared
+        elif names is None:
             self.classes = sorted_names(by_value.values())
         elif allow_empty:
             self.classes = names
@@ -251,11 +277,9 @@ def from_arrays(
     values = [arrays[name] for name in _VALUES if name in arrays]
     if len(values) != 1:
         raise SourceError(f"needs one of {', '.join(_VALUES)}; {listed}", where)
-    labels = [arrays[name] for name in _LABELS if name in arrays]
-    if len(labels) > 1:
-        raise SourceError(f"needs one of {', '.join(_LABELS)}; {listed}", where)
+    label = _label_array(arrays, options, where)
     if classes is not None and len(classes) < 2:  # a release without labels
-        labels, classes = [], None
+        label, classes = None, None
     units = None
     if options.unit is not None:
         units = arrays.get(options.unit) or arrays.get(f"{options.unit}s")
@@ -263,12 +287,32 @@ def from_arrays(
             raise SourceError(f"there is no unit column {options.unit!r}; {listed}", where)
     return ArraySource(
         values[0],
-        labels[0] if labels else None,
+        None if label is None else arrays[label],
         options,
         units=units,
         classes=classes,
         allow_empty=allow_empty,
+        label_column=label,
     )
+
+
+def _label_array(arrays: Arrays, options: Options, where: str) -> str | None:
+    """The name of the array that holds the class: the one asked for, else one of a usual name."""
+    listed = f"the arrays are: {', '.join(arrays) or 'none'}"
+    if not options.labelled:
+        return None
+    if options.label is not None:
+        if options.label not in arrays:
+            raise SourceError(f"there is no label array {options.label!r}; {listed}", where)
+        if arrays[options.label].dtype.kind == "f":
+            raise SourceError(real_label(options.label), where)
+        return options.label
+    labels = [name for name in _LABELS if name in arrays]
+    if len(labels) > 1:
+        raise SourceError(
+            f"needs one of {', '.join(_LABELS)}; {listed}. Say which: --label {labels[0]}", where
+        )
+    return labels[0] if labels else None
 
 
 def _find(array: StoredArray, test: Callable[[NDArray[Any]], NDArray[np.int64]]) -> list[int]:
@@ -316,14 +360,16 @@ def _rows(batch: Batch, first: int, last: int) -> Batch:
     return Batch(batch.values[first:last], batch.labels[first:last], units)
 
 
-def _class_of(values: list[Any], names: tuple[str, ...] | None, where: str) -> dict[Any, str]:
+def _class_of(
+    values: list[Any], names: tuple[str, ...] | None, where: str, *, signed: bool
+) -> dict[Any, str]:
     """The class name of each stored label.
 
     Raises:
-        SourceError: A label is negative, or no index into the names.
+        SourceError: A label is negative and not ``signed``, or no index into the names.
     """
     for value in values:
-        if isinstance(value, int) and value < 0:
+        if isinstance(value, int) and value < 0 and (names is not None or not signed):
             raise SourceError(f"label {value} is negative: is this split without labels?", where)
         if names is not None and not (isinstance(value, int) and value < len(names)):
             raise SourceError(f"label {value!r} is no index into {len(names)} class names", where)

@@ -3,6 +3,8 @@
     captions.csv                        path,caption; paths begin at the release's folder
     data/train-00000-of-00003.parquet   or a column ``caption``
 
+Where a release says so, a column ``licence`` follows: that of the model which drew the images.
+
 The name is not metadata.csv: ``datasets`` takes a file of that name for the only word on the images
 of a folder, and would find no classes.
 """
@@ -27,8 +29,8 @@ from understudy.data.records import Options, Record, RecordSource
 CAPTIONS_FILE = "captions.csv"
 """At the root of a release of PNG files."""
 
-CAPTION, PATH = "caption", "path"
-"""Its columns; the former is also the column of a release as Parquet."""
+CAPTION, PATH, LICENCE = "caption", "path", "licence"
+"""Its columns; all but the path are also columns of a release as Parquet."""
 
 _ROWS = 16  # decoded from Parquet at a time, as encoded images are large
 
@@ -59,15 +61,19 @@ class CaptionsWriter:
     Args:
         folder: Of the release; paths are relative to it.
         path_of: Where the image of a row and a label is.
+        licence: Of the model that drew the images; None: no such column.
     """
 
-    def __init__(self, folder: Path, path_of: Callable[[int, int], Path]) -> None:
+    def __init__(
+        self, folder: Path, path_of: Callable[[int, int], Path], licence: str | None = None
+    ) -> None:
         self._folder, self._path_of = folder, path_of
+        self._licence = {} if licence is None else {LICENCE: licence}
 
     def __enter__(self) -> CaptionsWriter:
         self._file = (self._folder / CAPTIONS_FILE).open("w", encoding="utf-8", newline="")
         self._lines = csv.writer(self._file, lineterminator="\n")
-        self._lines.writerow([PATH, CAPTION])
+        self._lines.writerow([PATH, CAPTION, *self._licence])
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -80,7 +86,7 @@ class CaptionsWriter:
         pairs = zip(batch.labels.tolist(), batch.captions, strict=True)
         for row, (label, caption) in enumerate(pairs, first):
             path = self._path_of(row, label).relative_to(self._folder)
-            self._lines.writerow([path.as_posix(), caption])
+            self._lines.writerow([path.as_posix(), caption, *self._licence.values()])
 
 
 @dataclass(frozen=True, slots=True)

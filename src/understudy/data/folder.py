@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from understudy.core.errors import SourceError
+from understudy.data.labels import require_no_column
 from understudy.data.manifest import Manifest
 from understudy.data.names import UNLABELLED
 from understudy.data.pixels import SUFFIXES
@@ -38,14 +39,17 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
             f"columns path,label,{options.unit} in the folder",
             folder,
         )
+    require_no_column(options.label, folder, "class folders have")
     names = _release_classes(root / CLASSES_FILE)
     labels = {entry.name: entry.name for entry in visible(folder) if entry.is_dir()}
     if names is not None:
         labels |= {safe: name for name, safe in names.items() if safe in labels}
 
+    lenient = options.classes is not None or not options.labelled
+
     def records() -> Iterator[Record]:
         for sub, label in sorted(labels.items()):
-            yield from _class_folder(folder / sub, label, root)
+            yield from _class_folder(folder / sub, label, root, may_be_empty=lenient)
 
     declared = tuple(names) if names is not None and set(labels.values()) <= set(names) else None
     return RecordSource(records, options, classes=declared, allow_empty=True)
@@ -59,6 +63,7 @@ def open_flat_folder(folder: Path, options: Options, root: Path) -> RecordSource
             f"manifest.csv with the columns path,label,{options.unit} in the folder",
             folder,
         )
+    require_no_column(options.label, folder, "a folder of images without a manifest has")
 
     def records() -> Iterator[Record]:
         for entry in visible(folder):
@@ -87,7 +92,7 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             seen.add(real)
             yield Record(str(path), path, line.label, line.unit, fault)
 
-    return RecordSource(records, options)
+    return RecordSource(records, options, label_column=manifest.label)
 
 
 def visible(folder: Path) -> list[os.DirEntry[str]]:
@@ -105,7 +110,7 @@ def is_image(entry: os.DirEntry[str]) -> bool:
     return not entry.is_dir() and Path(entry.name).suffix.lower() in SUFFIXES
 
 
-def _class_folder(folder: Path, label: str, root: Path) -> Iterator[Record]:
+def _class_folder(folder: Path, label: str, root: Path, *, may_be_empty: bool) -> Iterator[Record]:
     if not inside(folder, root):
         yield Record(str(folder), b"", label, fault=_LEADS_OUT)
         return
@@ -120,7 +125,7 @@ def _class_folder(folder: Path, label: str, root: Path) -> Iterator[Record]:
             fault = _fault(path, root, linked=entry.is_symlink())
             images += 1
         yield Record(entry.path, path, label, fault=fault)
-    if not images:
+    if not images and not may_be_empty:
         yield Record(str(folder), b"", label, fault="is an empty class: the folder has no image")
 
 

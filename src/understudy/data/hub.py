@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from understudy.core.errors import MissingExtra, SourceError
+from understudy.data.labels import Column, Kind, arrow_kind, label_column
 from understudy.data.manifest import text
 from understudy.data.parquet import class_label
 from understudy.data.records import Options, Record, RecordSource
@@ -83,8 +84,8 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
         raise SourceError(
             f"there is no unit column {options.unit!r}; the columns are: {listed}", options.name
         )
-    label = next((name for name in ("label", "labels") if name in features), None)
-    label = label or _first(features, datasets.ClassLabel, ())
+    columns = [Column(name, _kind(datasets, kind)) for name, kind in features.items()]
+    label = label_column(columns, options.label, options.name, taken=(image, options.unit))
     names = getattr(features[label], "names", None) if label is not None else None
     classes = tuple(names) if names else None
     wanted = list(dict.fromkeys(c for c in (image, label, options.unit) if c is not None))
@@ -100,7 +101,14 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
                 yield _record(where, cells[image], cells, label, classes, options.unit)
                 row += 1
 
-    return RecordSource(records, options, classes=classes)
+    return RecordSource(records, options, classes=classes, label_column=label)
+
+
+def _kind(datasets: ModuleType, feature: Any) -> Kind:
+    """What a feature of ``datasets`` can hold."""
+    if isinstance(feature, datasets.ClassLabel):
+        return "classes"
+    return arrow_kind(feature.pa_type) if isinstance(feature, datasets.Value) else "other"
 
 
 def _record(

@@ -14,6 +14,7 @@ import numpy as np
 
 from understudy.core.errors import SourceError
 from understudy.data.arrays import ArraySource
+from understudy.data.labels import require_no_column
 from understudy.data.records import Options
 from understudy.data.stored import StoredArray
 
@@ -61,6 +62,7 @@ def open_idx_pair(path: Path, options: Options) -> ArraySource:
     """
     if options.unit is not None:
         raise SourceError(f"idx files have no unit column {options.unit!r}: use npz", path)
+    require_no_column(options.label, path, "idx files have")
     match = _NAME.fullmatch(path.name)
     if match is None or match["what"].lower() != "images":
         raise SourceError("is not named like ...images-idx3-ubyte or ...images-idx3-ubyte.gz", path)

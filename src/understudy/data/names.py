@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from understudy.core.errors import ConfigError
+
 UNLABELLED = ("all",)
 """The classes of a dataset without labels."""
 
@@ -28,6 +30,25 @@ def sorted_names(names: Iterable[str]) -> tuple[str, ...]:
     if all(_INTEGER.fullmatch(name) for name in distinct):
         return tuple(sorted(distinct, key=int))
     return tuple(sorted(distinct))
+
+
+def class_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Class names that an owner declares, in label order.
+
+    Raises:
+        ConfigError: Fewer than two, one that is empty, one that comes twice, or far too many.
+    """
+    declared = tuple(name.strip() for name in names)
+    twice = sorted({name for name in declared if declared.count(name) > 1})
+    if twice or not all(declared):
+        problem = f"{', '.join(twice)} comes twice" if twice else "a name is empty"
+        raise ConfigError(f"classes are names that differ from each other; {problem}")
+    if not 2 <= len(declared) <= MAX_CLASSES:
+        raise ConfigError(
+            f"classes are 2 to {MAX_CLASSES:,} names, found {len(declared)}: "
+            f"{', '.join(declared[:5]) or 'none'}. For images without labels: --label none"
+        )
+    return declared
 
 
 def safe_names(names: Sequence[str]) -> list[str]:

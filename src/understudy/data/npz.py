@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 
 from understudy.core.errors import SourceError
 from understudy.data.arrays import ArraySource, from_arrays
+from understudy.data.labels import require_no_column
 from understudy.data.records import Options
 from understudy.data.stored import StoredArray
 
@@ -28,6 +29,7 @@ def open_npy(path: Path, options: Options) -> ArraySource:
     """
     if options.unit is not None:
         raise SourceError(f"an npy file has no unit column {options.unit!r}: use npz", path)
+    require_no_column(options.label, path, "an npy file has")
     try:
         with path.open("rb") as stream:
             dtype, shape = _header(stream, str(path))

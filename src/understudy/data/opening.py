@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
-from understudy.data.captions import CAPTION, CAPTIONS_FILE, PATH
+from understudy.data.adapted import as_declared
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
 from understudy.data.folder import (
     CLASSES_FILE,
     inside,
@@ -19,7 +21,8 @@ from understudy.data.folder import (
 )
 from understudy.data.hub import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
-from understudy.data.manifest import manifest_columns, read_manifest
+from understudy.data.manifest import Manifest, manifest_columns, read_manifest
+from understudy.data.names import class_names
 from understudy.data.npz import open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
 from understudy.data.plugins import open_plugin
@@ -36,6 +39,9 @@ KINDS = (
     "hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
 )
 
+CONTACT_SHEET = "synthetic.png"
+"""What a run leaves beside its release: a few images of it on a sheet."""
+
 _SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
 _MANIFESTS = ("manifest.csv", "manifest.parquet")
 _ARRAYS = {".npz": open_npz, ".npy": open_npy, ".safetensors": open_safetensors}
@@ -48,6 +54,9 @@ def open_source(
     size: int | tuple[int, int] | None = None,
     unit: str | None = None,
     skip_bad: bool = False,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    channels: int | None = None,
 ) -> Source:
     """Open a dataset of images or embeddings, to be read in a stream.
 
@@ -61,22 +70,31 @@ def open_source(
         unit: The column, field or array that names who a row belongs to.
         skip_bad: Pass over bad files and count them in ``skipped``, instead of stopping at the
             first. Every image is then decoded once to open the dataset.
+        label: The column, field or array that holds the class; ``"none"`` for images without
+            labels; None: the only one that can be meant.
+        classes: The class names, in label order, as the owner declares them: a class may have no
+            image, and an image of another class is refused. None: those of the dataset.
+        channels: Convert images to 1 (grey) or 3 (RGB) channels, whatever they are.
 
     Raises:
-        ConfigError: ``split`` or ``size`` makes no sense.
-        SourceError: The dataset, or a file of it, cannot be read.
+        ConfigError: ``split``, ``size``, ``classes`` or ``channels`` makes no sense.
+        SourceError: The dataset, or a file of it, cannot be read; no column of that name, or
+            several that could hold the class; an image of a class that is not declared.
         MissingExtra: It needs a package that is not installed.
     """
     if split not in ("train", "test"):
         raise ConfigError(f"split is 'train' or 'test', not {split!r}")
-    options = Options(str(name), split, _size(size), unit, skip_bad)
+    declared = None if classes is None else class_names(classes)
+    if channels not in (None, 1, 3):
+        raise ConfigError(f"channels is 1 (grey) or 3 (colour), not {channels}")
+    options = Options(str(name), split, _size(size), unit, skip_bad, label, declared, channels)
     if options.name.startswith("hf:"):
         return open_hub(options.name.removeprefix("hf:"), options)
     if options.name.startswith(PREFIX):
-        return open_procedural(options)
+        return as_declared(open_procedural(options), options)
     plugin = open_plugin(options)
     if plugin is not None:
-        return plugin
+        return as_declared(plugin, options)
     path = Path(name).expanduser()
     if path.is_dir():
         return _open_folder(path, options)
@@ -103,7 +121,7 @@ def _open_file(path: Path, options: Options) -> Source:
     if suffix in _ARRAYS:
         return _ARRAYS[suffix](path, options)
     if suffix == ".csv":
-        return open_manifest(read_manifest(path, options.unit), options, path.parent)
+        return open_manifest(_read(path, options), options, path.parent)
     if suffix == ".parquet":
         return _open_parquet(path, options)
     if is_tar(path.name):
@@ -116,7 +134,11 @@ def _open_file(path: Path, options: Options) -> Source:
 def _open_parquet(path: Path, options: Options) -> Source:
     if has_images(path):
         return open_parquet([path], options)
-    return open_manifest(read_manifest(path, options.unit), options, path.parent)
+    return open_manifest(_read(path, options), options, path.parent)
+
+
+def _read(manifest: Path, options: Options) -> Manifest:
+    return read_manifest(manifest, options.unit, options.label)
 
 
 def _open_folder(folder: Path, options: Options) -> Source:
@@ -136,7 +158,8 @@ def _is_run(folder: Path) -> bool:
     """Whether a folder is what a run wrote: a ``release``, and nothing that could be a dataset."""
     entries = visible(folder)
     folders = {entry.name for entry in entries if entry.is_dir()}
-    if "release" not in folders or any(is_image(entry) for entry in entries):
+    images = {entry.name for entry in entries if is_image(entry)}
+    if "release" not in folders or images - {CONTACT_SHEET}:
         return False
     marks = (CLASSES_FILE, "privacy.json", "embeddings.safetensors", "train", "data")
     return folders <= {"release", "owner"} or any(
@@ -166,7 +189,7 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
     manifest = _manifest(files, options, flat=images > 0)
     if manifest is not None:
         _require_inside([manifest], root)
-        return open_manifest(read_manifest(manifest, options.unit), options, root)
+        return open_manifest(_read(manifest, options), options, root)
     if images and not folders:
         return open_flat_folder(folder, options, root)
     tars = [path for path in files if is_tar(path.name)]
@@ -223,7 +246,9 @@ def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None
 
 def _of_captions(path: Path) -> bool:
     """Whether a table is a release's captions: it names images as a manifest does, no classes."""
-    return path.name == CAPTIONS_FILE and set(manifest_columns(path)) == {PATH, CAPTION}
+    if path.name != CAPTIONS_FILE:
+        return False
+    return set(manifest_columns(path)) - {LICENCE} == {PATH, CAPTION}
 
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:

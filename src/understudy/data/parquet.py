@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.core.errors import SourceError
+from understudy.data.captions import CAPTION, LICENCE
+from understudy.data.labels import Column, arrow_kind, label_column
 from understudy.data.manifest import text
 from understudy.data.records import Options, Record, RecordSource
 
@@ -39,17 +41,25 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
     The image column holds encoded bytes, or a struct with the field ``bytes``.
 
     Raises:
-        SourceError: A file cannot be read, or lacks a column; lists the columns it has.
+        SourceError: A file cannot be read, lacks a column, or has several that could hold the
+            class; lists the columns it has.
     """
-    columns = _columns(paths[0], options.unit)
-    wanted = [name for name in (columns.image, columns.label, columns.unit) if name is not None]
+    columns = _columns(paths[0], options)
+    named = [name for name in (columns.image, columns.label, columns.unit) if name is not None]
+    wanted = list(dict.fromkeys(named))
 
     def records() -> Iterator[Record]:
         for path in paths:
             for row, cells in enumerate(_rows(path, wanted)):
                 yield _record(f"{path}, row {row}", cells, columns)
 
-    return RecordSource(records, options, classes=columns.names, allow_empty=columns.release)
+    return RecordSource(
+        records,
+        options,
+        classes=columns.names,
+        allow_empty=columns.release,
+        label_column=columns.label,
+    )
 
 
 def has_images(path: Path) -> bool:
@@ -73,8 +83,8 @@ def class_label(value: Any, names: tuple[str, ...] | None) -> tuple[str | None, 
     return None, f"has label {label}, no index into {len(names)} class names"
 
 
-def _columns(path: Path, unit: str | None) -> _Columns:
-    schema = _schema(path)
+def _columns(path: Path, options: Options) -> _Columns:
+    schema, unit = _schema(path), options.unit
     listed = ", ".join(schema.names)
     image = _image_column(schema)
     if image is None:
@@ -82,12 +92,15 @@ def _columns(path: Path, unit: str | None) -> _Columns:
     if unit is not None and unit not in schema.names:
         raise SourceError(f"there is no unit column {unit!r}; the columns are: {listed}", path)
     features = _features(schema)
-    label = next((name for name in ("label", "labels") if name in schema.names), None)
-    if label is None:
-        declared = (name for name, kind in features.items() if kind.get("_type") == "ClassLabel")
-        label = next(declared, None)
-    names = features.get(label, {}).get("names") if label is not None else None
+    classes = {name for name, kind in features.items() if kind.get("_type") == "ClassLabel"}
+    columns = [
+        Column(field.name, "classes" if field.name in classes else arrow_kind(field.type))
+        for field in schema
+    ]
     release = RELEASE_KEY in (schema.metadata or {})
+    taken = (image, unit, *((CAPTION, LICENCE) if release else ()))
+    label = label_column(columns, options.label, path, taken=taken)
+    names = features.get(label, {}).get("names") if label is not None else None
     return _Columns(image, label, unit, tuple(names) if names else None, release)
 
 

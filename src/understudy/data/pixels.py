@@ -27,6 +27,7 @@ MAX_BYTES = 1 << 29
 """Largest encoded image that is read into memory."""
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
+_LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
@@ -128,6 +129,19 @@ def resize_pixels(pixels: Images, size: tuple[int, int]) -> Images:
         picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
         out[row] = np.asarray(resize(picture, size)).reshape(out.shape[1:])
     return out
+
+
+def with_channels(pixels: Images, channels: int) -> Images:
+    """(n, height, width, 1 or 3) uint8 with ``channels`` of them, as ``decode`` converts.
+
+    Grey is repeated; RGB becomes its luma (ITU-R BT.601), in the whole numbers of Pillow's mode L.
+    """
+    if pixels.shape[3] == channels:
+        return pixels
+    if channels == 3:
+        return np.repeat(pixels, 3, axis=3)
+    luma = pixels.astype(np.uint32) @ _LUMA + (1 << 15)
+    return (luma >> 16).astype(np.uint8)[..., None]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ of pixels is in memory at a time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
+from understudy.data.labels import NO_LABELS
 from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
 from understudy.data.pixels import BadImage, Header, decode, header
 
@@ -34,6 +35,9 @@ class Options:
         size: (height, width) to resize images to; None to keep theirs.
         unit: The column that names who a row belongs to; None where every row is its own unit.
         skip_bad: Pass over bad files and count them, instead of stopping at the first.
+        label: The column that holds the class; ``"none"``: no classes; None: the only one there is.
+        classes: The class names, in label order, as the owner declares them; None: as found.
+        channels: 1 or 3, to convert images to; None: 1 where every image is grey, else 3.
     """
 
     name: str
@@ -41,6 +45,14 @@ class Options:
     size: tuple[int, int] | None = None
     unit: str | None = None
     skip_bad: bool = False
+    label: str | None = None
+    classes: tuple[str, ...] | None = None
+    channels: int | None = None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether labels are wanted at all."""
+        return self.label != NO_LABELS
 
 
 class Record(NamedTuple):
@@ -76,13 +88,15 @@ class RecordSource:
         options: What the caller asked.
         classes: Class names in label order, where the dataset declares them.
         allow_empty: Whether a declared class may have no rows (a release may).
+        label_column: The column that the labels come from, where there are columns.
 
     Attributes:
         bad: (file, reason) of each bad file passed over. Owner-only.
 
     Raises:
-        SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows,
-            one class, or an empty class.
+        SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, a
+            class that the owner did not declare; or, where none were declared, one class or an
+            empty class.
     """
 
     kind: Literal["images", "embeddings"] = "images"
@@ -96,8 +110,10 @@ class RecordSource:
         *,
         classes: tuple[str, ...] | None = None,
         allow_empty: bool = False,
+        label_column: str | None = None,
     ) -> None:
         self.name = options.name
+        self.label_column = label_column
         self.has_units = options.unit is not None
         self.skipped = 0
         self.bad: list[tuple[str, str]] = []
@@ -150,10 +166,15 @@ class RecordSource:
             np.array(units, dtype=np.str_) if self.has_units else None,
         )
 
+    def _started(self) -> Iterator[Record]:
+        """The records from the first one, without their labels where none are wanted."""
+        records = self._records()
+        return records if self._options.labelled else (r._replace(label=None) for r in records)
+
     def _kept(self) -> Iterator[Record]:
         """The records that opening accepted; a dataset that has changed since is refused."""
         found = 0
-        for row, record in enumerate(self._records()):
+        for row, record in enumerate(self._started()):
             found += 1
             if found > self._found:
                 break
@@ -190,7 +211,7 @@ class RecordSource:
         counts: dict[str | None, int] = {}
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         grey = True
-        for row, record in enumerate(self._records()):
+        for row, record in enumerate(self._started()):
             self._found += 1
             try:
                 self._check(record, counts)
@@ -207,7 +228,7 @@ class RecordSource:
             grey = grey and head.grey
         self._rows = sum(counts.values())
         self._set_classes(counts, declared, allow_empty)
-        self.shape = (*self._common_size(sizes), 1 if grey else 3)
+        self.shape = (*self._common_size(sizes), self._options.channels or (1 if grey else 3))
 
     def _check(self, record: Record, counts: dict[str | None, int]) -> None:
         if record.fault is not None:
@@ -244,10 +265,14 @@ class RecordSource:
         if not self._rows:
             raise SourceError(f"no readable image was found ({self.skipped} bad files)", self.name)
         if None in counts:
+            require_labels(self._options, self.name)
             self.classes, self._index = UNLABELLED, {}
             return
         names = sorted_names(name for name in counts if name is not None)
-        if declared is not None and not allow_empty:
+        if self._options.classes is not None:
+            require_declared(names, self._options.classes, self.name)
+            names = self._options.classes
+        elif declared is not None and not allow_empty:
             for name in declared:
                 if name not in counts:
                     self._pass_over(self.name, f"class {name!r} is empty: it has no readable image")
@@ -270,6 +295,37 @@ class RecordSource:
                 self.name,
             )
         return next(iter(sizes))
+
+
+def require_labels(options: Options, where: str) -> None:
+    """Refuse declared classes for a dataset without labels.
+
+    Raises:
+        SourceError: As said.
+    """
+    if options.classes is not None:
+        raise SourceError(
+            f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
+            "leave out --classes, or say which column holds the class with --label",
+            where,
+        )
+
+
+def require_declared(names: Iterable[str], declared: Sequence[str], where: str) -> None:
+    """Refuse images of classes that the owner did not declare. The message is the owner's.
+
+    Raises:
+        SourceError: Naming the classes.
+    """
+    undeclared = [name for name in names if name not in set(declared)]
+    if undeclared:
+        listed = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
+        raise SourceError(
+            f"has images of {len(undeclared)} class(es) that --classes does not declare: {listed} "
+            f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
+            "Nothing was spent",
+            where,
+        )
 
 
 def one_class(name: str) -> str:

@@ -4,7 +4,7 @@
     data/train-00000-of-00003.parquet   or load_dataset("parquet", data_dir=FOLDER)
     classes.json                        class names in label order, and the folder of each
     embeddings.safetensors              where the method made any
-    captions.csv                        path,caption, where it kept any (Parquet: a column)
+    captions.csv                        path,caption, where it kept any (Parquet: columns)
 
 An image's number is its row in the release, so it is also the row of its embedding.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from math import prod
@@ -29,7 +29,13 @@ from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Release, SyntheticBatch, Texts
-from understudy.data.captions import CAPTION, CAPTIONS_FILE, CaptionsWriter, check_captions
+from understudy.data.captions import (
+    CAPTION,
+    CAPTIONS_FILE,
+    LICENCE,
+    CaptionsWriter,
+    check_captions,
+)
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
@@ -81,6 +87,8 @@ def write_release(
         raise ConfigError(f"a release is written as 'png' or 'parquet', not {format!r}")
     if release.image_shape is None and release.dim is None:
         raise RunError("the release has neither images nor embeddings")
+    if release.licence is not None and not release.captioned:
+        raise RunError("the release states a licence of its images, which stands beside captions")
     if release.captioned and release.image_shape is None:
         raise RunError("the release has captions and no images that they could be of")
     folder = Path(folder)
@@ -120,7 +128,8 @@ def _write(
             pictures = _PngWriter(release, folder / "train", folders)
             writers.append(pictures)
             if release.captioned:
-                writers.append(stack.enter_context(CaptionsWriter(folder, pictures.path)))
+                captions_file = CaptionsWriter(folder, pictures.path, release.licence)
+                writers.append(stack.enter_context(captions_file))
         elif release.image_shape is not None:
             writers.append(stack.enter_context(_ParquetWriter(release, folder / "data")))
         if release.dim is not None:
@@ -231,7 +240,9 @@ class _ParquetWriter:
         self._shard_rows = max(1, _SHARD_BYTES // max(prod(release.image_shape or ()), 1))
         self._shards = max(1, -(-release.count // self._shard_rows))
         self._labelled = len(release.classes) > 1
-        self._schema = _schema(release.classes if self._labelled else (), release.captioned)
+        texts = [CAPTION] * release.captioned + [LICENCE] * (release.licence is not None)
+        self._licence = release.licence
+        self._schema = _schema(release.classes if self._labelled else (), texts)
         self._shard = -1
         self._file: pq.ParquetWriter | None = None
 
@@ -271,6 +282,8 @@ class _ParquetWriter:
             columns["label"] = labels
         if captions is not None and CAPTION in self._schema.names:
             columns[CAPTION] = list(captions)
+        if self._licence is not None:
+            columns[LICENCE] = [self._licence] * len(labels)
         if self._file is not None:
             self._file.write_table(pa.Table.from_pydict(columns, schema=self._schema))
 
@@ -285,16 +298,16 @@ class _ParquetWriter:
         )
 
 
-def _schema(classes: tuple[str, ...], captioned: bool) -> pa.Schema:
+def _schema(classes: tuple[str, ...], texts: Sequence[str]) -> pa.Schema:
     """The columns, with what ``datasets`` needs to see images and class names in them."""
     features: dict[str, Any] = {"image": {"_type": "Image"}}
     fields = [("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())]))]
     if classes:
         features["label"] = {"names": list(classes), "_type": "ClassLabel"}
         fields.append(("label", pa.int64()))
-    if captioned:
-        features[CAPTION] = {"dtype": "string", "_type": "Value"}
-        fields.append((CAPTION, pa.string()))
+    for name in texts:
+        features[name] = {"dtype": "string", "_type": "Value"}
+        fields.append((name, pa.string()))
     note = json.dumps({"info": {"features": features}})
     return pa.schema(fields, metadata={"huggingface": note, RELEASE_KEY: b"release"})
 

@@ -7,11 +7,14 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from understudy.core.errors import SourceError
+from understudy.data.labels import NO_LABELS, Column, Kind, label_column, real_label
 from understudy.data.manifest import text
+from understudy.data.names import UNLABELLED
 from understudy.data.pixels import MAX_BYTES, SUFFIXES
 from understudy.data.records import Options, Record, RecordSource
 
@@ -23,17 +26,64 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     """The samples of one or more tar files (or tar.gz), in that order.
 
     A sample is ``KEY.jpg`` (or another image) with its class in ``KEY.cls``, in ``label`` of
-    ``KEY.json``, or in ``KEY.txt``; the unit is a field of ``KEY.json``.
+    ``KEY.json``, or in ``KEY.txt``; the unit is a field of ``KEY.json``, and so is the class where
+    a label is asked for.
 
     Raises:
-        SourceError: A file cannot be read; or as ``RecordSource``.
+        SourceError: A file cannot be read; or as ``RecordSource``; or nothing says what the class
+            is, and fields of ``KEY.json`` could.
     """
+    fields = _Fields(options.unit, options.label)
 
     def records() -> Iterator[Record]:
         for path in paths:
-            yield from _samples(path, options.unit)
+            yield from _samples(path, fields)
 
-    return RecordSource(records, options)
+    source = RecordSource(records, options, label_column=fields.label)
+    if source.classes == UNLABELLED and options.label is None:
+        _require_no_fields(paths[0], options.unit)
+    return source
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of ``KEY.json`` that were asked for.
+
+    Attributes:
+        unit: The one that says who an image belongs to, or None.
+        asked: The one that holds the class; `NO_LABELS`, or None.
+    """
+
+    unit: str | None
+    asked: str | None
+
+    @property
+    def label(self) -> str | None:
+        return None if self.asked == NO_LABELS else self.asked
+
+
+def _require_no_fields(path: Path, unit: str | None) -> None:
+    """Refuse samples without a class whose JSON holds fields that could be one.
+
+    Raises:
+        SourceError: Listing the fields.
+    """
+    members = (content for name, content, _ in _members(path) if name.endswith(".json"))
+    try:
+        fields = json.loads(next(members, b"{}"))
+    except (ValueError, RecursionError):  # of a bad sample that was passed over
+        return
+    if not isinstance(fields, dict):
+        return
+    columns = [Column(name, _kind(value)) for name, value in fields.items()]
+    label_column(columns, None, path, taken=(unit,), usual=("label",))
+
+
+def _kind(value: Any) -> Kind:
+    """What a field of a JSON object can hold. It is no schema: no type declares classes there."""
+    if isinstance(value, bool | int):
+        return "whole"
+    return "text" if isinstance(value, str) else "other"
 
 
 def brace_expand(pattern: str) -> list[str]:
@@ -61,7 +111,7 @@ def is_tar(name: str) -> bool:
     return name.lower().endswith((".tar", ".tar.gz", ".tgz"))
 
 
-def _samples(path: Path, unit: str | None) -> Iterator[Record]:
+def _samples(path: Path, asked: _Fields) -> Iterator[Record]:
     key: str | None = None
     parts: dict[str, bytes] = {}
     fault: str | None = None
@@ -71,14 +121,14 @@ def _samples(path: Path, unit: str | None) -> Iterator[Record]:
         here = str(name.parent / stem)
         if here != key:
             if key is not None:
-                yield _sample(f"{path}, {key}", parts, fault, unit)
+                yield _sample(f"{path}, {key}", parts, fault, asked)
             key, parts, fault = here, {}, None
         if suffix.lower() in parts:
             fault = f"has two members .{suffix}"
         parts[suffix.lower()] = content
         fault = fault or wrong
     if key is not None:
-        yield _sample(f"{path}, {key}", parts, fault, unit)
+        yield _sample(f"{path}, {key}", parts, fault, asked)
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
@@ -103,7 +153,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
         raise SourceError(f"cannot be read as a tar file: {error}", path) from error
 
 
-def _sample(where: str, parts: dict[str, bytes], fault: str | None, unit: str | None) -> Record:
+def _sample(where: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
     images = [name for name in parts if PurePosixPath(f"x.{name}").suffix in SUFFIXES]
     if len(images) != 1:
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
@@ -111,14 +161,20 @@ def _sample(where: str, parts: dict[str, bytes], fault: str | None, unit: str | 
         fields = json.loads(parts["json"]) if "json" in parts else {}
         if not isinstance(fields, dict):
             raise ValueError("no object")
-        label = _label(parts, fields)
+        label = _label(parts, fields, asked)
     except (ValueError, RecursionError) as error:
-        fault, fields, label = fault or f"has a damaged label or JSON ({error})", {}, None
-    who = None if unit is None else text(fields.get(unit))
+        fault, fields, label = (
+            fault or f"has a damaged label or JSON ({error})",
+            {},
+            None,
+        )
+    who = None if asked.unit is None else text(fields.get(asked.unit))
     return Record(where, parts[images[0]] if len(images) == 1 else b"", label, who, fault)
 
 
-def _label(parts: dict[str, bytes], fields: dict[str, Any]) -> str | None:
+def _label(parts: dict[str, bytes], fields: dict[str, Any], asked: _Fields) -> str | None:
+    if asked.asked is not None:
+        return None if asked.label is None else _of_field(fields, asked.label)
     if "cls" in parts:
         return parts["cls"].decode("utf-8").strip() or None
     if "label" in fields:
@@ -126,3 +182,18 @@ def _label(parts: dict[str, bytes], fields: dict[str, Any]) -> str | None:
     if "txt" in parts:
         return parts["txt"].decode("utf-8").strip() or None
     return None
+
+
+def _of_field(fields: dict[str, Any], name: str) -> str:
+    """The class in a field of the JSON.
+
+    Raises:
+        ValueError: There is none, or it is no class.
+    """
+    value = fields.get(name)
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(real_label(name))
+    if not isinstance(value, bool | int | float | str) or value == "":
+        has = ", ".join(sorted(fields)) or "none"
+        raise ValueError(f"no class in the field {name!r} of its JSON, whose fields are: {has}")
+    return text(value) or ""

@@ -16,6 +16,7 @@ from understudy.report.reading import read_owner, read_record
 from understudy.report.record import (
     Model,
     OwnerRecord,
+    Premise,
     Released,
     RunRecord,
     Sample,
@@ -31,6 +32,7 @@ __all__ = [
     "Comparison",
     "Model",
     "OwnerRecord",
+    "Premise",
     "Released",
     "RunRecord",
     "Sample",

@@ -33,13 +33,18 @@ def front_matter(record: RunRecord) -> dict[str, Any]:
         "pretty_name": record.title,
         "license": record.licence,
         "task_categories": [task if images else "feature-extraction"],
-        "tags": ["synthetic", "differential-privacy", "understudy", record.method],
+        "tags": _tags(record),
         "size_categories": [next((name for top, name in SIZES if record.count < top), "n>100M")],
     }
     if record.format in PATTERNS:
         files = [{"split": "train", "path": PATTERNS[record.format]}]
         matter["configs"] = [{"config_name": "default", "data_files": files}]
     return matter
+
+
+def _tags(record: RunRecord) -> list[str]:
+    guarantee = [] if record.public else ["differential-privacy"]
+    return ["synthetic", *guarantee, "understudy", record.method]
 
 
 def dataset_card(record: RunRecord) -> str:

@@ -22,15 +22,23 @@ _TRADES: tuple[tuple[Group, int], ...] = (("utility", 2), ("fidelity", 1), ("att
 
 _WIDE = 8  # epsilons that are further apart than this factor stand on a logarithmic axis
 
+_NONE = "none: no private data"
+
+
+def _of_private(one: Released, text: str) -> str:
+    """A fact of the guarantee, where private data was used."""
+    return _NONE if one.record.public else text
+
+
 _FACTS: dict[str, Callable[[Released], object]] = {
     "method": lambda one: one.record.method,
-    "epsilon": lambda one: meaning.stated(one.record.receipt.epsilon),
-    "delta": lambda one: meaning.stated(one.record.receipt.delta),
+    "epsilon": lambda one: _of_private(one, meaning.stated(one.record.receipt.epsilon)),
+    "delta": lambda one: _of_private(one, meaning.stated(one.record.receipt.delta)),
     "a guess is right at most": lambda one: meaning.percent(
         meaning.guess_bound(one.record.receipt)
     ),
-    "unit": lambda one: meaning.unit_in_words(one.record.receipt),
-    "adjacency": lambda one: one.record.receipt.adjacency,
+    "unit": lambda one: _of_private(one, meaning.unit_in_words(one.record.receipt)),
+    "adjacency": lambda one: _of_private(one, one.record.receipt.adjacency),
     "rows": lambda one: one.record.count,
     "classes": lambda one: len(one.record.classes),
     "images": lambda one: " x ".join(map(str, one.record.image_shape or ())) or "none",
@@ -160,7 +168,7 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
     notes = [
         f"The {name} differs ({_each(names, facts[name])}): the epsilons do not compare."
         for name in _SAME_GUARANTEE
-        if len(set(facts[name])) > 1
+        if len(set(facts[name]) - {_NONE}) > 1
     ]
     notes += [
         f"The {name} of the releases differ ({_each(names, facts[name])}): that alone can change "

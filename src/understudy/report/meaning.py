@@ -16,6 +16,15 @@ def run_mu(receipt: Receipt) -> float:
     return math.sqrt(math.fsum(stage.mu**2 for stage in receipt.stages))
 
 
+NO_PRIVATE_DATA = Receipt("none", "add-remove", 0.0, 0.0, 0.0, ())
+"""What a release of public data costs: nothing, and it says so without an epsilon."""
+
+
+def is_public(receipt: Receipt) -> bool:
+    """Whether a release was made without private data."""
+    return receipt == NO_PRIVATE_DATA
+
+
 def guess_bound(receipt: Receipt, units: int = 1) -> float:
     """How often an attacker can be right, at most, about whether a group took part.
 
@@ -78,6 +87,8 @@ def unit_in_words(receipt: Receipt) -> str:
 
 def neighbours_in_words(receipt: Receipt) -> str:
     """What two datasets that the guarantee makes hard to tell apart may differ in."""
+    if is_public(receipt):
+        return "any private datasets at all: none was used"
     unit = unit_in_words(receipt)
     if receipt.adjacency == "replace-one":
         return (

@@ -7,7 +7,7 @@ from typing import Any
 
 from understudy.core.errors import RunError
 from understudy.core.types import Receipt, StageReceipt
-from understudy.report.record import Model, OwnerRecord, RunRecord, Score, Spending
+from understudy.report.record import Model, OwnerRecord, Premise, RunRecord, Score, Spending
 from understudy.report.statement import SCHEMA
 
 _NOT_SAID = ("how", "title", "licence")  # a file of an earlier version lacks them
@@ -50,6 +50,7 @@ def read_record(content: Mapping[str, Any]) -> RunRecord:
             models=tuple(Model(**model) for model in content["models"]),
             public_sources=tuple(content["public_data"]),
             facts=data["facts"],
+            premises=tuple(Premise(**premise) for premise in content.get("premises", ())),
             **{name: data[name] for name in _NOT_SAID if name in data},
         )
     except (KeyError, TypeError) as error:

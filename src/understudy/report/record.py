@@ -9,6 +9,7 @@ from typing import Any, Literal
 from understudy.core.errors import ConfigError
 from understudy.core.figures import Evaluation, Pairs
 from understudy.core.types import Images, Receipt, Shape
+from understudy.report import meaning
 
 Format = Literal["png", "parquet", "embeddings"]
 
@@ -49,6 +50,27 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Premise:
+    """Something about the private dataset that the guarantee takes for public.
+
+    Attributes:
+        name: What it is, such as ``"class names"``.
+        value: A JSON value.
+        origin: ``"declared"`` by the owner, whatever the records are; or ``"inferred"`` from the
+            private records.
+    """
+
+    name: str
+    value: Any
+    origin: Literal["declared", "inferred"]
+
+    @classmethod
+    def of(cls, name: str, value: Any, *, declared: bool) -> Premise:
+        """A premise that was declared or, if not, inferred."""
+        return cls(name, value, "declared" if declared else "inferred")
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -69,6 +91,7 @@ class RunRecord:
         how: How the method works, in a sentence or two.
         title: Heading of the dataset card. Public: never the private folder's name.
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
+        premises: What of the private dataset was taken for public, and where that is from.
     """
 
     method: str
@@ -87,12 +110,18 @@ class RunRecord:
     how: str = ""
     title: str = "A synthetic dataset"
     licence: str = "unknown"
+    premises: tuple[Premise, ...] = ()
 
     def __post_init__(self) -> None:
         sources = tuple(public_name(source) for source in self.public_sources)
         object.__setattr__(self, "public_sources", sources)
         if self.format != "embeddings" and self.image_shape is None:
             raise ConfigError(f"a release in format {self.format!r} needs the shape of its images")
+
+    @property
+    def public(self) -> bool:
+        """Whether no private data was used at all."""
+        return meaning.is_public(self.receipt)
 
 
 @dataclass(frozen=True, slots=True)

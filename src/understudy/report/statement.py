@@ -54,6 +54,16 @@ ASSUMPTIONS = (
     "The unit is the right one: nobody's contribution is spread over several units.",
 )
 
+PUBLIC_COVERED = ("Everything: no file of this folder was computed from private data.",)
+
+PUBLIC_NOT_COVERED = (
+    "The images that pretrained models were trained on, where models are listed.",
+    "The choice of class names, prompts and models, where somebody made it by looking at private "
+    "images.",
+)
+
+PUBLIC_MECHANISM = {"name": "none: no private data was used"}
+
 MECHANISM = {
     "name": "discrete Gaussian noise on exact integer sums",
     "contributions": "each unit's contribution is rounded to integers, and its L2 norm is bounded "
@@ -64,6 +74,9 @@ MECHANISM = {
     "accounting": "delta(epsilon) = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)"
     "; slack, for the noise being discrete, is part of epsilon",
 }
+
+
+_DEFINITION = "(epsilon, delta)-differential privacy"
 
 
 def jsonable(value: Any) -> Any:
@@ -92,12 +105,13 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         ``guarantee.delta``.
     """
     receipt = record.receipt
+    covered, not_covered, assumptions = _lists(record)
     return {
         "schema": SCHEMA,
         "date": record.date,
         "software": {"name": "understudy", "version": record.version},
         "guarantee": {
-            "definition": "(epsilon, delta)-differential privacy",
+            "definition": PUBLIC_MECHANISM["name"] if record.public else _DEFINITION,
             "epsilon": receipt.epsilon,
             "delta": receipt.delta,
             "slack": receipt.slack,
@@ -110,15 +124,23 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
                 str(units): meaning.guess_bound(receipt, units) for units in meaning.GROUPS
             },
         },
-        "mechanism": dict(MECHANISM),
+        "mechanism": dict(PUBLIC_MECHANISM if record.public else MECHANISM),
         "stages": [asdict(stage) for stage in receipt.stages],
         "data": _data(record),
         "models": [asdict(model) for model in record.models],
         "public_data": list(record.public_sources),
-        "covered": list(COVERED),
-        "not_covered": list(NOT_COVERED),
-        "assumptions": list(ASSUMPTIONS),
+        "premises": [asdict(premise) for premise in record.premises],
+        "covered": list(covered),
+        "not_covered": list(not_covered),
+        "assumptions": list(assumptions),
     }
+
+
+def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What is covered, what is not, and what is assumed."""
+    if record.public:
+        return PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()
+    return COVERED, NOT_COVERED, ASSUMPTIONS
 
 
 def _data(record: RunRecord) -> dict[str, Any]:
@@ -141,9 +163,10 @@ def _data(record: RunRecord) -> dict[str, Any]:
 def statement_text(record: RunRecord) -> str:
     """The privacy statement, ``PRIVACY.md``: the same in plain language, as Markdown."""
     receipt = record.receipt
+    covered, not_covered, assumptions = _lists(record)
     return (
         environment()
-        .get_template("statement.md")
+        .get_template("public_statement.md" if record.public else "statement.md")
         .render(
             record=record,
             receipt=receipt,
@@ -151,8 +174,10 @@ def statement_text(record: RunRecord) -> str:
             neighbours=meaning.neighbours_in_words(receipt),
             groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],
             odds=meaning.odds(receipt),
-            covered=COVERED,
-            not_covered=NOT_COVERED,
-            assumptions=ASSUMPTIONS,
+            covered=covered,
+            not_covered=not_covered,
+            assumptions=assumptions,
+            declared=[premise for premise in record.premises if premise.origin == "declared"],
+            inferred=[premise for premise in record.premises if premise.origin == "inferred"],
         )
     )

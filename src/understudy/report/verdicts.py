@@ -75,6 +75,8 @@ class Card:
 
 def guarantee_sentence(receipt: Receipt) -> str:
     """The guarantee in one sentence."""
+    if meaning.is_public(receipt):
+        return "No private data was used, so the release gives nothing away about anybody's."
     what = (
         "which of two candidates a certain unit was"
         if receipt.adjacency == "replace-one"
@@ -89,6 +91,8 @@ def guarantee_sentence(receipt: Receipt) -> str:
 
 def guarantee_card(receipt: Receipt) -> Card:
     """The verdict on the guarantee, from the receipt alone. Public."""
+    if meaning.is_public(receipt):
+        return _card("guarantee", "good", guarantee_sentence(receipt), "", "public")
     bound = meaning.guess_bound(receipt)
     grade: Grade = "good" if bound <= STRONG else "fair" if bound <= MODERATE else "poor"
     told = f"{meaning.stated(receipt.epsilon)} at delta {meaning.stated(receipt.delta)}"

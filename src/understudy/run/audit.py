@@ -68,7 +68,10 @@ def audit(
     runs = _USUAL[how] if runs is None else runs
     _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
     usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
-    prepared = prepare(make_config({**usual, **options, "source": str(source)}))
+    config = make_config({**usual, **options, "source": str(source)})
+    if config.hold_out is not None:
+        raise ConfigError("an audit chooses its rows itself: leave out hold_out")
+    prepared = prepare(config)
     bench = Bench.of(prepared)
     known = Rows.of(prepared.source, rows, bench.seed)
     found = audit_bench(bench, known, how, runs, confidence)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import LedgerError, SourceError
+from understudy.core.ports import Source
 from understudy.data import open_source
+from understudy.data.labels import NO_LABELS
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import Dataset, Ledger, Row, Spending
 
@@ -63,12 +65,17 @@ def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Datase
             return book.find(source)
         except LedgerError as error:
             raise SourceError(f"no such file or folder, and {error}", source) from error
-    found = book.recognise(open_source(source, size=size, skip_bad=skip_bad))
+    found = book.recognise(_open(source, size, skip_bad))
     if found is None:
         raise LedgerError(
             f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
         )
     return found
+
+
+def _open(source: str, size: int | None, skip_bad: bool) -> Source:
+    """A dataset as the ledger sees it: its records have bytes, and labels are no part of them."""
+    return open_source(source, size=size, skip_bad=skip_bad, label=NO_LABELS)
 
 
 def set_budget(
@@ -84,7 +91,7 @@ def set_budget(
     budget = Budget(epsilon, delta)
     with Ledger(ledger) as book:
         if _is_place(source):
-            dataset = book.register(open_source(source, size=size, skip_bad=skip_bad))
+            dataset = book.register(_open(source, size, skip_bad))
         else:
             dataset = _find(book, source, size, skip_bad)
         spent = book.set_budget(dataset.id, budget)

@@ -14,8 +14,11 @@ from typing import Any
 import yaml
 
 from understudy.core.errors import ConfigError
+from understudy.data.labels import NO_LABELS
+from understudy.data.names import class_names
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Adjacency, Unit
+from understudy.run.holdout import check_hold_out
 
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 
@@ -52,6 +55,12 @@ class RunConfig:
         test: A real test set, to measure accuracy on; owner-only.
         test_rows: Train on at most so many rows when accuracy is measured; None: on all.
         size: Resize all images to size x size pixels.
+        label: Column that holds the class; ``"none"``: images without labels; None: the only one.
+        classes: The class names, in label order, as the owner declares them: public whatever the
+            images are. None: those that the private records have.
+        channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
+        hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
+            under replace-one also a number of images. None: nothing is.
         format: ``"png"`` or ``"parquet"``.
         licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
             "not said".
@@ -85,6 +94,10 @@ class RunConfig:
     test: str | None = None
     test_rows: int | None = None
     size: int | None = None
+    label: str | None = None
+    classes: tuple[str, ...] | None = None
+    channels: int | None = None
+    hold_out: float | str | None = None
     format: typing.Literal["png", "parquet"] = "png"
     licence: str = "unknown"
     resume: bool = False
@@ -99,6 +112,14 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, found {value}")
+        if self.classes is not None:
+            object.__setattr__(self, "classes", class_names(self.classes))
+            if self.label == NO_LABELS:
+                raise ConfigError("--label none leaves no classes to declare: leave out --classes")
+        if self.channels not in (None, 1, 3):
+            raise ConfigError(f"channels is 1 (grey) or 3 (colour), found {self.channels}")
+        if self.hold_out is not None:
+            check_hold_out(self.hold_out, self.privacy_unit)
         if self.unit_rows > _MOST_UNIT_ROWS:
             raise ConfigError(
                 f"unit_rows must be {_MOST_UNIT_ROWS} or fewer, found {self.unit_rows}: the exact "
@@ -215,6 +236,11 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
         if value not in options:
             raise ConfigError(f"{name} is one of {', '.join(map(str, options))}, found {value!r}")
         return value
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            raise ConfigError(f"{name} is a list of names, such as a,b, found {value!r}")
+        return tuple(str(part) for part in parts)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name} is a mapping of names to values, found {value!r}")

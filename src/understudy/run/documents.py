@@ -13,6 +13,7 @@ import numpy as np
 
 from understudy.core.ports import Source
 from understudy.core.types import Images, Labels, Receipt, Release
+from understudy.data.opening import CONTACT_SHEET
 from understudy.privacy.ledger import Ledger
 from understudy.report import (
     Model,
@@ -27,6 +28,7 @@ from understudy.report import (
 )
 from understudy.run.folder import RunFolder, read_arrays, write_arrays, write_json
 from understudy.run.measure import Accuracy
+from understudy.run.premises import premises_of
 from understudy.run.prepare import Prepared
 
 _SHEET = 16  # images of a class on each side of the contact sheet
@@ -67,6 +69,7 @@ def run_record(
         facts={**release.facts, **facts},
         how=prepared.method.summary,
         licence=config.licence,
+        premises=premises_of(prepared.source, config),
     )
 
 
@@ -78,11 +81,16 @@ def write_public(folder: RunFolder, record: RunRecord) -> None:
 
 def write_pictures(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
     """A contact sheet of the release, a row a class, beside it."""
-    path = folder.out / "synthetic.png"
+    path = folder.out / CONTACT_SHEET
+    path.write_bytes(contact_sheet_of(synthetic))
+    return path
+
+
+def contact_sheet_of(synthetic: Mapping[int, Images]) -> bytes:
+    """A contact sheet as a PNG, a row a class."""
     columns = min(_SHEET, min(len(images) for images in synthetic.values()))
     images = np.concatenate([synthetic[label][:columns] for label in sorted(synthetic)])
-    path.write_bytes(contact_sheet(images, columns))
-    return path
+    return contact_sheet(images, columns)
 
 
 def spending(ledger: Ledger, dataset_id: str) -> Spending:
@@ -144,11 +152,13 @@ def write_owner(
             "dataset_id": charged.dataset,
             "ledger": charged.ledger,
             "settings": prepared.config.identity(),
+            "premises": [asdict(premise) for premise in record.premises],
             "receipt": asdict(record.receipt),
             "spending": asdict(charged.spending),
             "scores": [asdict(score) for score in owner.scores],
             "accuracy": [a.as_dict() for a in accuracies],
             "rows": owner.rows,
+            "rows_held_out": prepared.rows_held_out,
             "skipped": owner.skipped,
             "seconds": dict(seconds),
             "version": record.version,

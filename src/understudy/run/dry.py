@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.privacy.ledger import Ledger
+from understudy.report import Premise
 from understudy.run.config import RunConfig
+from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.prepare import prepare
 
 
@@ -44,6 +46,9 @@ class DryRun:
         at_delta: The delta of the last three.
         refused: Why the ledger would refuse the run; None where it would not.
         concerned: Names of other datasets that the run would be charged to, for they overlap.
+        premises: What of the private dataset is taken for public: declared, or inferred.
+        held_out: The share, or number, that would be held out as it was asked for; None: nothing.
+        notes: What the owner should know before spending.
     """
 
     method: str
@@ -61,6 +66,9 @@ class DryRun:
     at_delta: float
     refused: str | None
     concerned: tuple[str, ...] = ()
+    premises: tuple[Premise, ...] = ()
+    held_out: float | str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -100,4 +108,7 @@ def dry_run(config: RunConfig) -> DryRun:
         at_delta=preview.delta,
         refused=preview.refused,
         concerned=preview.concerned,
+        premises=premises_of(prepared.source, config),
+        held_out=config.hold_out,
+        notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
     )

@@ -36,7 +36,7 @@ _Sides = tuple[Side, Side, Side]
 
 
 def evaluate_release(
-    folder: str | Path, *, real: str | Path, test: str | Path, **asked: Any
+    folder: str | Path, *, real: str | Path, test: str | Path | None = None, **asked: Any
 ) -> Evaluation:
     """Measure a release against the private data and a held-out real test set.
 
@@ -47,7 +47,8 @@ def evaluate_release(
     Args:
         folder: A run's folder, or its release.
         real: The private dataset.
-        test: The real test set, of rows that were not in the private dataset.
+        test: The real test set, of rows that were not in the private dataset; None: the part of
+            the private dataset that the run held out.
         **asked: Any field of `Asked`: ``features``, ``full``, ``networks``, ``seeds``, ...
 
     Raises:
@@ -56,7 +57,7 @@ def evaluate_release(
     place = release_folder(Path(folder))
     with progress_bars() as bars:
         wanted = Asked(**asked)
-        opened = Opened.of(place, str(real), str(test), wanted)
+        opened = Opened.of(place, str(real), None if test is None else str(test), wanted)
         found, pairs = _Measuring(opened, wanted, bars).run()
     _keep(place, found, pairs)
     return found

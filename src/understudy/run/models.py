@@ -146,4 +146,9 @@ def phrases_of(source: Source) -> tuple[str, ...]:
     """A noun phrase for each class, for prompts: the class's name where the source knows none."""
     if isinstance(source, PhrasedSource):
         return source.phrases
-    return tuple(name.replace("_", " ").replace("-", " ") for name in source.classes)
+    return tuple(map(phrase_of, source.classes))
+
+
+def phrase_of(class_name: str) -> str:
+    """A class's name as a prompt says it."""
+    return class_name.replace("_", " ").replace("-", " ")

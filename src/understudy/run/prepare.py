@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source
 from understudy.data import open_source
+from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.methods.parts.interface import Context, Method
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
@@ -37,6 +38,7 @@ class Prepared:
         public: The public dataset, or None.
         base: The dataset to start from, or None.
         context: What is known before anything private is read: the models, among others.
+        rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
     """
 
     config: RunConfig
@@ -48,6 +50,7 @@ class Prepared:
     public: Source | None
     base: Source | None
     context: Context
+    rows_held_out: int = 0
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -64,6 +67,9 @@ def prepare(config: RunConfig) -> Prepared:
         size=config.size,
         unit=config.unit,
         skip_bad=config.skip_bad,
+        label=config.label,
+        classes=config.classes,
+        channels=config.channels,
     )
     shape = source.shape
     if config.unit is not None and not source.has_units:
@@ -83,12 +89,11 @@ def prepare(config: RunConfig) -> Prepared:
         **loaded,
     )
     beside = partial(_beside, source, config)
-    test, base = (
-        None if name is None else beside(name, split)
-        for name, split in ((config.test, "test"), (names.get("base"), "train"))
-    )
+    base_name = names.get("base")
+    test = None if config.test is None else beside(config.test, "test")
+    base = None if base_name is None else beside(base_name, "base")
     public_name = procedural_name(names.get("public"), context)
-    public = None if public_name is None else beside(public_name, "train")
+    public = None if public_name is None else beside(public_name, "public")
     context = replace(context, public=public is not None, base=base is not None)
     if test is not None:
         _require_trainable(source, params, context.decoder)
@@ -117,10 +122,23 @@ def _require_same_classes(source: Source, base: Source) -> None:
         )
 
 
-def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:
-    """A test or public dataset, brought to the private one's size."""
+def _beside(
+    source: Source, config: RunConfig, name: str, role: Literal["test", "base", "public"]
+) -> Source:
+    """A test, base or public dataset, brought to the private one's size.
+
+    A test set has the private one's columns and declared classes; of a public dataset no labels
+    are used.
+    """
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
-    other = open_source(name, split=split, size=size, skip_bad=config.skip_bad)
+    options: dict[str, Any] = {"size": size, "skip_bad": config.skip_bad}
+    if source.kind == "images":
+        options["channels"] = config.channels
+    if role == "test":
+        other = open_test(name, label=config.label, classes=config.classes, **options)
+    else:
+        label = NO_LABELS if role == "public" else None
+        other = open_source(name, label=label, **options)
     if other.kind != source.kind:
         raise SourceError(f"holds {other.kind}, the private dataset {source.kind}", name)
     if other.kind == "embeddings" and other.shape != source.shape:
@@ -130,6 +148,14 @@ def _beside(source: Source, config: RunConfig, name: str, split: Any) -> Source:
             name,
         )
     return other
+
+
+def open_test(name: str, *, label: str | None, **options: Any) -> Source:
+    """A test set, with the label column of the private dataset where it has columns."""
+    try:
+        return open_source(name, split="test", label=label, **options)
+    except NoColumns:  # class folders, for one, name their classes themselves
+        return open_source(name, split="test", **options)
 
 
 def _require_trainable(source: Source, params: Any, decoder: Decoder | None) -> None:

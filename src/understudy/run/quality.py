@@ -9,6 +9,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.ports import Source
 from understudy.core.types import Images
 from understudy.data import open_source
+from understudy.data.labels import NO_LABELS
 from understudy.run.progress import Bars, progress_bars
 from understudy.steps.niqe import NiqeModel, fit_niqe
 from understudy.steps.niqe_model import check_block
@@ -39,7 +40,7 @@ def fit_niqe_model(
         raise ConfigError(f"a NIQE model is written to an .npz file, not to {out}")
     if not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} to write {out.name} to: make it first")
-    source = open_source(source_name, size=size)
+    source = open_source(source_name, size=size, label=NO_LABELS)
     if source.kind != "images":
         raise ConfigError(f"{source_name} holds {source.kind}; NIQE is fitted to public images")
     with progress_bars() as bars:

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from understudy.backends.pixels import fit_images
 from understudy.core.errors import RunError
 from understudy.core.types import Receipt, Release
 from understudy.data import write_release
+from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
 from understudy.methods.parts.interface import Materials
 from understudy.privacy.account import Account
@@ -32,7 +33,9 @@ from understudy.run.documents import (
     write_public,
 )
 from understudy.run.folder import RunFolder, private_cache, run_folder
+from understudy.run.holdout import keep_hold_out
 from understudy.run.measure import Accuracy, measure
+from understudy.run.premises import ONE_CLASS, is_unlabelled
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
 from understudy.run.released import open_release
@@ -113,8 +116,9 @@ class _Run:
     def carry_out(self) -> Result:
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("recognise the dataset"):
-            dataset = self.ledger.register(prepared.source)
+            dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
             self.concerned = self.ledger.concerned(dataset.id)
+        self.prepared = prepared = self._without_held_out()
         account = Account(
             self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
@@ -139,6 +143,18 @@ class _Run:
                 progress=self.bars("sampling and writing the release", release.count),
             )
         return self._report(dataset, release, account.receipt(), facts)
+
+    def _without_held_out(self) -> Prepared:
+        """The run on its members alone, where a part of the dataset is held out."""
+        prepared, config = self.prepared, self.prepared.config
+        if config.hold_out is None:
+            return prepared
+        with self._timed("hold out"):
+            hold_out = keep_hold_out(
+                self.folder.owner, prepared.source, config.hold_out, config.privacy_unit
+            )
+            members, held_out = split(prepared.source, hold_out)
+            return replace(prepared, source=members, rows_held_out=len(held_out))
 
     def _materials(self, vault: Vault) -> Materials:
         prepared = self.prepared
@@ -190,15 +206,26 @@ class _Run:
             accuracies,
             self.seconds,
             pictures,
-            _warnings(spent, self.concerned, receipt.delta, release.facts.get("noisy_rows")),
+            _warnings(
+                spent,
+                self.concerned,
+                receipt.delta,
+                release.facts.get("noisy_rows"),
+                unlabelled=is_unlabelled(prepared.source, prepared.config),
+            ),
         )
 
 
 def _warnings(
-    spent: Spending, concerned: Sequence[Dataset], delta: float, noisy_rows: int | None
+    spent: Spending,
+    concerned: Sequence[Dataset],
+    delta: float,
+    noisy_rows: int | None,
+    *,
+    unlabelled: bool,
 ) -> tuple[str, ...]:
     """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
-    found = []
+    found = [ONE_CLASS] if unlabelled else []
     if concerned:
         names = ", ".join(dataset.name for dataset in concerned)
         found.append(f"this run was charged to {names} too: half or more of the records are shared")

@@ -14,11 +14,14 @@ from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
+from understudy.data.holdout import split
+from understudy.data.names import UNLABELLED
 from understudy.evaluate.utility import Network
+from understudy.run.holdout import read_hold_out
 from understudy.run.measuring.features import Features, load_features
 from understudy.run.measuring.fidelity import NEIGHBOURS
 from understudy.run.models import encoder_name
-from understudy.run.prepare import require_classes
+from understudy.run.prepare import open_test, require_classes
 from understudy.run.released import open_release, read_json
 
 ROWS = 60_000
@@ -41,6 +44,7 @@ class Asked:
         skip_bad: Pass over unreadable files.
         lpips: A TorchScript file of a perceptual distance.
         dp_sgd: Train by DP-SGD on the private rows, too.
+        label: The column that holds the class; None: the one that the run was told.
     """
 
     features: str | None = None
@@ -54,6 +58,7 @@ class Asked:
     skip_bad: bool = False
     lpips: str | Path | None = None
     dp_sgd: bool = False
+    label: str | None = None
 
     @property
     def trains(self) -> bool:
@@ -68,12 +73,14 @@ class Opened:
     Attributes:
         release: The synthetic rows.
         captioned: Its images with their captions, where it has some.
-        real: The private rows.
-        test: Real rows that were held out.
+        real: The private rows that the run used.
+        test: Real rows that it did not.
         features: What they are compared in.
         encoder: Embeds real images where the release holds embeddings.
         metric: The perceptual distance, where one was named.
         promise: The release's epsilon and delta, where DP-SGD is to keep them.
+        held_out: The random part of the private dataset that the run left out: non-members from
+            the members' own pool. None where it left none out.
     """
 
     release: Source
@@ -84,10 +91,17 @@ class Opened:
     encoder: Encoder | None
     metric: PerceptualDistance | None
     promise: tuple[float, float] | None
+    held_out: Source | None = None
 
     @classmethod
-    def of(cls, place: Path, real: str, test: str, asked: Asked) -> Opened:
+    def of(cls, place: Path, real: str, test: str | None, asked: Asked) -> Opened:
         """Open everything, and refuse what does not fit.
+
+        Args:
+            place: The release.
+            real: The private dataset.
+            test: The real test set; None: what the run held out.
+            asked: What was asked for.
 
         Raises:
             InputError: As said.
@@ -97,9 +111,8 @@ class Opened:
         size = None if shape is None else (shape[0], shape[1])
         release = open_release(place, shape)
         captioned = None if shape is None else open_captioned(place)
-        train = open_source(real, split="train", size=size, skip_bad=asked.skip_bad)
-        held_out = open_source(test, split="test", size=size, skip_bad=asked.skip_bad)
-        require_classes(train.classes, held_out)
+        train, held_out, tests = _real(place, real, test, asked, _declared(facts, asked, size))
+        require_classes(train.classes, tests)
         encoder = None
         if release.kind == "embeddings":
             encoder = _encoder(place, facts, asked.encoder, train)
@@ -108,16 +121,53 @@ class Opened:
             _require_no_features(asked)
         else:
             features = load_features(asked.features, release.shape)
-        _require_one_shape(release, train, held_out, encoder)
+        _require_one_shape(release, train, tests, encoder)
         if asked.trains:
             from understudy.run.measuring.utility import require_trainable
 
-            require_trainable(release, held_out, asked.networks)
+            require_trainable(release, tests, asked.networks)
         if asked.rows < 2 * NEIGHBOURS:
             raise ConfigError(f"--rows must be {2 * NEIGHBOURS} or more, found {asked.rows}")
         metric = None if asked.lpips is None else _metric(asked.lpips, release)
         promise = _promise(place, facts, asked) if asked.dp_sgd else None
-        return cls(release, captioned, train, held_out, features, encoder, metric, promise)
+        return cls(release, captioned, train, tests, features, encoder, metric, promise, held_out)
+
+
+def _declared(facts: dict[str, Any], asked: Asked, size: tuple[int, int] | None) -> dict[str, Any]:
+    """How the private dataset is opened: as the owner declared it for the run."""
+    premises = facts.get("premises", ())
+    told = {one["name"]: one["value"] for one in premises if one["origin"] == "declared"}
+    label = asked.label or told.get("label column")
+    names = told.get("class names")
+    classes = None if names == list(UNLABELLED) else names
+    options = {"label": label, "classes": classes, "channels": told.get("colour channels")}
+    return {**options, "size": size, "skip_bad": asked.skip_bad}
+
+
+def _real(
+    place: Path, real: str, test: str | None, asked: Asked, declared: dict[str, Any]
+) -> tuple[Source, Source | None, Source]:
+    """The members, what the run held out of the private dataset (or None), and the test set.
+
+    Raises:
+        ConfigError: There is neither a test set nor a held-out part.
+    """
+    owner = place.parent / "owner"
+    hold_out = read_hold_out(owner) if place.name == "release" else None
+    if test is None and hold_out is None:
+        raise ConfigError(
+            "say --test: real rows that were not in the private dataset. This run held none out "
+            "(understudy synthesize --hold-out 5%)"
+        )
+    unit = None if hold_out is None else hold_out.unit
+    members = open_source(real, split="train", unit=unit, **declared)
+    held_out: Source | None = None
+    if hold_out is not None:
+        members, held_out = split(members, hold_out)
+    tests = held_out if test is None else open_test(test, **declared)
+    if tests is None:
+        raise ConfigError("there is no test set")
+    return members, held_out, tests
 
 
 def _metric(path: str | Path, release: Source) -> PerceptualDistance:

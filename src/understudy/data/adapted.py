@@ -1,0 +1,88 @@
+"""A source of public or foreign making, with the classes and channels that were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from understudy.core.errors import SourceError
+from understudy.core.ports import PhrasedSource, Source
+from understudy.core.types import Batch, Shape
+from understudy.data.labels import require_no_column
+from understudy.data.names import UNLABELLED
+from understudy.data.pixels import with_channels
+from understudy.data.records import Options, require_declared, require_labels
+
+
+def as_declared(source: Source, options: Options) -> Source:
+    """A source that was opened without regard to ``label``, ``classes`` and ``channels``.
+
+    Raises:
+        SourceError: It has no columns, no labels, or no channels that could be declared; or it has
+            a class that was not declared.
+    """
+    require_no_column(options.label, options.name, "this dataset has")
+    if options.classes is None and options.channels is None and options.labelled:
+        return source
+    return AdaptedSource(source, options)
+
+
+class AdaptedSource:
+    """The records of another source under declared class names, with declared channels.
+
+    Args:
+        source: The other source.
+        options: What was declared.
+
+    Attributes:
+        phrases: As those of `PhrasedSource`; only where the other source has some.
+
+    Raises:
+        SourceError: As `as_declared`.
+    """
+
+    shape: Shape
+    kind: Literal["images", "embeddings"]
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self.name, self.kind, self.has_units = source.name, source.kind, source.has_units
+        self.skipped = source.skipped
+        self._source = source
+        self.shape = source.shape
+        if options.channels is not None:
+            if source.kind == "embeddings":
+                raise SourceError("embeddings have no channels: leave out --channels", source.name)
+            self.shape = (*source.shape[:2], options.channels)
+        self.classes = self._declared(options)
+        position = {name: index for index, name in enumerate(self.classes)}
+        self._index = np.array([position.get(name, 0) for name in source.classes], dtype=np.int64)
+        if isinstance(source, PhrasedSource):
+            known = dict(zip(source.classes, source.phrases, strict=True))
+            self.phrases = tuple(known.get(name, name) for name in self.classes)
+
+    def _declared(self, options: Options) -> tuple[str, ...]:
+        if not options.labelled:
+            return UNLABELLED
+        if options.classes is None:
+            return self._source.classes
+        if self._source.classes == UNLABELLED:
+            require_labels(options, self.name)
+        require_declared(self._source.classes, options.classes, self.name)
+        return options.classes
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Every record in order, ``size`` at a time."""
+        for batch in self._source.batches(size):
+            values = batch.values
+            if self.kind == "images":
+                values = with_channels(values, self.shape[2])
+            yield Batch(values, self._index[batch.labels], batch.units)
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """The digests of the other source: declarations are no part of a record."""
+        return self._source.digests(key)

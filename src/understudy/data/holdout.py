@@ -1,0 +1,155 @@
+"""A random part of a private dataset, set aside before a run: non-members from the same pool.
+
+Each unit is held out by a coin of its own: a keyed hash of the record's stored bytes, or of the
+unit's name, falls below the share. So for every key the members are a restriction of the dataset
+record by record: two datasets that differ in one unit have members that differ in that unit at
+most, and the guarantee of the run holds for the whole dataset, held-out records included. A
+permutation that holds out exactly 5 % of n would not do: whether a record takes part would depend
+on how many others there are.
+
+The coin does not depend on order, labels or size, so the parts are the same whenever the dataset is
+read again; copies of a record are on one side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.ports import PhrasedSource, Source
+from understudy.core.types import Batch, Shape
+from understudy.data.arrays import regroup
+
+_AT_ONCE = 512  # records decoded at a time where units are told apart
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HoldOut:
+    """Who is held out. Owner-only: whoever has it can tell members from non-members.
+
+    Attributes:
+        key: 32 secret bytes.
+        share: The probability that a unit is held out, above 0 and below 1.
+        unit: The column that says who a record belongs to; None: every record is its own unit.
+    """
+
+    key: bytes
+    share: float
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ConfigError(f"the share held out lies between 0 and 1, found {self.share}")
+
+    @classmethod
+    def draw(cls, share: float, unit: str | None) -> HoldOut:
+        """With a new key of the operating system's generator."""
+        return cls(secrets.token_bytes(32), share, unit)
+
+    def holds_out(self, digest: bytes) -> bool:
+        """The coin of a record, by its keyed digest."""
+        return int.from_bytes(digest[:8], "big") < self.share * 2.0**64
+
+    def digest_of_unit(self, unit: str) -> bytes:
+        """The keyed digest of a unit's name."""
+        text = unit.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=self.key).digest()
+
+
+class Parts(NamedTuple):
+    """The two parts of a dataset; both index the same classes.
+
+    Attributes:
+        members: The records that a run uses.
+        held_out: The others.
+    """
+
+    members: Source
+    held_out: Source
+
+
+def split(source: Source, hold_out: HoldOut) -> Parts:
+    """The members and the held-out part of a dataset: one pass over its records.
+
+    Args:
+        source: The whole dataset, opened with the unit column of ``hold_out`` if it has one.
+        hold_out: Who is held out.
+
+    Raises:
+        ConfigError: The source was opened without units.
+        SourceError: A part has no record.
+    """
+    if hold_out.unit is not None and not source.has_units:
+        raise ConfigError(f"open {source.name} with its units ({hold_out.unit}) to part it")
+    out = np.fromiter(_coins(source, hold_out), dtype=np.bool_)
+    if out.all() or not out.any():
+        raise SourceError(
+            f"of {len(out):,} records {int(out.sum()):,} were drawn to be held out at a share of "
+            f"{hold_out.share:.2%}: ask for another --hold-out, or take a larger dataset",
+            source.name,
+        )
+    return Parts(PartSource(source, ~out), PartSource(source, out))
+
+
+def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
+    """For each record in order, whether it is held out."""
+    if hold_out.unit is None:
+        yield from map(hold_out.holds_out, source.digests(hold_out.key))
+        return
+    coins: dict[str, bool] = {}
+    for batch in source.batches(_AT_ONCE):
+        for unit in () if batch.units is None else batch.units.tolist():
+            if unit not in coins:
+                coins[unit] = hold_out.holds_out(hold_out.digest_of_unit(unit))
+            yield coins[unit]
+
+
+class PartSource:
+    """Some records of another source, in its order.
+
+    Args:
+        source: The other source.
+        chosen: (n,) bool, True for the records of this part.
+
+    Attributes:
+        phrases: As those of `PhrasedSource`; only where the other source has some.
+    """
+
+    kind: Literal["images", "embeddings"]
+    shape: Shape
+
+    def __init__(self, source: Source, chosen: NDArray[np.bool_]) -> None:
+        self.name, self.kind, self.shape = source.name, source.kind, source.shape
+        self.classes, self.has_units = source.classes, source.has_units
+        self.skipped = source.skipped
+        self._source, self._chosen = source, chosen
+        if isinstance(source, PhrasedSource):
+            self.phrases = source.phrases
+
+    def __len__(self) -> int:
+        return int(self._chosen.sum())
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Every record of this part in order, ``size`` at a time."""
+        return regroup(self._parts(size), size)
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """A keyed digest of each record of this part."""
+        digests = zip(self._source.digests(key), self._chosen, strict=True)
+        return (digest for digest, chosen in digests if chosen)
+
+    def _parts(self, size: int) -> Iterator[Batch]:
+        first = 0
+        for batch in self._source.batches(size):
+            chosen = self._chosen[first : first + len(batch.labels)]
+            first += len(chosen)
+            units = None if batch.units is None else batch.units[chosen]
+            yield Batch(batch.values[chosen], batch.labels[chosen], units)

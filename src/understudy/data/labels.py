@@ -1,0 +1,165 @@
+"""Which column of a table holds the class: the one asked for, else the one that says it does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from understudy.core.errors import SourceError
+from understudy.core.ports import Source
+
+NO_LABELS = "none"
+"""``--label none``: the images have no classes, whatever columns there are."""
+
+Kind = Literal["classes", "boolean", "whole", "text", "real", "other"]
+
+_CLASSES: tuple[Kind, ...] = ("classes", "boolean", "whole", "text")
+_DECLARED: tuple[Kind, ...] = ("classes", "boolean")
+_MOST_LISTED = 60  # columns in a message: CelebA has 40
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_WHOLE = re.compile(r"[-+]?\d+")
+
+
+class NoColumns(SourceError):
+    """A label column was asked for, of a dataset that has no columns."""
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        kind: ``"classes"``: declared as such (ClassLabel); ``"boolean"``; ``"whole"`` numbers;
+            ``"text"``; ``"real"`` numbers; or ``"other"``, such as lists and images.
+    """
+
+    name: str
+    kind: Kind
+
+
+def label_column(
+    columns: Sequence[Column],
+    asked: str | None,
+    where: object,
+    *,
+    taken: Iterable[str | None] = (),
+    usual: Sequence[str] = ("label", "labels"),
+) -> str | None:
+    """The column that holds the class; None for images without labels.
+
+    Where none is asked for, it is the one of a usual name, else the only one whose type declares
+    its values as classes (ClassLabel, true or false). Class names become public, so the values of
+    any other column are published only when they are asked for.
+
+    Args:
+        columns: All columns of the table.
+        asked: The name that was asked for; `NO_LABELS`: none at all; None: find it.
+        where: What an error calls the dataset.
+        taken: Columns that hold something else: the image, the unit.
+        usual: Names that say what a column is.
+
+    Raises:
+        SourceError: No such column, one of real numbers, or several that could be meant; lists
+            them.
+    """
+    if asked == NO_LABELS:
+        return None
+    if asked is not None:
+        return _checked(columns, asked, where)
+    named = [column.name for column in columns if column.name in usual]
+    if len(named) == 1:
+        return _checked(columns, named[0], where)
+    free = [c for c in columns if c.kind in _CLASSES and c.name not in set(taken)]
+    declared = [column for column in free if column.kind in _DECLARED]
+    if len(declared) == 1 and not named:
+        return declared[0].name
+    if not free:
+        return None
+    raise SourceError(_ambiguous(free, columns, usual[0]), str(where))
+
+
+def require_no_column(label: str | None, where: object, what: str) -> None:
+    """Refuse a label column of a dataset that has no columns.
+
+    Raises:
+        NoColumns: As said.
+    """
+    if label not in (None, NO_LABELS):
+        raise NoColumns(
+            f"{what} no column {label!r} that could hold the class: leave out --label", str(where)
+        )
+
+
+def label_column_of(source: Source) -> str | None:
+    """The column that holds the class of a source's records; None where there is none."""
+    column: str | None = getattr(source, "label_column", None)
+    return column
+
+
+def arrow_kind(kind: pa.DataType) -> Kind:
+    """What an Arrow type can hold."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return arrow_kind(kind.value_type)
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_integer(kind):
+        return "whole"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    return "real" if types.is_floating(kind) or types.is_decimal(kind) else "other"
+
+
+def real_numbers(cells: Iterable[str | None]) -> bool:
+    """Whether cells of a CSV are numbers, all of them, and one or more of them not whole."""
+    real = False
+    for cell in cells:
+        if cell and not _NUMBER.fullmatch(cell.strip()):
+            return False
+        real = real or (bool(cell) and not _WHOLE.fullmatch((cell or "").strip()))
+    return real
+
+
+def real_label(column: str) -> str:
+    """The message for a label column of real numbers."""
+    return (
+        f"the column {column!r} holds real numbers, which are measurements and no classes. A class "
+        "is a whole number, true or false, or text: take another column with --label COLUMN, or "
+        "store this one as classes"
+    )
+
+
+def _checked(columns: Sequence[Column], name: str, where: object) -> str:
+    kinds = {column.name: column.kind for column in columns}
+    if name not in kinds:
+        raise SourceError(
+            f"there is no label column {name!r}; the columns are: {_listed(list(kinds))}",
+            str(where),
+        )
+    if kinds[name] == "real":
+        raise SourceError(real_label(name), str(where))
+    if kinds[name] == "other":
+        raise SourceError(
+            f"the column {name!r} holds no classes: they are whole numbers, true or false, or text",
+            str(where),
+        )
+    return name
+
+
+def _ambiguous(free: Sequence[Column], columns: Sequence[Column], usual: str) -> str:
+    names = [column.name for column in free]
+    could = f"{len(names)} columns could hold the class" if len(names) > 1 else "one column could"
+    return (
+        f"there is no column {usual!r}; the columns are: {_listed([c.name for c in columns])}. "
+        f"{could}: {_listed(names)}. Class names are public, so say which it is: "
+        f"--label {names[0]}, for one; or --label {NO_LABELS} for images without labels"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_LISTED
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(names[:_MOST_LISTED]) + more or "none"

@@ -1,0 +1,123 @@
+"""A base set alone: a release that asks nothing private."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from tests.run.samples import class_folders
+
+pytest.importorskip("diffusers")
+pytest.importorskip("aggdraw")
+pytest.importorskip("skimage")
+
+import understudy
+from understudy.core.errors import ConfigError, RunError
+from understudy.data import open_source
+from understudy.run import report
+from understudy.run.base_set import base_set
+
+
+@pytest.fixture
+def model(tiny_studio: Path, one_thread: None) -> str:
+    return f"embedded:studio?folder={tiny_studio}&steps=2"
+
+
+def test_a_base_set_is_a_release_with_prompts_and_licences(model: str, tmp_path: Path) -> None:
+    made = base_set(["cat", "sleeping_dog", "owl"], out=tmp_path / "out", count=8, model=model)
+    place = made.release
+    source = open_source(tmp_path / "out")
+    assert (source.classes, len(source), source.shape) == (
+        ("cat", "sleeping_dog", "owl"), 8, (32, 32, 3),
+    )  # fmt: skip
+    labels = np.concatenate([batch.labels for batch in source.batches(3)])
+    assert np.bincount(labels).tolist() == [3, 3, 2]
+    with (place / "captions.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 8
+    for line in lines:
+        name = line["path"].split("/")[1]
+        assert (place / line["path"]).is_file()
+        assert line["caption"] == f"a photo of a {name.replace('_', ' ')}"
+        assert (
+            line["licence"]
+            == json.loads((place / "privacy.json").read_text())["models"][0]["licence"]
+        )
+    assert made.pictures.is_file()
+
+
+def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path) -> None:
+    made = base_set(["cat", "dog"], out=tmp_path / "out", count=4, model=model)
+    facts = json.loads((made.release / "privacy.json").read_text())
+    assert facts["guarantee"]["definition"] == "none: no private data was used"
+    assert facts["stages"] == facts["premises"] == facts["assumptions"] == []
+    for name in ("README.md", "PRIVACY.md"):
+        text = (made.release / name).read_text()
+        assert "No private data was used" in text
+        assert "differential" not in text
+        assert "noisy" not in text
+        assert "epsilon 0" not in text
+    assert "epsilon 0" not in report.write_public(tmp_path / "out", tmp_path / "p.html").read_text()
+
+
+def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path) -> None:
+    real = class_folders(tmp_path / "real", {"cat": 40, "dog": 40}, (32, 32, 3))
+    test = class_folders(tmp_path / "test", {"cat": 40, "dog": 40}, (32, 32, 3), seed=1)
+    for seed in (0, 1):
+        out = tmp_path / f"base-{seed}"
+        base_set(["cat", "dog"], out=out, count=40, model=model, seed=seed)
+        found = understudy.evaluate_release(
+            out, real=real, test=test, features="embedded:dct?coefficients=12", attacks=False
+        )
+        assert any(one.group == "fidelity" for one in found.figures)
+    compared = report.compare([tmp_path / "base-0", tmp_path / "base-1"])
+    facts = dict(compared.facts)
+    assert facts["epsilon"] == ("none: no private data",) * 2
+    assert compared.shared
+    assert not compared.notes
+
+
+def test_the_seed_decides_and_no_two_parts_share_their_noise(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.run.base_set._AT_ONCE", 4)
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        base_set(["cat", "dog"], out=tmp_path / name, count=8, model=model, seed=seed)
+    images = {
+        name: {
+            path.name: np.asarray(Image.open(path))
+            for path in (tmp_path / name).rglob("train/*/*.png")
+        }
+        for name in "abc"
+    }
+    assert all((images["a"][row] == images["b"][row]).all() for row in images["a"])
+    assert any((images["a"][row] != images["c"][row]).any() for row in images["a"])
+    assert (images["a"]["000000.png"] != images["a"]["000004.png"]).any()
+
+
+def test_as_parquet_the_captions_and_licences_are_columns(model: str, tmp_path: Path) -> None:
+    made = base_set(["cat", "dog"], out=tmp_path / "a", count=4, model=model, format="parquet")
+    rows = pq.read_table(made.release / "data").to_pydict()
+    assert rows["caption"] == ["a photo of a cat", "a photo of a dog"] * 2
+    assert len(set(rows["licence"])) == 1
+    assert open_source(made.release).classes == ("cat", "dog")
+
+
+def test_what_makes_no_sense_writes_nothing(model: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ConfigError, match="one for each class"):
+        base_set(["cat", "dog"], out=out, count=1, model=model)
+    with pytest.raises(ConfigError, match="draws all 2 classes alike"):
+        base_set(["cat", "dog"], out=out, count=4, model=model, template="a photo")
+    with pytest.raises(ConfigError, match="found 1: cat"):
+        base_set(["cat"], out=out, count=4, model=model)
+    assert not out.exists()
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    with pytest.raises(RunError, match="taken"):
+        base_set(["cat", "dog"], out=out, count=4, model=model)
