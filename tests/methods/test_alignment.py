@@ -136,7 +136,9 @@ def modes(path, dim, each, gap, seed, spread=1.0):
     """
     world, rng = np.random.default_rng(2), np.random.default_rng(seed)
     middles, common, own = (world.normal(size=(2, m, dim)) for m in (2, 1, 2))
-    middles, common, own = (x / np.linalg.norm(x, axis=2)[..., None] for x in (middles, common, own))
+    middles, common, own = (
+        x / np.linalg.norm(x, axis=2)[..., None] for x in (middles, common, own)
+    )
     labels, mode = np.repeat(np.arange(2), each), np.tile(np.arange(2), each)
     values = 6 * middles[labels, mode] + gap * (2 * common + own)[labels, mode]
     values = values + spread * rng.normal(size=values.shape) / np.sqrt(dim)

@@ -45,6 +45,11 @@ def plan(dry: DryRun) -> None:
         f"ledger: {name}: {total}, spent {dry.spent:.4f}, after this run {dry.after:.4f} "
         f"(at delta {dry.at_delta:g})"
     )
+    for fit in dry.fits:
+        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
+        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
+        if fit.warning is not None:
+            _console.print(f"note: {fit.warning}")
     if dry.refused:
         _console.print(f"the run would be refused: {dry.refused}")
     _console.print("dry run: nothing was spent")

@@ -14,6 +14,7 @@ import numpy as np
 from understudy.core.errors import ConfigError
 from understudy.core.types import Release
 from understudy.methods.parts.cluster_gaps import across
+from understudy.methods.parts.fit import report_separation
 from understudy.methods.parts.gaps import (
     RADIUS_STAGE,
     Rule,
@@ -21,11 +22,12 @@ from understudy.methods.parts.gaps import (
     class_means,
     facts_of,
 )
-from understudy.methods.parts.grain import grainy
+from understudy.methods.parts.grain import grainy, parted
 from understudy.methods.parts.interface import Context, Materials, Method
 from understudy.methods.parts.moved import check_decoder, decoded, release_moved
 from understudy.methods.parts.params import require_at_least
 from understudy.methods.parts.place import enter
+from understudy.methods.parts.prompts import CLASS
 from understudy.methods.parts.starting import check_base, enough_rows, first_rows
 from understudy.methods.parts.variances import align_variances
 
@@ -167,6 +169,14 @@ def _rule(params: AlignmentParams) -> Rule:
     )
 
 
+def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
+    """What the images of the base set are of; () where one prompt draws them all."""
+    if materials.base is not None and not params.conditional:
+        return materials.base.classes
+    drawn_alike = materials.base is None and CLASS not in params.template
+    return () if drawn_alike else materials.context.called
+
+
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
     """Algorithm 1: base set, embeddings, clusters, DP gaps, adjusted embeddings, unCLIP."""
     context = grainy(materials.context, params.grain)
@@ -179,6 +189,9 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         params.first,
         least=2 * (params.clusters or 1),
         conditional=params.conditional,
+    )
+    report_separation(
+        materials, parted(context, base.rows)[0], base.prompts, _shown(materials, params)
     )
     decoded(materials, base.rows[:1], [base.words[base.prompts[0]]], params.noise_level)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.ports import Source
-from understudy.core.types import Images, Labels, Receipt, Release
+from understudy.core.types import Fit, Images, Labels, Receipt, Release
 from understudy.privacy.ledger import Ledger
 from understudy.report import (
     Model,
@@ -121,6 +121,7 @@ def write_owner(
     accuracies: Sequence[Accuracy],
     synthetic: Mapping[int, Images] | None,
     seconds: Mapping[str, float],
+    fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
     source = prepared.source
@@ -151,6 +152,7 @@ def write_owner(
             "rows": owner.rows,
             "skipped": owner.skipped,
             "seconds": dict(seconds),
+            "fit": [asdict(fit) for fit in fits],
             "version": record.version,
             "kind": "owner-only",
         },

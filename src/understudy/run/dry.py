@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.core.types import Fit
 from understudy.privacy.ledger import Ledger
 from understudy.run.config import RunConfig
+from understudy.run.fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
 
 
@@ -43,6 +45,7 @@ class DryRun:
         after: Epsilon spent after this run, exactly composed, at ``at_delta``.
         at_delta: The delta of the last three.
         refused: Why the ledger would refuse the run; None where it would not.
+        fits: How well the models fit the classes, by what is public.
     """
 
     method: str
@@ -59,6 +62,7 @@ class DryRun:
     after: float
     at_delta: float
     refused: str | None
+    fits: tuple[Fit, ...] = ()
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -96,4 +100,5 @@ def dry_run(config: RunConfig) -> DryRun:
         after=preview.after,
         at_delta=preview.delta,
         refused=preview.refused,
+        fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
     )

@@ -17,7 +17,6 @@ from understudy.privacy.vault import Vault
 from understudy.steps import alignment as steps
 from understudy.steps import histogram
 
-
 RADIUS_STAGE = "clip radius"
 """The stage that measures a clipping radius, where the scale of the embeddings is unknown."""
 
