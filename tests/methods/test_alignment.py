@@ -406,6 +406,25 @@ def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
     np.testing.assert_array_equal(again.images, images[: len(again.labels)])
 
 
+def test_the_run_says_whether_classes_are_drawn_apart_before_anything_is_paid(site):
+    params, said = AlignmentParams(first=20, clusters=1), []
+    context = dataclasses.replace(site.context, count=20)
+    for phrases in (("cat sleeping", "dog barking"), ("fox", "dog")):
+        site.context, site.kept = dataclasses.replace(context, phrases=phrases), {}
+
+        def report(fit):
+            said.append((fit, site.charges()))
+
+        alignment(site.materials(params, report_fit=report), params)
+    (apart, charges), (alike, _) = said
+    assert charges == []
+    assert apart.value > 0.9
+    assert apart.warning is None
+    assert alike.value < 0.75
+    assert "fox" in alike.warning
+    assert "--method clustering" in alike.warning
+
+
 def test_fewer_pictures_are_drawn_where_a_smaller_count_is_asked_for(site):
     params = AlignmentParams(first=100, clusters=1)
     site.context = dataclasses.replace(site.context, count=20)

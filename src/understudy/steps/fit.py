@@ -64,7 +64,8 @@ def separation(
 def _nearest_means(products: Vector, labels: Labels, count: int) -> Labels:
     """The class whose mean is nearest to each row, (n,), by the inner products of rows (n, n)."""
     member = np.eye(count)[labels]
-    sums, squares = products @ member, np.einsum("nc,nm,mc->c", member, products, member)
+    sums = products @ member
+    squares = (member * sums).sum(axis=0)
     sizes, norms = member.sum(axis=0), np.diag(products)[:, None]
     others = np.maximum(sizes - member, 1)  # rows of each class, this one left out
     inner = (sums - member * norms) / others
@@ -83,12 +84,10 @@ class VoteSpread:
             collision probability (exp of the Renyi entropy of order 2), the noise taken off; the
             mean over the classes.
         chance: Probability of votes as uneven as these if each fell on any candidate alike.
-        crowded: (classes,) where one candidate surely has more than half of the votes.
     """
 
     effective: float
     chance: float
-    crowded: NDArray[np.bool_]
 
 
 def vote_spread(votes: Vector, sd: float) -> VoteSpread:
@@ -108,7 +107,4 @@ def vote_spread(votes: Vector, sd: float) -> VoteSpread:
     chance = stats.chi2.sf(float((apart / expected).sum()), max(classes * (size - 1), 1))
     squares = np.maximum((votes**2).sum(axis=1) - size * sd**2, 1e-300)
     effective = np.clip(totals**2 / squares, 1, size)
-    # Noise of the highest less half of the sum, and what the highest of m has by chance.
-    unsure = sd * (np.sqrt(1 + size / 4) + np.sqrt(2 * np.log(size)))
-    crowded = votes.max(axis=1) - totals / 2 > 2 * unsure
-    return VoteSpread(float(effective.mean()), float(chance), crowded & (totals > 0))
+    return VoteSpread(float(effective.mean()), float(chance))

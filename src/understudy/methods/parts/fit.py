@@ -19,7 +19,6 @@ INSTEAD = (
 
 _MOST = 0.5  # images that are nearer to another class than to their own are then the most
 _SURE = 0.05  # chance of votes as uneven as these, above which they say nothing
-_FEW = 8  # candidates of a class: one of fewer may well have most of the votes
 _NAMED = 5  # classes that a message names
 
 
@@ -68,7 +67,7 @@ def report_votes(materials: Materials, votes: Vector, sd: float) -> None:
     """Tell the owner what the first noisy votes say of the candidates. Post-processing: free.
 
     Args:
-        materials: The classes, and whom to tell.
+        materials: Whom to tell.
         votes: (classes, m) noisy.
         sd: Standard deviation of the noise in each.
     """
@@ -80,14 +79,6 @@ def report_votes(materials: Materials, votes: Vector, sd: float) -> None:
             f"{sd:.3g} votes on each of {votes.size} candidates: all candidates are as far from "
             "the private images, or there are too many of them for this budget. Consider a smaller "
             f"population and fewer rounds, or more epsilon. {INSTEAD}"
-        )
-    elif size >= _FEW and found.crowded.any():
-        names = materials.classes if len(votes) == len(materials.classes) else ("all",)
-        crowded = [names[index] for index in np.flatnonzero(found.crowded)]
-        warning = (
-            f"one candidate of {size} has more than half of the votes of round 1 in "
-            f"{listed(crowded)}: the private images of a class lie on one side of all candidates, "
-            f"as images of another domain do. {INSTEAD}"
         )
     materials.report_fit(
         Fit(
