@@ -51,9 +51,9 @@ def test_votes_that_fall_anywhere_are_chance_and_uneven_ones_are_not(sd):
     assert vote_spread(even, sd).chance > 0.01
     drowned = vote_spread(sd * rng.normal(size=(4, 40)), sd)
     assert drowned.chance > 0.01
-    popular = np.zeros((4, 40))
-    popular[:, :10] = 60
-    found = vote_spread(popular + sd * rng.normal(size=(4, 40)), sd)
+    popular = np.zeros((40, 40))
+    popular[:, :10] = 20
+    found = vote_spread(popular + sd * rng.normal(size=(40, 40)), sd)
     assert found.chance < 1e-6
     assert found.effective == pytest.approx(10, rel=0.15)
 
