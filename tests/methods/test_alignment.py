@@ -135,7 +135,6 @@ def modes(path, dim, each, gap, seed, spread=1.0):
     Every class has a gap of 2, and each of its modes one of its own besides, of length ``gap``.
     """
     world, rng = np.random.default_rng(2), np.random.default_rng(seed)
-    middles, common, own = (world.normal(size=(2, m, dim)) for m in (2, 1, 2))
     middles = np.linalg.qr(world.normal(size=(dim, 4)))[0].T.reshape(2, 2, dim)
     common, own = (
         x / np.linalg.norm(x, axis=2, keepdims=True)
