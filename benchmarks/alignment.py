@@ -292,7 +292,7 @@ def settings(asked: Asked) -> None:
     for given in (
         {},
         {"shrink": False},
-        {"kappa": 1.0, "shrink": False},
+        {"clip_norm": 1.0, "shrink": False},
         {"second_moment": True},
         {"clusters": 5},
         {"clusters": 5, "partition": "matched"},

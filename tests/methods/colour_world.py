@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.types import Batch, Receipt, Release
+from understudy.core.types import Batch, Fit, Receipt, Release
 from understudy.engine.local import LocalEngine
 from understudy.methods.evolution import METHOD, EvolutionParams
 from understudy.methods.parts.interface import Arrays, Context, Make, Materials
@@ -207,6 +207,7 @@ class Site:
     count: int | None = None
     words: list[str] = field(default_factory=list)
     dies_after: int | None = None  # so many things kept
+    fits: list[Fit] = field(default_factory=list)
 
     def context(self, **models: Any) -> Context:
         defaults = {
@@ -246,7 +247,16 @@ class Site:
             dataset = ledger.register(self.source).id
             account = Account(ledger, dataset, self.unit, plan, run.stages, run.run)
             vault = Vault(self.source, account, LocalEngine(1), cache)
-            materials = Materials(context, vault, None, 0, self._bar, keep=keep, watch=self.watch)
+            materials = Materials(
+                context,
+                vault,
+                None,
+                0,
+                self._bar,
+                keep=keep,
+                watch=self.watch,
+                report_fit=self.fits.append,
+            )
             release = METHOD.run(materials, params)
             receipt = vault.receipt()
             vault.close()

@@ -89,7 +89,7 @@ def test_the_domain_gap_closes(sets, tmp_path, partition, clusters):
 def test_it_closes_at_epsilon_one_too(sets, tmp_path):
     (source, values, labels), (base, before, own) = sets
     rows, found, made = released(source, base, tmp_path, epsilon=1.0)
-    assert stages(made) == ["reach", "gap"]
+    assert stages(made) == ["clip radius", "gap"]
     assert distance(rows, found, values, labels) < 0.6 * distance(before, own, values, labels)
 
 
@@ -122,11 +122,86 @@ def test_hardly_any_budget_leaves_the_base_set_where_it_was(sets, tmp_path):
 
 def test_the_papers_clipping_is_there(sets, tmp_path):
     (source, values, labels), (base, before, own) = sets
-    rows, found, made = released(source, base, tmp_path, kappa=30.0, clusters=1)
+    rows, found, made = released(source, base, tmp_path, clip_norm=30.0, clusters=1)
     assert stages(made) == ["gap"]
     assert distance(rows, found, values, labels) < 0.4 * distance(before, own, values, labels)
-    tight, _, _ = released(source, base, tmp_path / "tight", kappa=1.0, clusters=1)
+    tight, _, _ = released(source, base, tmp_path / "tight", clip_norm=1.0, clusters=1)
     assert np.linalg.norm(tight.mean(axis=0)) < 2
+
+
+def modes(path, dim, each, gap, seed, spread=1.0):
+    """Two classes of two modes, 6 from the origin; rows lie about ``spread`` from their mode.
+
+    Every class has a gap of 2, and each of its modes one of its own besides, of length ``gap``.
+    """
+    world, rng = np.random.default_rng(2), np.random.default_rng(seed)
+    middles = np.linalg.qr(world.normal(size=(dim, 4)))[0].T.reshape(2, 2, dim)
+    common, own = (
+        x / np.linalg.norm(x, axis=2, keepdims=True)
+        for x in (world.normal(size=(2, count, dim)) for count in (1, 2))
+    )
+    labels, mode = np.repeat(np.arange(2), each), np.tile(np.arange(2), each)
+    values = 6 * middles[labels, mode] + (gap > 0) * (2 * common + gap * own)[labels, mode]
+    values = values + spread * rng.normal(size=values.shape) / np.sqrt(dim)
+    np.savez(path, embeddings=values.astype(np.float32), labels=np.array(["cat", "dog"])[labels])
+    return path, values, labels, mode
+
+
+def errors_of_gaps(tmp_path, dim, spread, own_gap=1.0, **settings):
+    """Of each class and then of its clusters, as parts of their gap, at epsilon 1e5: (6,)."""
+    tmp_path.mkdir(exist_ok=True)
+    source, values, labels, mode = modes(tmp_path / "private.npz", dim, 400, own_gap, 3, spread)
+    base, before, own, base_mode = modes(tmp_path / "base.npz", dim, 200, 0.0, 4)
+    settings = {"shrink": False, "clusters": 2, "sphere": False, **settings}
+    # As many rows as the base set has: each of them is released once, and means are exact.
+    rows, found, _ = released(source, base, tmp_path, 1e5, {"count": len(before)}, **settings)
+    middles = np.stack([before[(own == i // 2) & (base_mode == i % 2)].mean(0) for i in range(4)])
+    nearest = np.linalg.norm(rows[:, None] - middles, axis=2)
+    errors = []
+    for label in range(2):
+        pairs = [(found == label, labels == label, own == label)]
+        closer = nearest[:, 2 * label] < nearest[:, 2 * label + 1]
+        for index, mine in enumerate((closer, ~closer)):
+            pairs.append(
+                tuple(
+                    here & there
+                    for here, there in zip(
+                        pairs[0], (mine, mode == index, base_mode == index), strict=True
+                    )
+                )
+            )
+        for release, private, base_rows in pairs:
+            true = values[private].mean(0) - before[base_rows].mean(0)
+            gap = rows[release].mean(0) - before[base_rows].mean(0)
+            errors.append(np.linalg.norm(gap - true) / np.linalg.norm(true))
+    return np.array(errors)
+
+
+@pytest.mark.parametrize("dim", [4, 400])
+@pytest.mark.parametrize("spread", [0.3, 1.0, 1.5])
+def test_gaps_are_right_to_two_percent_where_the_norm_is_unknown(tmp_path, dim, spread):
+    """Private rows vary less than the base set, as much or more: their distances are measured."""
+    classes = errors_of_gaps(tmp_path / "classes", dim, spread, clusters=1)[[0, 3]]
+    clusters = errors_of_gaps(tmp_path / "clusters", dim, spread)
+    assert classes.max() < 0.02
+    assert clusters.max() < 0.02
+
+
+def test_what_clipping_cuts_off_a_cluster_gap_is_found_again(tmp_path):
+    """At 0.45 usual distances, differences to a cluster's expected mean are clipped by a sixth."""
+    assert errors_of_gaps(tmp_path, 400, 1.0, own_gap=3.0, clip_radius=0.45).max() < 0.03
+
+
+def test_a_clipping_radius_that_is_asked_for_is_used(sets, tmp_path):
+    """Four times the radius, four times the noise, and no budget for measuring one."""
+    (source, *_), (base, *_) = sets
+    noise = {}
+    for radius in (1.0, 4.0):
+        folder = tmp_path / str(radius)
+        _, _, made = released(source, base, folder, 1.0, clusters=1, clip_radius=radius)
+        assert stages(made) == ["gap"]
+        noise[radius] = made.facts["noise_in_a_gap"]
+    assert noise[4.0] > 2 * noise[1.0]
 
 
 def test_without_classes_there_is_one_gap(sets, tmp_path):
@@ -336,6 +411,26 @@ def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
     np.testing.assert_array_equal(again.images, images[: len(again.labels)])
 
 
+@pytest.mark.parametrize(
+    ("phrases", "warns"), [(("cat sleeping", "dog barking"), False), (("fox", "dog"), True)]
+)
+def test_the_run_says_whether_classes_are_drawn_apart_before_anything_is_paid(site, phrases, warns):
+    params, said = AlignmentParams(first=20, clusters=1), []
+    site.context = dataclasses.replace(site.context, count=20, phrases=phrases)
+
+    def report(fit):
+        said.append((fit, site.charges()))
+
+    alignment(site.materials(params, report_fit=report), params)
+    ((fit, charges),) = said
+    assert charges == []
+    assert (fit.warning is not None) == warns
+    assert fit.value < 0.75 if warns else fit.value > 0.9
+    if warns:
+        assert "fox" in fit.warning
+        assert "--method clustering" in fit.warning
+
+
 def test_fewer_pictures_are_drawn_where_a_smaller_count_is_asked_for(site):
     params = AlignmentParams(first=100, clusters=1)
     site.context = dataclasses.replace(site.context, count=20)
@@ -463,8 +558,19 @@ def test_stages_follow_the_settings(settings, expected):
 
 def test_a_norm_that_nobody_knows_is_asked_for():
     embeddings = Context((16,), None, None, False, 0.27, ("cat", "dog"), base=True)
-    assert list(METHOD.weights(AlignmentParams(), embeddings)) == ["reach", "gap"]
-    assert list(METHOD.weights(AlignmentParams(kappa=3.0), embeddings)) == ["gap"]
+    assert list(METHOD.weights(AlignmentParams(), embeddings)) == ["clip radius", "gap"]
+    assert list(METHOD.weights(AlignmentParams(clip_norm=3.0), embeddings)) == ["gap"]
+    assert list(METHOD.weights(AlignmentParams(clip_radius=3.0), embeddings)) == ["gap"]
+    assert settled(AlignmentParams(), embeddings).clip_radius is None
+    assert settled(AlignmentParams(clip_radius=2.0), embeddings).clip_radius == 2.0
+    assert settled(AlignmentParams(), known()).clip_radius == 1.5
+
+
+def test_a_clip_norm_above_what_embeddings_can_have_is_refused():
+    bound = known().encoder.norm_bound
+    with pytest.raises(ConfigError, match=f"clip_norm=.* is above {bound:g}.* embedded:dct"):
+        METHOD.weights(AlignmentParams(clip_norm=1.01 * bound), known())
+    METHOD.weights(AlignmentParams(clip_norm=bound), known())
 
 
 def test_clusters_by_what_can_be_paid():
@@ -485,8 +591,8 @@ def test_a_base_set_that_is_given_needs_no_generator():
     [
         {"clusters": 0},
         {"multiple": 0.0},
-        {"kappa": -1.0},
-        {"reach": np.inf},
+        {"clip_norm": -1.0},
+        {"clip_radius": np.inf},
         {"first": 1},
         {"noise_level": -1},
         {"partition": "private"},

@@ -112,6 +112,44 @@ def test_the_same_seed_gives_the_same_rows_each_time_they_are_read(squares, tmp_
         assert np.array_equal(rows_of(release)[0], rows_of(release)[0])
 
 
+# Whether its models know the domain
+
+
+def test_the_first_population_says_whether_classes_are_drawn_apart(squares, tmp_path):
+    for phrases, warns in ((("red cat", "green dog"), False), (("red fox", "red dog"), True)):
+        site = Site(tmp_path, squares, count=20, models={"phrases": phrases})
+        site.run(phrases[0], **QUICK, alphabet="images", variations=1, sizes="90,90")
+        fit = site.fits[0]
+        assert fit.kind == "public"
+        assert (fit.warning is not None) == warns
+        assert fit.value < 0.75 if warns else fit.value > 0.9
+        if warns:
+            assert "--method clustering" in fit.warning
+            assert "fox" in fit.warning
+
+
+def test_one_prompt_for_all_says_nothing_of_classes(squares, tmp_path):
+    site = Site(tmp_path, squares, count=20)
+    settings = {"alphabet": "images", "conditional": False, "template": "a green thing"}
+    site.run(**QUICK, **settings)
+    assert [fit.kind for fit in site.fits] == ["DP"]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "says"), [(MUCH, None), (0.05, "cannot be told from votes that fall anywhere")]
+)
+def test_the_first_votes_say_whether_they_stand_out_of_the_noise(squares, tmp_path, epsilon, says):
+    site = Site(tmp_path, squares, epsilon=epsilon, count=20)
+    site.run(**QUICK, sizes="90,90")
+    fit = site.fits[-1]
+    assert fit.kind == "DP"
+    if says is None:
+        assert fit.warning is None
+        assert 1 < fit.value < 16
+    else:
+        assert says in fit.warning
+
+
 # What it costs
 
 

@@ -24,8 +24,8 @@ def all_queries():
     )
     return {
         "gap": CountAndSum(means, 1.5),
-        "kappa": CountAndSum(Cells(np.zeros((CLASSES, 1, WIDTH))), 20.0),
-        "reach": NormHistogram(means, np.array([0.5, 1.0, 2.0])),
+        "clip norm": CountAndSum(Cells(np.zeros((CLASSES, 1, WIDTH))), 20.0),
+        "clip radius": NormHistogram(means, np.array([0.5, 1.0, 2.0])),
         "votes": Votes(rng.normal(size=(CLASSES, 7, WIDTH))),
         "cluster gaps": CountAndSum(split, 0.8),
         "spread": DiagonalMoments(means, 1.2),

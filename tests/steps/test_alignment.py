@@ -91,6 +91,29 @@ def test_centroids_are_matched_so_that_the_distances_are_least():
     assert steps.match(np.array([[1.0], [9.0]]), np.array([[1.1], [2.0]])).tolist() == [0, 1]
 
 
+def test_distances_are_matched_and_not_their_squares():
+    """Distances 0 + 5 are less than 3 + 3, and 0 + 25 more than 9 + 9."""
+    synthetic = np.array([[0.0, 0.0], [3.0, 0.0]])
+    private = np.array([[0.0, 0.0], [-7 / 6, np.sqrt(9 - 49 / 36)]])
+    np.testing.assert_allclose(np.linalg.norm(private[1] - synthetic, axis=1), [3, 5])
+    assert steps.match(private, synthetic).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("spread", [0.2, 1.0, 2.0])
+def test_the_distance_of_private_rows_follows_from_that_to_public_centres(spread):
+    """One class at the centre and one 2 from it; half of the differences are clipped."""
+    rng = np.random.default_rng(6)
+    gaps = np.stack([np.zeros(300), 2 * np.eye(300)[0]])
+    rows = spread * rng.normal(size=(2, 3000, 300)) / np.sqrt(300) + gaps[:, None]
+    lengths = np.linalg.norm(rows, axis=2, keepdims=True)
+    radius = float(np.median(lengths))
+    means = (rows * np.minimum(1, radius / lengths)).mean(axis=1)
+    found = steps.private_distance(
+        means, np.zeros(2), np.full(2, 0.5), radius, float((lengths**2).mean())
+    )
+    assert found == pytest.approx(spread, rel=0.05)
+
+
 def test_cluster_shares_follow_counts_that_stand_out_of_the_noise():
     synthetic = np.array([[50, 50], [50, 50], [100, 0]])
     counts = np.array([[90.0, 10.0], [90.0, 10.0], [50.0, 50.0]])

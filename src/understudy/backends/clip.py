@@ -36,7 +36,7 @@ from understudy.backends.pretrained import (
 )
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
-from understudy.core.types import Embeddings, Images, Shape, Texts
+from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
 
 CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2"})
 """``model_type`` of models with images and texts in one space."""
@@ -81,9 +81,11 @@ class HubEncoder:
 
     Attributes:
         shape: (height, width, channels) of the images it takes; None takes any.
+        vocabulary: The words it was taught, where it knows no others.
     """
 
     ordered = False
+    vocabulary: Vocabulary | None = None
 
     def __init__(
         self, model: str, shape: Shape | None, options: EncoderOptions, config: Config

@@ -55,6 +55,11 @@ def plan(dry: DryRun) -> None:
     )
     if dry.concerned:
         _console.print(f"charged too, for they share records: {', '.join(dry.concerned)}")
+    for fit in dry.fits:
+        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
+        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
+        if fit.warning is not None:
+            _console.print(f"note: {fit.warning}")
     if dry.refused:
         _console.print(f"the run would be refused: {dry.refused}")
     _console.print("dry run: nothing was spent")

@@ -19,6 +19,7 @@ from understudy.core.types import (
     Shape,
     Texts,
     Vector,
+    Vocabulary,
 )
 
 T = TypeVar("T")
@@ -182,6 +183,17 @@ class PromptedDecoder(Decoder, Protocol):
         more of it means more variety and less likeness.
         """
         ...
+
+
+@runtime_checkable
+class TaughtModel(Model, Protocol):
+    """A model that says which words it was taught.
+
+    Attributes:
+        vocabulary: Those words; None where they are unknown or as good as all.
+    """
+
+    vocabulary: Vocabulary | None
 
 
 @runtime_checkable

@@ -153,3 +153,35 @@ class Release:
     facts: Mapping[str, Any] = field(default_factory=dict)
     captioned: bool = False
     licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The words that a model was taught, where it knows no others.
+
+    Attributes:
+        words: In lower case.
+        scope: What the model knows, in words: ``"scenes of the playhouse"``.
+    """
+
+    words: frozenset[str]
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One measure of how well a run's models fit the domain of the private images.
+
+    Attributes:
+        measure: What was measured, in words.
+        value: What was found.
+        chance: What models that know nothing of the domain would give; None where nobody knows.
+        kind: ``"public"``, or ``"DP"`` for what follows from noisy answers.
+        warning: What is wrong and what to use instead; None where the models fit.
+    """
+
+    measure: str
+    value: float
+    chance: float | None
+    kind: str
+    warning: str | None = None

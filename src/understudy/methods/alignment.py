@@ -14,12 +14,20 @@ import numpy as np
 from understudy.core.errors import ConfigError
 from understudy.core.types import Release
 from understudy.methods.parts.cluster_gaps import across
-from understudy.methods.parts.gaps import Rule, class_gaps, class_means, facts_of
-from understudy.methods.parts.grain import grainy
+from understudy.methods.parts.fit import report_separation
+from understudy.methods.parts.gaps import (
+    RADIUS_STAGE,
+    Rule,
+    class_gaps,
+    class_means,
+    facts_of,
+)
+from understudy.methods.parts.grain import grainy, parted
 from understudy.methods.parts.interface import Context, Materials, Method
 from understudy.methods.parts.moved import check_decoder, decoded, release_moved
 from understudy.methods.parts.params import require_at_least
 from understudy.methods.parts.place import enter
+from understudy.methods.parts.prompts import CLASS
 from understudy.methods.parts.starting import check_base, enough_rows, first_rows
 from understudy.methods.parts.variances import align_variances
 
@@ -39,8 +47,8 @@ class AlignmentParams:
     partition: str = "public"
     dimensions: int = 10
     lloyd_steps: int = 1
-    kappa: float | None = None
-    reach: float | None = None
+    clip_norm: float | None = None
+    clip_radius: float | None = None
     shrink: bool = True
     second_moment: bool = False
     sphere: bool | None = None
@@ -51,7 +59,7 @@ class AlignmentParams:
     def __post_init__(self) -> None:
         least = {"first": 2, "clusters": 1, "dimensions": 1, "lloyd_steps": 0, "noise_level": 0}
         require_at_least(self, least)
-        for name in ("multiple", "kappa", "reach"):
+        for name in ("multiple", "clip_norm", "clip_radius"):
             if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
                 raise ConfigError(f"{name} must be a number above 0, found {value}")
         if self.partition == "paper":
@@ -72,8 +80,9 @@ OPTIONS = {
     "partition": "public: by synthetic centroids; matched: DP k-means and Hungarian matching",
     "dimensions": "dimensions that clusters are found in (d)",
     "lloyd_steps": "DP Lloyd steps of partition=matched",
-    "kappa": "clip embeddings at this norm, as the paper; default: clip differences, see reach",
-    "reach": "radius of clipped differences, in usual distances to the base set's mean; 1.5, or 3",
+    "clip_norm": "clip embeddings at this norm (the paper's kappa); default: clip_radius",
+    "clip_radius": "clip differences to the base set's mean at so many usual distances; 1.5, or 3 "
+    "where mu >= 1, or measured (DP) where the encoder's norm is unknown",
     "shrink": "shrink gaps by the noise that is known to be in them",
     "second_moment": "align variances too, beyond the paper",
     "sphere": "keep each embedding's length; default where all of the base set's are one",
@@ -93,15 +102,20 @@ def roles(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | 
 def settled(params: AlignmentParams, context: Context) -> AlignmentParams:
     """The parameters with every ``None`` of the plan decided, from public facts only.
 
-    With a rich budget noise matters less than what clipping cuts off, so it reaches further.
+    The clipping radius stays open where a DP histogram of distances decides it.
     """
-    rich = context.mu >= 1
-    several = rich or context.cluster_encoder is not None
+    several = context.mu >= 1 or context.cluster_encoder is not None
+    measured = _measures_radius(params, context)
     return replace(
         params,
         clusters=params.clusters or (5 if several else 1),
-        reach=params.reach or (3.0 if rich else 1.5),
+        clip_radius=None if measured else params.clip_radius or _usual_radius(context),
     )
+
+
+def _usual_radius(context: Context) -> float:
+    """In usual distances. Rich budgets clip less: noise matters less than what is cut off."""
+    return 3.0 if context.mu >= 1 else 1.5
 
 
 def _votes(params: AlignmentParams) -> tuple[str, ...]:
@@ -111,9 +125,26 @@ def _votes(params: AlignmentParams) -> tuple[str, ...]:
     return ("votes 1", "votes 2", *(f"lloyd {i + 1}" for i in range(params.lloyd_steps)))
 
 
-def _needs_reach(params: AlignmentParams, context: Context) -> bool:
+def _measures_radius(params: AlignmentParams, context: Context) -> bool:
+    """Whether the clipping radius is read off a DP histogram: the scale is unknown, none given."""
     known = context.encoder is not None and context.encoder.norm_bound is not None
-    return params.kappa is None and not known
+    return params.clip_norm is None and params.clip_radius is None and not known
+
+
+def _check_clip_norm(params: AlignmentParams, context: Context) -> None:
+    """Refuse to add noise for norms that no embedding has.
+
+    Raises:
+        ConfigError: ``clip_norm`` is above the encoder's bound.
+    """
+    encoder, norm = context.encoder, params.clip_norm
+    bound = None if encoder is None else encoder.norm_bound
+    if encoder is not None and norm is not None and bound is not None and norm > bound:
+        raise ConfigError(
+            f"clip_norm={norm:g} is above {bound:g}, the longest an embedding of {encoder.name} "
+            "can be: it would clip nothing and add noise for lengths that never occur. Give "
+            f"{bound:g} or less, or leave it out, which clips shorter differences instead"
+        )
 
 
 def weights(params: AlignmentParams, context: Context) -> Mapping[str, float]:
@@ -121,25 +152,29 @@ def weights(params: AlignmentParams, context: Context) -> Mapping[str, float]:
     params = settled(params, context)
     if context.cluster_encoder is not None and params.clusters == 1:
         raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
+    _check_clip_norm(params, context)
     check_decoder(context, params.noise_level)
     check_base(context, params.template, conditional=params.conditional)
-    stages = {"reach": 1.0} if _needs_reach(params, context) else {}
+    stages = {RADIUS_STAGE: 1.0} if _measures_radius(params, context) else {}
     stages["gap"] = 10.0
     if params.clusters != 1:
         stages |= dict.fromkeys(_votes(params), 3.0) | {"cluster gaps": 5.0}
     return stages | ({"spread": 5.0} if params.second_moment else {})
 
 
-def _rule(params: AlignmentParams, context: Context) -> Rule:
+def _rule(params: AlignmentParams) -> Rule:
     """How gaps are measured, of settled parameters."""
     return Rule(
-        params.clusters or 1,
-        _votes(params),
-        params.kappa,
-        params.reach or 1.0,
-        not _needs_reach(params, context),
-        params.shrink,
+        params.clusters or 1, _votes(params), params.clip_norm, params.clip_radius, params.shrink
     )
+
+
+def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
+    """What the images of the base set are of; () where one prompt draws them all."""
+    if materials.base is not None and not params.conditional:
+        return materials.base.classes
+    drawn_alike = materials.base is None and CLASS not in params.template
+    return () if drawn_alike else materials.context.called
 
 
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
@@ -155,11 +190,14 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         least=2 * (params.clusters or 1),
         conditional=params.conditional,
     )
+    report_separation(
+        materials, parted(context, base.rows)[0], base.prompts, _shown(materials, params)
+    )
     decoded(materials, base.rows[:1], [base.words[base.prompts[0]]], params.noise_level)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
     place = enter(materials, base, dimensions=params.dimensions, conditional=params.conditional)
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.
-    rule = _rule(params, context)
+    rule = _rule(params)
     found = class_means(place, base, rule)
     counts = found.groups.counts
     base, sizes = enough_rows(
@@ -169,7 +207,8 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
     moves = across(materials, place, base, gaps, found, rule)
     if params.second_moment:
-        rows = align_variances(place, moves.rows, base.labels, counts, rule.reach)
+        radius = params.clip_radius or _usual_radius(context)
+        rows = align_variances(place, moves.rows, base.labels, counts, radius)
         moves = replace(moves, rows=rows)
     # 15: D(pasda) <- unCLIP(v + gap).
     facts = {"base_rows": len(base), "clusters": rule.clusters} | facts_of(found, gaps)

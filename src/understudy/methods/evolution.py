@@ -22,7 +22,9 @@ from understudy.methods.parts.evolved import (
     released,
 )
 from understudy.methods.parts.evolving import Nature
+from understudy.methods.parts.fit import report_separation, report_votes
 from understudy.methods.parts.interface import Context, Materials, Method
+from understudy.methods.parts.prompts import CLASS
 from understudy.privacy.queries import Votes
 from understudy.steps import evolution as steps
 
@@ -104,11 +106,18 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
         words = f"round {number} of {rounds}, {voting.spent_words(voters.receipt())}"
         # 4 to 12: E_gen <- the mean over k of EncodeImage(Diffusion(VARIATION_API(C_g))).
         seen = steps.averaged(nature.looked_ahead(population, degree, number, words))
+        if number == 1:
+            alike = params.alphabet == "images" and CLASS not in params.template
+            names = () if alike else materials.context.called
+            report_separation(materials, seen, population.kinds.ravel(), names)
         # 13 to 18: every private row votes for the nearest candidate of its class; noise.
         query = Votes(voting.placed(seen, params.distance, nature.classes))
         votes = voters.release(query, stage=f"round {number}").reshape(nature.classes, -1)
         # 19 to 25: P <- H / sum H; C'_g <- who goes on.
-        cut = params.threshold * voters.noise_sd(query, stage=f"round {number}")
+        sd = voters.noise_sd(query, stage=f"round {number}")
+        if number == 1:
+            report_votes(materials, votes, sd)
+        cut = params.threshold * sd
         voted, chosen = nature.elected(population, votes, cut, number)
         voting.watched(nature, voted, number, vote=params.vote)
         # 22 to 28: C_{g+1} <- VARIATION_API(C'_g), and C'_g itself where L > 1.

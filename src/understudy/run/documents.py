@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.ports import Source
-from understudy.core.types import Images, Labels, Receipt, Release
+from understudy.core.types import Fit, Images, Labels, Receipt, Release
 from understudy.data.opening import CONTACT_SHEET
 from understudy.privacy.ledger import Ledger
 from understudy.report import (
@@ -129,6 +129,7 @@ def write_owner(
     accuracies: Sequence[Accuracy],
     synthetic: Mapping[int, Images] | None,
     seconds: Mapping[str, float],
+    fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
     source = prepared.source
@@ -161,6 +162,7 @@ def write_owner(
             "rows_held_out": prepared.rows_held_out,
             "skipped": owner.skipped,
             "seconds": dict(seconds),
+            "fit": [asdict(fit) for fit in fits],
             "version": record.version,
             "kind": "owner-only",
         },

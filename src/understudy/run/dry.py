@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.core.types import Fit
 from understudy.privacy.ledger import Ledger
 from understudy.report import Premise
 from understudy.run.config import RunConfig
+from understudy.run.fit import drawn_fit, words_fit
 from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.prepare import prepare
 
@@ -49,6 +51,7 @@ class DryRun:
         premises: What of the private dataset is taken for public: declared, or inferred.
         held_out: The share, or number, that would be held out as it was asked for; None: nothing.
         notes: What the owner should know before spending.
+        fits: How well the models fit the classes, by what is public.
     """
 
     method: str
@@ -69,6 +72,7 @@ class DryRun:
     premises: tuple[Premise, ...] = ()
     held_out: float | str | None = None
     notes: tuple[str, ...] = ()
+    fits: tuple[Fit, ...] = ()
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -111,4 +115,5 @@ def dry_run(config: RunConfig) -> DryRun:
         premises=premises_of(prepared.source, config),
         held_out=config.hold_out,
         notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
+        fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
     )

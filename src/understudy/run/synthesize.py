@@ -13,7 +13,7 @@ from typing import Any
 
 from understudy.backends.pixels import fit_images
 from understudy.core.errors import RunError
-from understudy.core.types import Receipt, Release
+from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
@@ -32,6 +32,7 @@ from understudy.run.documents import (
     write_pictures,
     write_public,
 )
+from understudy.run.fit import notice, words_fit
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.holdout import keep_hold_out
 from understudy.run.measure import Accuracy, measure
@@ -106,6 +107,13 @@ class _Run:
         self.prepared, self.folder, self.ledger, self.bars = prepared, folder, ledger, bars
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
+        self.fits: list[Fit] = []
+
+    def _report_fit(self, fit: Fit) -> None:
+        """Record a measure of how well the models fit; what it warns of is said at once."""
+        self.fits.append(fit)
+        if fit.warning is not None:
+            notice(fit.warning)
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -123,6 +131,8 @@ class _Run:
             self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
         account.check()
+        if (known := words_fit(prepared)) is not None:
+            self._report_fit(known)
         with private_cache(folder.cache) as cache:
             vault = Vault(
                 prepared.source,
@@ -172,6 +182,7 @@ class _Run:
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,
+            report_fit=self._report_fit,
         )
 
     def _report(
@@ -197,7 +208,7 @@ class _Run:
         pictures = None if images is None else write_pictures(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
-        write_owner(folder, prepared, record, charged, accuracies, images, self.seconds)
+        write_owner(folder, prepared, record, charged, accuracies, images, self.seconds, self.fits)
         return Result(
             folder.release,
             folder.owner,
@@ -206,12 +217,15 @@ class _Run:
             accuracies,
             self.seconds,
             pictures,
-            _warnings(
-                spent,
-                self.concerned,
-                receipt.delta,
-                release.facts.get("noisy_rows"),
-                unlabelled=is_unlabelled(prepared.source, prepared.config),
+            (
+                *(fit.warning for fit in self.fits if fit.warning is not None),
+                *_warnings(
+                    spent,
+                    self.concerned,
+                    receipt.delta,
+                    release.facts.get("noisy_rows"),
+                    unlabelled=is_unlabelled(prepared.source, prepared.config),
+                ),
             ),
         )
 

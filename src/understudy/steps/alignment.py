@@ -15,7 +15,9 @@ from understudy.steps.kmeans import square_distances
 from understudy.steps.space import leading_axes
 
 _SAME_LENGTH = 0.01  # lengths that vary by less, in parts of their mean, are one length
-_FARTHEST = 3.0  # a mean of clipped differences is lengthened by no more than this
+FARTHEST = 3.0
+"""A mean of clipped differences is lengthened by no more than this."""
+
 _FACTORS = (0.25, 4.0)  # of a variance: more than that is hardly ever a difference of domains
 
 
@@ -37,7 +39,7 @@ def usual_distance(rows: NDArray[np.floating], groups: Labels, centres: Vector) 
 
 
 def unclipped(
-    offsets: Vector, variances: Vector, radius: float, usual: float
+    offsets: Vector, variances: Vector, radius: float, usual: float, farthest: float = FARTHEST
 ) -> tuple[Vector, Vector]:
     """Means of clipped differences as they were before, and the variance of the noise in them.
 
@@ -49,12 +51,37 @@ def unclipped(
         offsets: (m, d) noisy means of clipped differences.
         variances: (m,) variance of the noise in each number of them.
         radius: R.
-        usual: u, of the synthetic rows.
+        usual: u, of the synthetic rows, or of the private ones where it is known.
+        farthest: Means are lengthened by no more than this.
     """
     lengths = np.maximum((offsets**2).sum(axis=1) - offsets.shape[1] * variances, 0.0)
-    left = np.maximum(radius**2 - lengths, (usual / _FARTHEST) ** 2)
+    left = np.maximum(radius**2 - lengths, (usual / farthest) ** 2)
     factors = np.maximum(usual / np.sqrt(left), 1.0)
     return offsets * factors[:, None], variances * factors**2
+
+
+def private_distance(
+    offsets: Vector, variances: Vector, parts: Vector, radius: float, square: float
+) -> float:
+    """The usual distance u of private rows to their class's mean, from a DP histogram.
+
+    The mean square of their distances to the public centres is u^2 plus that of the gaps, which
+    `unclipped` finds for a given u; both grow with u, so bisection solves it.
+
+    Args:
+        offsets: (m, d) noisy means of clipped differences.
+        variances: (m,) variance of the noise in each number of them.
+        parts: (m,) part of the rows in each class.
+        radius: They were clipped at.
+        square: Mean square of the distances, before clipping.
+    """
+    low, high = 0.0, float(np.sqrt(square))
+    for _ in range(50):
+        middle = (low + high) / 2
+        gaps, noise = unclipped(offsets, variances, radius, middle)
+        squares = np.maximum((gaps**2).sum(axis=1) - gaps.shape[1] * noise, 0.0)
+        low, high = (middle, high) if middle**2 + parts @ squares < square else (low, middle)
+    return max(low, 1e-9)
 
 
 def within_axes(
@@ -129,13 +156,14 @@ def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
 
 
 def match(private: Vector, synthetic: Vector) -> Labels:
-    """Hungarian matching of centroids by distance (section 3.2): (k,) the private one of each.
+    """Hungarian matching by Euclidean distance (section 3.2): (k,) the private centroid of each.
 
     Args:
         private: (k, d) noisy centroids.
         synthetic: (k, d).
     """
-    return np.asarray(linear_sum_assignment(square_distances(synthetic, private))[1])
+    distances = np.sqrt(square_distances(synthetic, private))
+    return np.asarray(linear_sum_assignment(distances)[1])
 
 
 def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> Vector:

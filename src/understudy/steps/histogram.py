@@ -1,4 +1,4 @@
-"""Reading quantiles and samples off a noisy histogram of norms."""
+"""Reading quantiles, radii and samples off a noisy histogram of norms."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import numpy as np
 from understudy.core.types import Vector
 
 
-def clean_histogram(counts: Vector, sd: float) -> Vector:
+def clean_histogram(counts: Vector, sd: float, deviations: float = 2.5) -> Vector:
     """A noisy histogram as weights: bins that are all noise emptied, the rest normalised.
 
     Args:
         counts: (bins,) noisy counts.
         sd: Standard deviation of the noise in each.
+        deviations: How many of them a bin must exceed.
 
     Returns:
         (bins,) non-negative, summing to 1. All mass in the fullest bin if none stands out.
     """
-    kept = np.where(counts > 2.5 * sd, counts, 0.0)
+    kept = np.where(counts > deviations * sd, counts, 0.0)
     if kept.sum() <= 0:
         kept = np.zeros_like(counts)
         kept[int(counts.argmax())] = 1.0
@@ -34,6 +35,29 @@ def quantile(weights: Vector, edges: Vector, level: float) -> float:
     """
     place = int(np.searchsorted(np.cumsum(weights), level))
     return float(edges[min(place, len(edges) - 1)])
+
+
+def clipping_radius(weights: Vector, edges: Vector, noise: float) -> float:
+    """The edge to clip norms at whose two errors are least together, in their squares.
+
+    The mean of clipped vectors lacks no more than the mean length that is cut off, and has noise
+    in proportion to the radius.
+
+    Args:
+        weights: (bins,) from `clean_histogram`.
+        edges: (bins - 1,) increasing; the last, open bin counts as ending at its lower edge.
+        noise: Length of the noise in the mean, for a radius of 1.
+    """
+    upper = np.concatenate([edges, edges[-1:]])
+    lost = np.maximum(upper - edges[:, None], 0.0) @ weights
+    return float(edges[(lost**2 + (noise * edges) ** 2).argmin()])
+
+
+def mean_square(weights: Vector, edges: Vector) -> float:
+    """The mean square of what a histogram counts, each bin taken at its middle."""
+    lower = np.concatenate([[0.0], edges])
+    upper = np.concatenate([edges, edges[-1:]])
+    return float(weights @ ((lower + upper) / 2) ** 2)
 
 
 def draw(weights: Vector, edges: Vector, size: int, rng: np.random.Generator) -> Vector:

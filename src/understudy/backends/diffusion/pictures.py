@@ -25,7 +25,7 @@ from understudy.backends.diffusion.sampling import (
 )
 from understudy.backends.pixels import check_images, chunks, resized, with_channels
 from understudy.core.errors import BackendError, UnsupportedTask
-from understudy.core.types import Images, Masks, Shape, Texts
+from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 
 _LEAST = 1 / 1000  # a smaller strength leaves no step of the usual schedule of 1000
 
@@ -41,7 +41,12 @@ class Pictures:
             ``seam`` are used here.
         name: The name it was asked for by.
         licence: Of the weights.
+
+    Attributes:
+        vocabulary: The words it was taught, where it knows no others.
     """
+
+    vocabulary: Vocabulary | None = None
 
     def __init__(
         self, pipelines: Pipelines, options: GeneratorOptions, *, name: str, licence: str

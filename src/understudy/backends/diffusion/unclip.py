@@ -17,7 +17,7 @@ from understudy.backends.diffusion.sampling import check_prompts, generators, ru
 from understudy.backends.pixels import check_embeddings, chunks, resized, with_channels
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
-from understudy.core.types import Embeddings, Images, Shape, Texts
+from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
 
 Noise = list[torch.Generator]
 Given = Callable[[torch.Tensor, Texts, Noise, int], dict[str, Any]]
@@ -25,8 +25,13 @@ Cue = Callable[[Embeddings], Texts]
 
 
 class _Decoder:
-    """What both families share: checks, batches, the length of embeddings, the size of images."""
+    """What both families share: checks, batches, the length of embeddings, the size of images.
 
+    Attributes:
+        vocabulary: The words it was taught, where it knows no others.
+    """
+
+    vocabulary: Vocabulary | None = None
     _cue: Cue | None = None
 
     def __init__(

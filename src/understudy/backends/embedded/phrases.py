@@ -38,6 +38,7 @@ TARGET, STATUS, PLACE, SECOND, FURNITURE = (
     "furniture",
 )
 _KEYS = ("attributes", "subjects", "details", "frames", "short_frames", "possible")
+_PLACES = re.compile(r"\{\w+\}")  # of what a frame leaves open
 _PIECES = 3  # of furniture that a caption may name
 
 
@@ -73,6 +74,17 @@ class Grammar:
     def targets(self) -> tuple[str, ...]:
         """What a caption can be about."""
         return tuple(self.possible)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every word of its captions, in lower case."""
+        phrases = [
+            text for words in self._words.values() for said in words.values() for text in said
+        ]
+        texts = [*phrases, *self._frames, *self._short, *self._seated]
+        return frozenset(
+            word for text in texts for word in re.findall(r"\w+", _PLACES.sub(" ", text.lower()))
+        )
 
     @property
     def looks(self) -> frozenset[str]:

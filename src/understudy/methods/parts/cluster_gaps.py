@@ -9,14 +9,22 @@ import numpy as np
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.methods.parts import estimators
 from understudy.methods.parts.base import Base
-from understudy.methods.parts.gaps import ClassMeans, Rule
+from understudy.methods.parts.gaps import ClassMeans, Rule, unclipped, unit_noise
 from understudy.methods.parts.interface import Materials
 from understudy.methods.parts.place import Place
 from understudy.privacy.partitioned import SplitCells
 from understudy.privacy.queries import CountAndSum
+from understudy.privacy.vault import Vault
 from understudy.steps import alignment as steps
 from understudy.steps.kmeans import nearest
 from understudy.steps.spectral import centroids, spectral_clusters
+
+_NOISE_PART = 0.1
+"""Noise in a cluster's mean, over the usual distance of rows to it, up to which clipping widens."""
+
+_FARTHEST = 1.5
+"""A cluster's clipped mean is lengthened by no more: clusters differ less from their class than the
+class from the base set, and where private rows vary less than base rows there is less to find."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +149,14 @@ def cluster_gaps(
         away = places - _at_class_gap(place, seeds, gaps)
         centres += (away @ place.turn.T).reshape(centres.shape)
     expected = centres - means
-    radius = found.scale * steps.usual_distance(base.rows, cell, means)
-    if rule.kappa is not None:
-        centres, radius = np.zeros_like(means), rule.kappa
+    if rule.clip_norm is not None:
+        centres = np.zeros_like(means)
     split = SplitCells.of(places, centres.reshape(classes, clusters, -1))
+    usual = steps.usual_distance(base.rows, cell, means)
+    radius = rule.clip_norm or _cluster_radius(place.both, split, found, usual)
     groups = estimators.group_means(place.both, split, radius, "cluster gaps")
+    if rule.clip_norm is None:
+        groups = unclipped(groups, centres, radius, found.spread * usual, _FARTHEST)
     query = CountAndSum(split, radius)
     sd = place.both.noise_sd(query, stage="cluster gaps") / query.count_part
     square = (classes, clusters)
@@ -156,3 +167,15 @@ def cluster_gaps(
         return raw, shares
     apart = steps.shrink_in_blocks(raw - expected, groups.variances, place.axes)
     return expected + apart, shares
+
+
+def _cluster_radius(vault: Vault, split: SplitCells, found: ClassMeans, usual: float) -> float:
+    """Where differences to a cluster's expected mean are clipped.
+
+    At as many usual distances as for classes. Where the noise allows, further, since a cluster's
+    own gap may be long: as far as for classes, and no further than where the noise in a cluster's
+    mean is a part of ``usual``.
+    """
+    rows = float(found.groups.counts.sum()) / split.count
+    widest = _NOISE_PART * usual * rows / unit_noise(vault, split, "cluster gaps")
+    return max(found.scale * usual, min(found.radius, widest))

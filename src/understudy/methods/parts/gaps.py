@@ -12,8 +12,16 @@ from understudy.methods.parts.base import Base
 from understudy.methods.parts.grain import common_gap
 from understudy.methods.parts.place import Place
 from understudy.privacy.cells import Cells
+from understudy.privacy.queries import CountAndSum, NormHistogram
+from understudy.privacy.vault import Vault
 from understudy.steps import alignment as steps
 from understudy.steps import histogram
+
+RADIUS_STAGE = "clip radius"
+"""The stage that measures a clipping radius, where the scale of the embeddings is unknown."""
+
+_LEAST_QUANTILE = 0.75  # of the distances: what is clipped is found again, so no more is needed
+_BINS, _DEVIATIONS = 120, 3.8  # noise alone exceeds the latter in one histogram of a hundred
 
 
 @dataclass(frozen=True)
@@ -23,19 +31,17 @@ class Rule:
     Attributes:
         clusters: K, in each class.
         stages: Those of DP k-means, where the private side is clustered too.
-        kappa: Clip the embeddings themselves at this norm, as the paper does; None: clip their
+        clip_norm: Clip the embeddings themselves at this norm, as the paper does; None: clip their
             difference to the base set's mean, which is shorter, so less noise is needed.
-        reach: The radius of that clipping, in usual distances of base rows to their mean.
-        known: Whether the encoder's norm is known, so that the base set's distances tell those of
-            private rows; else a DP quantile of them is released first.
+        clip_radius: The radius of that clipping, in usual distances of base rows to their mean;
+            None: a DP histogram of distances is released first, and the radius read off it.
         shrink: Whether gaps are shrunk by the noise.
     """
 
     clusters: int
     stages: tuple[str, ...]
-    kappa: float | None
-    reach: float
-    known: bool
+    clip_norm: float | None
+    clip_radius: float | None
     shrink: bool
 
 
@@ -45,34 +51,78 @@ class ClassMeans:
 
     Attributes:
         groups: Counts, means and the noise in them.
-        scale: The clipping radius over the usual distance of base rows to their mean.
+        radius: They were clipped at.
+        usual: Usual distance of base rows to the mean of their class.
+        spread: That of private rows over it; 1 where it is unknown.
     """
 
     groups: estimators.Groups
-    scale: float
+    radius: float
+    usual: float
+    spread: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """The clipping radius in usual distances."""
+        return self.radius / self.usual
 
 
 def class_means(place: Place, base: Base, rule: Rule) -> ClassMeans:
     """DiffPrivMean (Algorithm 2) of every class, in one release with the counts."""
     centres = steps.group_means(base.rows, base.labels, place.classes)
     usual = steps.usual_distance(base.rows, base.labels, centres)
-    radius = rule.reach * usual
-    if rule.kappa is not None:
-        centres, radius = np.zeros_like(centres), rule.kappa
-    elif not rule.known:
-        edges = np.geomspace(0.02, 50, 120) * usual
-        found = estimators.norm_histogram(place.values, Cells(centres[:, None]), edges, "reach")
-        radius = histogram.quantile(found, edges, 0.75)
-    groups = estimators.group_means(place.values, Cells(centres[:, None]), radius, "gap")
-    if rule.kappa is None:
-        groups = _unclipped(groups, centres, radius, usual)
-    return ClassMeans(groups, radius / usual)
+    if rule.clip_norm is not None:
+        cells = Cells(np.zeros_like(centres)[:, None])
+        groups = estimators.group_means(place.values, cells, rule.clip_norm, "gap")
+        return ClassMeans(groups, rule.clip_norm, usual)
+    cells, square = Cells(centres[:, None]), None
+    if rule.clip_radius is not None:
+        radius = rule.clip_radius * usual
+    else:
+        radius, square = _measured_radius(place, cells, usual)
+    groups = estimators.group_means(place.values, cells, radius, "gap")
+    spread = 1.0
+    if square is not None:
+        parts = groups.counts / groups.counts.sum()
+        distance = steps.private_distance(
+            groups.means - centres, groups.variances, parts, radius, square
+        )
+        spread = distance / usual
+    return ClassMeans(unclipped(groups, centres, radius, spread * usual), radius, usual, spread)
 
 
-def _unclipped(
-    groups: estimators.Groups, centres: Vector, radius: float, usual: float
+def _measured_radius(place: Place, cells: Cells, usual: float) -> tuple[float, float]:
+    """A radius by what clipping and noise cost, and the mean square distance of private rows."""
+    edges = np.geomspace(0.02, 50, _BINS) * usual
+    query = NormHistogram(cells, edges)
+    counts = place.values.release(query, stage=RADIUS_STAGE)[:, 0]
+    sd = place.values.noise_sd(query, stage=RADIUS_STAGE)
+    weights = histogram.clean_histogram(counts, sd, _DEVIATIONS)
+    rows = max(float(counts.sum()), 1.0) / place.classes
+    radius = max(
+        histogram.quantile(weights, edges, _LEAST_QUANTILE),
+        histogram.clipping_radius(weights, edges, unit_noise(place.values, cells, "gap") / rows),
+    )
+    return radius, histogram.mean_square(weights, edges)
+
+
+def unit_noise(vault: Vault, cells: Cells, stage: str) -> float:
+    """Length of the noise in a cell's sum of differences, for a clipping radius of 1. Public."""
+    query = CountAndSum(cells, 1.0)
+    return float(np.sqrt(cells.dim)) * vault.noise_sd(query, stage=stage) / query.sum_part
+
+
+def unclipped(
+    groups: estimators.Groups,
+    centres: Vector,
+    radius: float,
+    usual: float,
+    farthest: float = steps.FARTHEST,
 ) -> estimators.Groups:
-    offsets, variances = steps.unclipped(groups.means - centres, groups.variances, radius, usual)
+    """Means as they were before differences to ``centres`` were clipped (`steps.unclipped`)."""
+    offsets, variances = steps.unclipped(
+        groups.means - centres, groups.variances, radius, usual, farthest
+    )
     return replace(groups, means=centres + offsets, variances=variances)
 
 

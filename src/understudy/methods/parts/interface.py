@@ -20,7 +20,7 @@ from understudy.core.ports import (
     Source,
     Writer,
 )
-from understudy.core.types import Embeddings, Images, Release, Shape
+from understudy.core.types import Embeddings, Fit, Images, Release, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
 
@@ -120,6 +120,7 @@ class Materials:
             or of text; never anything private.
         watch: Given words and the embeddings of synthetic rows, tells the owner how far they are
             from the private rows; None unless the owner asked for it.
+        report_fit: Given a measure of how well the models fit, tells the owner and records it.
     """
 
     context: Context
@@ -131,6 +132,7 @@ class Materials:
     fit: Callable[[Images], Images] = lambda images: images
     keep: Callable[[str, Make], Arrays] = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
+    report_fit: Callable[[Fit], None] = lambda fit: None
 
     @property
     def classes(self) -> tuple[str, ...]:

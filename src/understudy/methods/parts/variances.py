@@ -16,14 +16,17 @@ _SPREAD_AXES = 16  # principal axes along which variances are aligned
 
 
 def align_variances(
-    place: Place, moved: Embeddings, labels: Labels, counts: Vector, reach: float
+    place: Place, moved: Embeddings, labels: Labels, counts: Vector, clip_radius: float
 ) -> Embeddings:
-    """Beyond the paper: DP variances along the leading axes, about the means just aligned."""
+    """Beyond the paper: DP variances along the leading axes, about the means just aligned.
+
+    ``clip_radius`` is in usual distances of the moved rows to the mean of their class.
+    """
     means = steps.group_means(moved, labels, place.classes)
     axes = place.axes[:, :_SPREAD_AXES]
     scales = np.maximum(((moved - means[labels]) @ axes).std(axis=0), 1e-9)
     turn = axes / scales
-    radius = reach * float(np.sqrt(axes.shape[1]))
+    radius = clip_radius * float(np.sqrt(axes.shape[1]))
     cells = Cells((means @ turn)[:, None])
     squares, sd = estimators.squared_moments(
         place.values.view(Projection(turn)), cells, radius, "spread"

@@ -25,6 +25,7 @@ from understudy.backends.diffusion import (
     stable_diffusion,
 )
 from understudy.backends.diffusion.loading import loading, read_network
+from understudy.backends.embedded.phrases import load_grammar
 from understudy.backends.embedded.studio.shipped import WEIGHTS
 from understudy.backends.phrases import read_grammar
 from understudy.backends.plugin import full_name, read_options
@@ -33,7 +34,7 @@ from understudy.backends.vision_segment import HubSegmenter, load_segmenter
 from understudy.backends.zero_shot import ZeroShotCaptioner
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder, Model, TextEncoder
-from understudy.core.types import Embeddings, Shape
+from understudy.core.types import Embeddings, Shape, Vocabulary
 
 if TYPE_CHECKING:
     from understudy.backends.tuning import DreamBooth
@@ -50,6 +51,8 @@ STEPS, GUIDANCE, CONTROL = 10, 3.0, 1.5
 M = TypeVar("M", bound=Model)
 
 _CONTROLS = ("edges", "pose")
+
+_SCOPE = "drawn scenes of the playhouse (dogs, persons, medicine bottles and photo frames in rooms)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +113,23 @@ class Studio:
             )
         told = "" if folder is None else f"?folder={folder}"
         self.name = f"{NAME}{told}"
+        self._shipped = folder is None
         own = "apache-2.0 (made by Understudy from its own drawings)"
         self.licence = own if folder is None else licence_of(str(self.folder))
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words of the playhouse's captions; None for a studio of another world."""
+        if not self._shipped:
+            return None
+        return Vocabulary(load_grammar().words, _SCOPE)
 
     def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
         """CLIP: images and texts in one space."""
         left = {key: value for key, value in options.items() if key != "folder"}
-        return self._ours(load_encoder(str(self.folder / "clip"), shape, left))
+        encoder = self._ours(load_encoder(str(self.folder / "clip"), shape, left))
+        encoder.vocabulary = self.vocabulary
+        return encoder
 
     def decoder(
         self, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
@@ -128,7 +141,7 @@ class Studio:
             normalizer = self._part("image_normalizer", unclip_normalizer(), read)
             noising = diffusers.DDPMScheduler.from_pretrained(self.folder / "image_noising")
         unet = self._part("unet", diffusers.UNet2DConditionModel, read)
-        return UnclipDecoder(
+        decoder = UnclipDecoder(
             Pipelines(self._text(read, unet), read, name=name),
             unet,
             shape,
@@ -140,6 +153,8 @@ class Studio:
             encoder=encoder,
             cue=self._cue if self._cued(read) else None,
         )
+        decoder.vocabulary = self.vocabulary
+        return decoder
 
     @cached_property
     def _reader(self) -> ZeroShotCaptioner:
@@ -156,7 +171,9 @@ class Studio:
         """Text to images, variation, inpainting and control."""
         read = read_options(options, StudioOptions, name=NAME)
         name = full_name(NAME, read)
-        return Pictures(self._pipelines(read, name), read, name=name, licence=self.licence)
+        pictures = Pictures(self._pipelines(read, name), read, name=name, licence=self.licence)
+        pictures.vocabulary = self.vocabulary
+        return pictures
 
     def tuner(self, options: Mapping[str, Any]) -> DreamBooth:
         """DreamBooth over the generator."""
