@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.methods.parts.capacity import Carried
 from understudy.privacy.ledger import Ledger
 from understudy.run.config import RunConfig
-from understudy.run.prepare import prepare
+from understudy.run.prepare import Prepared, prepare
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class DryRun:
         delta: Of the run.
         mu: Gaussian-DP parameter of the run.
         stages: Its releases.
+        carried: What classes of several sizes can carry under that noise; () where the method
+            cannot tell.
         dataset: The dataset's name in the ledger, or None where it is new.
         budget: The dataset's total epsilon, or None where none is set.
         spent: Epsilon spent so far.
@@ -59,6 +62,23 @@ class DryRun:
     after: float
     at_delta: float
     refused: str | None
+    carried: tuple[Carried, ...] = ()
+
+
+def carried(prepared: Prepared) -> tuple[Carried, ...]:
+    """What classes of several sizes can carry under the noise of a run's plan: public arithmetic.
+
+    () where the method cannot tell.
+    """
+    method, plan = prepared.method, prepared.plan
+    if method.carried is None:
+        return ()
+    # A sum moves by twice its bound where a record is replaced.
+    factor = 1.0 if prepared.config.privacy_unit.adjacency == "add-remove" else 2.0
+    table = method.carried(
+        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage)
+    )
+    return tuple(table)
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -96,4 +116,5 @@ def dry_run(config: RunConfig) -> DryRun:
         after=preview.after,
         at_delta=preview.delta,
         refused=preview.refused,
+        carried=carried(prepared),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from understudy.core.errors import RunError
 from understudy.core.types import Receipt, Release
 from understudy.data import write_release
 from understudy.engine.local import LocalEngine
+from understudy.methods.parts.capacity import Carried
 from understudy.methods.parts.interface import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger import Dataset, Ledger
@@ -31,6 +32,7 @@ from understudy.run.documents import (
     write_pictures,
     write_public,
 )
+from understudy.run.dry import carried
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
 from understudy.run.prepare import Prepared, prepare
@@ -83,10 +85,16 @@ def synthesize(source: str | Path, *, out: str | Path, **options: Any) -> Result
     return run(make_config({"source": str(source), "out": Path(out), **options}))
 
 
-def run(config: RunConfig) -> Result:
-    """Carry out a configuration (see `synthesize`)."""
+def run(config: RunConfig, plan: Callable[[tuple[Carried, ...]], None] = lambda _: None) -> Result:
+    """Carry out a configuration (see `synthesize`).
+
+    Args:
+        config: What to do.
+        plan: Given what classes of several sizes can carry, before anything is spent.
+    """
     with progress_bars() as bars:
         prepared = prepare(config)
+        plan(carried(prepared))
         with (
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
             Ledger(config.ledger) as ledger,
@@ -188,7 +196,10 @@ class _Run:
             accuracies,
             self.seconds,
             pictures,
-            _warnings(spent, receipt.delta, release.facts.get("noisy_rows")),
+            (
+                *_warnings(spent, receipt.delta, release.facts.get("noisy_rows")),
+                *release.facts.get("notes", ()),
+            ),
         )
 
 
