@@ -273,6 +273,26 @@ def test_too_many_dimensions_for_a_matrix_are_refused():
         METHOD.weights(ClusteringParams(components=9), Context((2000,), None, None, False, 1.0))
 
 
+def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
+    source, rng = tmp_path / "same.npz", np.random.default_rng(3)
+    labels = np.repeat(["cat", "dog", "eel"], 400)
+    np.savez(source, embeddings=rng.normal(size=(1200, 100)).astype(np.float32), labels=labels)
+    apart = {}
+    for shrink in (True, False):
+        settings = {"shrink": shrink, "covariance": "tied", "normalise": False}
+        rows, labels, _ = released(source, tmp_path / str(shrink), epsilon=0.5, **settings)
+        means = np.stack([rows[labels == label].mean(axis=0) for label in np.unique(labels)])
+        apart[shrink] = np.linalg.norm(means - means.mean(axis=0), axis=1).mean()
+    assert apart[True] < 0.7 * apart[False]
+
+
+def test_without_whitening_the_encoders_numbers_come_in_no_order():
+    context = Context((2000,), None, None, True, 1.0)
+    METHOD.weights(ClusteringParams(components=9), context)
+    with pytest.raises(ConfigError, match="come in no order"):
+        METHOD.weights(ClusteringParams(components=9, whiten=False), context)
+
+
 # Latents on a grid
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 
 from understudy.core.types import Vector
 
-_PURE = 0.7  # of an eigenvector that is signal, at least, for it to be drawn along
+_PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
 
 def noisy_means(
