@@ -66,7 +66,8 @@ class _Sums:
         """The sums of groups (f,); the noise of each is taken for that of the largest."""
         totals = np.stack([self.totals[groups == g].sum(axis=0) for g in range(groups.max() + 1)])
         sd = self.sd * float(np.sqrt(np.bincount(groups).max()))
-        return _Sums(totals, np.bincount(groups, self.sizes), sd, self.shrink)
+        sizes = np.bincount(groups, self.sizes).astype(np.float64)
+        return _Sums(totals, sizes, sd, self.shrink)
 
 
 def covariance_roots(

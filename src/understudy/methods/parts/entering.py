@@ -121,7 +121,7 @@ def _centre(vault: Vault, entry: Entry, bound: float) -> Vector:
     origin = Cells(np.zeros((1, 1, entry.dim)))
     groups = estimators.group_means(vault.unconditional(), origin, bound, "centre")
     shrink = shrinkage.shrink_in_blocks if entry.ordered else shrinkage.shrink_to_zero
-    return shrink(groups.means, groups.variances)[0]
+    return np.asarray(shrink(groups.means, groups.variances)[0])
 
 
 def _space(materials: Materials, entry: Entry) -> Space | Leading | GridSpace:

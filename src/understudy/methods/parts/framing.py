@@ -83,7 +83,7 @@ def clear_block(matrix: Vector, noise_sd: float) -> tuple[int, int]:
     """
     best, chosen, block = -1.0, (1, 0), 1
     while True:
-        values = np.linalg.eigvalsh(matrix[:block, :block])
+        values = np.asarray(np.linalg.eigvalsh(matrix[:block, :block]), dtype=np.float64)
         clear, signals = shrinkage.clear_values(values, noise_sd)
         if (signal := float(signals[clear].sum())) > best:
             best, chosen = signal, (block, int(clear.sum()))
