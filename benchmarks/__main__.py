@@ -11,6 +11,7 @@ from benchmarks.tables import Skipped, machine
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "fashion_mnist", "diffusion"),
     *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "independence"),
+    "small_classes",
 )
 
 

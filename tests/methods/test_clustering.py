@@ -1,5 +1,7 @@
 """Clustering end to end on small clouds: what is released resembles what went in."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from tests.backends.tiny_onnx import block_fill, block_means
@@ -10,7 +12,10 @@ from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.clustering import METHOD, ClusteringParams, settled
+from understudy.methods.parts.covariances import Covariance
 from understudy.methods.parts.interface import Context
+from understudy.run.config import make_config
+from understudy.run.dry import dry_run
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
 
@@ -29,7 +34,8 @@ def clouds(tmp_path_factory):
     return path, values, labels, spread
 
 
-def released(source, tmp_path, epsilon=MUCH, public=None, **settings):
+def released(source, tmp_path, epsilon=MUCH, public=None, count=None, **settings):
+    tmp_path.mkdir(exist_ok=True)
     made = synthesize(
         source,
         out=tmp_path / "out",
@@ -37,6 +43,7 @@ def released(source, tmp_path, epsilon=MUCH, public=None, **settings):
         ledger=str(tmp_path / "ledger.db"),
         settings=settings,
         public=public,
+        count=count,
     )
     batches = list(open_source(made.release).batches(1000))
     rows = np.concatenate([batch.values for batch in batches])
@@ -115,9 +122,128 @@ def test_images_come_out_as_bright_as_they_went_in(tmp_path):
     np.testing.assert_allclose(mean["synthetic"], mean["real"], atol=6)
 
 
+def planned(source, settings, **options):
+    """The stages of a plan, in no order."""
+    config = make_config(
+        {"source": str(source), "out": source.parent / "none", "settings": settings, **options}
+    )
+    return {stage.name for stage in dry_run(config).stages}
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("clusters", [1, 2])
+@pytest.mark.parametrize("covariance", get_args(Covariance))
+def test_what_is_planned_is_what_is_released(tmp_path, covariance, clusters, normalise):
+    source = embeddings(tmp_path / "small.npz")
+    given = {"covariance": covariance, "clusters": clusters, "normalise": normalise}
+    for settings in (given, {**given, "clip_radius": 1.5, "shrink": False, "lloyd_steps": 1}):
+        _, _, made = released(source, tmp_path / str(len(settings)), **settings)
+        assert planned(source, settings) == {stage.stage for stage in made.receipt.stages}
+
+
+@pytest.mark.parametrize("settings", [{}, {"covariance": "diagonal"}, {"clip_radius": 2.0}])
+def test_what_is_planned_is_released_of_images_with_a_known_bound(tmp_path, settings):
+    source = class_folders(tmp_path / "scans")
+    _, _, made = released(source, tmp_path, **settings, components=12)
+    stages = {stage.stage for stage in made.receipt.stages}
+    assert planned(source, {**settings, "components": 12}) == stages
+    assert {"centre", "scale", "class sizes"} <= stages
+    assert ("spread" in stages) == ("clip_radius" not in settings)
+
+
+# Small and unbalanced classes
+
+UNBALANCED = {"common": 1500, "rare": 240, "scarce": 60}
+
+
+@pytest.fixture(scope="module")
+def unbalanced(tmp_path_factory):
+    """Smooth grey images of 16 pixels a side: a ramp that turns with the class, and some light."""
+    folder = tmp_path_factory.mktemp("unbalanced") / "scans"
+    rng, ramp = np.random.default_rng(11), np.linspace(-1, 1, 16)
+    for place, (name, count) in enumerate(UNBALANCED.items()):
+        (folder / name).mkdir(parents=True)
+        turn = np.pi * place / 3
+        pattern = np.cos(turn) * ramp[:, None] + np.sin(turn) * ramp[None]
+        for number in range(count):
+            image = 128 + 60 * pattern + rng.normal(0, 25) + rng.normal(0, 4, pattern.shape)
+            save(
+                np.clip(image, 0, 255).astype(np.uint8)[:, :, None], folder / name / f"{number}.png"
+            )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scarce_release(unbalanced, tmp_path_factory):
+    """A release of it at epsilon 1 with defaults: images, labels, facts and the result."""
+    return released(unbalanced, tmp_path_factory.mktemp("scarce"), epsilon=1.0)
+
+
+def test_class_sizes_come_from_counts_and_lie_within_their_noise(scarce_release):
+    _, labels, made = scarce_release
+    facts = made.facts
+    sizes = np.array([facts["class_sizes"][name] for name in UNBALANCED])
+    assert facts["class_size_noise"] < 25
+    true = np.array(list(UNBALANCED.values()))
+    assert (np.abs(sizes - true) < 5 * facts["class_size_noise"]).all()
+    assert (np.abs(np.bincount(labels, minlength=3) - np.maximum(sizes, 1)) <= 2).all()
+
+
+def test_samples_of_small_classes_are_as_smooth_as_the_images(scarce_release):
+    images, labels, _ = scarce_release
+    for label in range(3):
+        mine = images[labels == label][:, :, :, 0].astype(float)
+        steps = np.abs(np.diff(mine, axis=1)).mean() + np.abs(np.diff(mine, axis=2)).mean()
+        assert steps < 20, f"class {label} is static"  # the images' own: about 12
+
+
+def test_each_class_gets_what_its_noise_allows_and_the_facts_say_so(scarce_release):
+    _, _, made = scarce_release
+    clusters = made.facts["clusters_per_class"]
+    assert clusters["scarce"] == 1
+    assert clusters["rare"] <= 2
+    assert clusters["common"] > 2
+    directions = made.facts["own_directions_per_class"]
+    assert directions["scarce"] <= directions["common"]
+    if directions["scarce"] == 0:
+        assert any("scarce" in note for note in made.warnings)
+
+
+def test_with_little_noise_every_class_keeps_its_clusters_and_its_covariance(tmp_path, unbalanced):
+    _, _, made = released(unbalanced, tmp_path, count=300, clusters=2)
+    assert made.facts["clusters_per_class"] == dict.fromkeys(UNBALANCED, 2)
+    assert min(made.facts["own_directions_per_class"].values()) > 0
+    assert not made.facts["notes"]
+
+
+def test_a_plan_says_what_a_class_can_carry():
+    context = Context((2000,), None, None, False, 1.0)
+    params = ClusteringParams(covariance="diagonal", clusters=8)
+
+    def rows(noise):
+        return METHOD.carried(params, context, lambda _: noise)
+
+    assert [row.size for row in rows(4.0)] == [100, 300, 1000, 3000, 10000]
+    for noise in (0.1, 4.0, 20.0):
+        clusters = [row.clusters for row in rows(noise)]
+        assert clusters == sorted(clusters)
+        assert rows(noise)[0].size_sd == noise
+    assert rows(1e9)[-1].clusters == 1
+    assert not rows(1e9)[-1].own_mean
+    assert rows(1e9)[-1].directions == 0
+    assert (rows(1e-3)[0].clusters, rows(1e-3)[0].directions) == (8, 2000)
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{"clusters": 0}, {"rank": 0}, {"components": 1}, {"power": 0.0}, {"oversample": 0}],
+    [
+        {"clusters": 0},
+        {"rank": 0},
+        {"components": 1},
+        {"power": 0.0},
+        {"oversample": 0},
+        {"clip_radius": 0.0},
+    ],
 )
 def test_settings_out_of_range_are_refused(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
@@ -133,18 +259,38 @@ def test_embeddings_and_images_have_their_own_defaults():
     params = settled(ClusteringParams(), nothing)
     assert (params.clusters, params.covariance, params.normalise) == (1, "class", True)
     assert set(METHOD.weights(params, nothing)) == {
-        "scale", "centre", "radii", "means", "covariance", "cluster covariances",
+        "scale", "centre", "radii", "class sizes", "means", "covariance", "cluster covariances",
     }  # fmt: skip
 
 
 def test_too_many_dimensions_for_a_matrix_are_refused():
     with pytest.raises(ConfigError, match="covariance=diagonal"):
         METHOD.weights(ClusteringParams(), Context((2000,), None, None, False, 1.0))
-    METHOD.weights(
-        ClusteringParams(covariance="diagonal"), Context((2000,), None, None, False, 1.0)
-    )
+    for clusters in (1, 10):
+        params = ClusteringParams(covariance="diagonal", clusters=clusters)
+        METHOD.weights(params, Context((2000,), None, None, False, 1.0))
     with pytest.raises(ConfigError, match="come in no order"):
         METHOD.weights(ClusteringParams(components=9), Context((2000,), None, None, False, 1.0))
+
+
+def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
+    source, rng = tmp_path / "same.npz", np.random.default_rng(3)
+    labels = np.repeat(["cat", "dog", "eel"], 400)
+    np.savez(source, embeddings=rng.normal(size=(1200, 100)).astype(np.float32), labels=labels)
+    apart = {}
+    for shrink in (True, False):
+        settings = {"shrink": shrink, "covariance": "tied", "normalise": False}
+        rows, labels, _ = released(source, tmp_path / str(shrink), epsilon=0.5, **settings)
+        means = np.stack([rows[labels == label].mean(axis=0) for label in np.unique(labels)])
+        apart[shrink] = np.linalg.norm(means - means.mean(axis=0), axis=1).mean()
+    assert apart[True] < 0.7 * apart[False]
+
+
+def test_without_whitening_the_encoders_numbers_come_in_no_order():
+    context = Context((2000,), None, None, True, 1.0)
+    METHOD.weights(ClusteringParams(components=9), context)
+    with pytest.raises(ConfigError, match="come in no order"):
+        METHOD.weights(ClusteringParams(components=9, whiten=False), context)
 
 
 # Latents on a grid
@@ -228,7 +374,9 @@ def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_the
         **pair,
     )
     stages = [stage.stage for stage in made.receipt.stages]
-    assert stages == ["scale", "means", "spread", "covariance", "cluster covariances"]
+    assert stages == [
+        "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",
+    ]  # fmt: skip
     for (colour, variety, contrast), (its, varies, contrasts) in zip(
         tile_moments(tiles), tile_moments(made.release), strict=True
     ):

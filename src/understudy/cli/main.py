@@ -100,7 +100,7 @@ def synthesize(
     if chosen.dry_run:
         show.plan(plan_only(chosen))
     else:
-        show.result(run(chosen))
+        show.result(run(chosen, show.carried))
 
 
 for command in (evaluate.evaluate, report.report, report.compare, audit.audit):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
+    from understudy.methods.parts.capacity import Carried
     from understudy.methods.parts.interface import Method
     from understudy.report import Premise
     from understudy.run.base_set import BaseSet
@@ -40,6 +41,7 @@ def plan(dry: DryRun) -> None:
     for stage in dry.stages:
         table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
+    carried(dry.carried)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
     premises(dry.premises)
     if dry.held_out is not None:
@@ -89,6 +91,41 @@ def _short(value: object) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
+def carried(classes: Sequence[Carried]) -> None:
+    """What classes of several sizes can carry at this epsilon; nothing where that is not known."""
+    if not classes:
+        return
+    table = _table(
+        "a class of about", "size known within", "mean", "clusters", "covariance of its own"
+    )
+    for one in classes:
+        table.add_row(
+            f"{one.size:,} images",
+            f"{one.size_sd:.0f}",
+            "its own" if one.own_mean else "near that of all",
+            str(one.clusters),
+            f"{one.directions} directions" if one.directions else "none: the pooled one",
+        )
+    _console.print(table)
+
+
+def class_shares(facts: Mapping[str, Any]) -> None:
+    """What each class of a release got, where its facts say so."""
+    if "class_sizes" not in facts:
+        return
+    table = _table("class", "size (DP)", "mean", "clusters", "covariance of its own")
+    for name, size in facts["class_sizes"].items():
+        directions = facts["own_directions_per_class"][name]
+        table.add_row(
+            name,
+            f"{size:,} within {facts['class_size_noise']:.0f}",
+            "its own" if facts["own_mean_per_class"][name] else "that of all",
+            str(facts["clusters_per_class"][name]),
+            f"{directions} directions" if directions else "none: the pooled one",
+        )
+    _console.print(table)
+
+
 def result(made: Result) -> None:
     """What a run made."""
     receipt = made.receipt
@@ -96,6 +133,7 @@ def result(made: Result) -> None:
         f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
         f"adjacency: {receipt.adjacency}"
     )
+    class_shares(made.facts)
     for warning in made.warnings:
         _console.print(f"note: {warning}")
     accuracies(made.accuracy)

@@ -6,20 +6,29 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Labels, Release, Vector
-from understudy.methods.parts import estimators
-from understudy.methods.parts.covariances import Covariance, covariance_roots
+from understudy.core.ports import PromptedDecoder
+from understudy.core.types import Release
+from understudy.methods.parts import capacity, estimators
+from understudy.methods.parts.covariances import Covariance, Roots, covariance_roots
 from understudy.methods.parts.entering import enter
 from understudy.methods.parts.entry import Entry
+from understudy.methods.parts.estimators import Clusters
 from understudy.methods.parts.filtering import Filter, Sieve, check_filter
 from understudy.methods.parts.framing import within_class_frame
-from understudy.methods.parts.interface import PROCEDURAL, Context, Materials, Method
+from understudy.methods.parts.interface import (
+    PROCEDURAL,
+    UNLABELLED,
+    Context,
+    Materials,
+    Method,
+)
 from understudy.methods.parts.params import require_at_least
 from understudy.methods.parts.producing import produce
 from understudy.privacy.cells import Cells
@@ -43,7 +52,10 @@ class ClusteringParams:
     components: int | None = None
     normalise: bool | None = None
     power: float | None = None
+    whiten: bool | None = None
     lloyd_steps: int = 2
+    clip_radius: float | None = None
+    shrink: bool = True
     conditional: bool = True
     filter: Filter = "none"
     threshold: float = 6.0
@@ -54,6 +66,8 @@ class ClusteringParams:
         require_at_least(self, least)
         if self.power is not None and not 0 < self.power <= 1:
             raise ConfigError(f"power must lie in (0, 1], found {self.power}")
+        if self.clip_radius is not None and not 0 < self.clip_radius < math.inf:
+            raise ConfigError(f"clip_radius must be a positive number, found {self.clip_radius}")
 
 
 OPTIONS = {
@@ -63,7 +77,10 @@ OPTIONS = {
     "components": "dimensions of the space; default 256, 400 for images, and all for grids",
     "normalise": "project on the unit sphere about a DP centre; default for embeddings",
     "power": "signed power of the embeddings first; 0.5 if public ones are never negative",
+    "whiten": "whiten the space by public images; default unless an unCLIP decodes",
     "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
+    "clip_radius": "clip differences to a class's mean here; default: a DP quantile, or 1",
+    "shrink": "shrink means and covariances by the noise that is known to be in them",
     "conditional": "learn each class by itself; false: one mixture without classes",
     "filter": "keep only what enough private rows vote for: embeddings, images or both",
     "threshold": "noisy votes needed to be kept",
@@ -75,16 +92,24 @@ def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
     images, rich = context.decoder is not None, context.mu >= 1
     linear = images and Entry.grid_of(context, params.power, params.components) is None
+    unclip = linear and isinstance(context.decoder, PromptedDecoder)
+    covariance: Covariance = "diagonal" if unclip else "full" if linear and rich else "class"
     return replace(
         params,
         clusters=params.clusters or ((10 if rich else 8) if linear else 1),
-        covariance=params.covariance or ("full" if linear and rich else "class"),
+        covariance=params.covariance or covariance,
+        whiten=not unclip if params.whiten is None else params.whiten,
         normalise=(not images) if params.normalise is None else params.normalise,
     )
 
 
 def _wants_matrix(params: ClusteringParams) -> bool:
-    return params.covariance not in ("spherical", "diagonal") or (params.clusters or 1) > 1
+    return params.covariance not in ("spherical", "diagonal")
+
+
+def _entry(params: ClusteringParams, context: Context) -> Entry:
+    matrix, whiten = _wants_matrix(params), bool(params.whiten)
+    return Entry.of(context, params.power, params.components, matrix=matrix, whiten=whiten)
 
 
 def _separate(params: ClusteringParams) -> bool:
@@ -98,12 +123,18 @@ def _lloyd_stages(params: ClusteringParams) -> list[str]:
 def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
     """The weight of each stage in the budget (how they were chosen: docs/methods/clustering.md)."""
     params = settled(params, context)
-    entry = Entry.of(context, params.power, params.components, matrix=_wants_matrix(params))
+    entry = _entry(params, context)
     check_filter(params.filter, images=context.decoder is not None)
     stages = {"scale": 1.0} if entry.bound is None else {}
-    stages |= {"centre": 2.0, "radii": 1.0} if params.normalise else {"spread": 2.0}
+    if params.normalise:
+        stages |= {"centre": 2.0, "radii": 1.0}
+    else:
+        stages |= {"scale": 1.0} | ({} if entry.bound is None else {"centre": 1.0})
+        stages |= {} if params.clip_radius else {"spread": 2.0}
+    stages["class sizes"] = 4.0
     if (params.clusters or 1) > 1:
-        stages |= {"means": 8.0, "covariance": 16.0, "votes 1": 4.0, "votes 2": 4.0}
+        matrix = 16.0 if _wants_matrix(params) else 4.0
+        stages |= {"means": 12.0, "covariance": matrix, "votes 1": 4.0, "votes 2": 4.0}
         stages |= dict.fromkeys(_lloyd_stages(params), 8.0) | {"cluster means": 10.0}
         stages["cluster covariances"] = 40.0
     else:
@@ -119,68 +150,98 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
     params = settled(params, materials.context)
-    clusters = params.clusters or 1
+    clusters, shrink = params.clusters or 1, params.shrink
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
-    entry = Entry.of(
-        materials.context, params.power, params.components, matrix=_wants_matrix(params)
-    )
-    place = enter(
+    entry = _entry(params, materials.context)
+    space = enter(
         materials, entry, conditional=params.conditional, normalise=bool(params.normalise)
     )
-    means = estimators.group_means(place.vault, Cells(place.origin), place.radius, "means")
-    centres = shrinkage.shrink_to_common(means.means, means.variances)
+    sizes, size_sd = estimators.class_sizes(space.vault, space.classes, entry.dim, "class sizes")
+    means = estimators.group_means(space.vault, Cells(space.origin), space.radius, "means", sizes)
+    centres, origin = means.means, space.centre if space.ordered else None
+    common = shrinkage.common_mean(centres, means.variances, origin)
+    if shrink:
+        centres = shrinkage.shrink_to_common(centres, means.variances, origin)
     frame = within_class_frame(
-        place,
+        space,
         centres,
-        means.counts,
+        float(sizes.sum()),
+        params.clip_radius,
         matrix=_wants_matrix(params),
-        plain=params.covariance in ("spherical", "diagonal"),
+        plain=not _wants_matrix(params),
         clusters=clusters,
         most=100 if params.covariance == "full" else 60,
     )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
-    local = place.vault.view(frame.forward)
-    points, counts = estimators.clusters_of_classes(
+    local = space.vault.view(frame.forward)
+    parts = estimators.clusters_of_classes(
         local,
         frame,
         frame.forward(centres),
-        means.counts,
+        sizes,
         clusters,
         ["votes 1", "votes 2", *_lloyd_stages(params)],
         np.random.default_rng(materials.seed),
+        shrink=shrink,
     )
     # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
-    roots, root_of = _roots(local, params, points, counts, frame, lengths=entry.grid is not None)
-    labels = np.repeat(np.arange(len(centres)), clusters)
-    spots = frame.backward(points, centres[labels])
-    mixture = Mixture(labels, counts / counts.sum(), spots, frame.roots(roots), root_of)
+    roots = _roots(local, params, parts, frame, lengths=entry.grid is not None)
+    alive, labels = parts.alive, np.repeat(np.arange(len(centres)), parts.sizes.shape[1])
+    points = frame.backward(parts.centres.reshape(len(labels), -1), centres[labels])
+    weights = parts.sizes.ravel() / parts.sizes.sum()
+    mixture = Mixture(
+        labels[alive], weights[alive], points[alive], frame.roots(roots.roots), roots.root_of[alive]
+    )
+    shares = capacity.Shares(
+        materials.classes if space.classes > 1 else UNLABELLED,
+        sizes,
+        size_sd,
+        own_mean=(centres != common).any(axis=1) | (sizes >= sizes.sum() / 2),
+        clusters=(parts.sizes > 0).sum(axis=1),
+        directions=roots.directions[roots.root_of].reshape(parts.sizes.shape).max(axis=1),
+    )
     # 9 to 17: sample, filter, decode, filter.
     keep = Sieve(params.filter, params.threshold, params.oversample)
-    return produce(materials, place, mixture, METHOD.name, float(counts.sum()), keep)
+    release = produce(materials, space, mixture, METHOD.name, float(sizes.sum()), keep)
+    return replace(release, facts={**release.facts, **shares.facts()})
+
+
+def carried(
+    params: ClusteringParams, context: Context, noise: capacity.Noise
+) -> tuple[capacity.Carried, ...]:
+    """What classes of several sizes can carry under the noise of a plan."""
+    params, matrix = settled(params, context), _wants_matrix(params)
+    entry = _entry(params, context)
+    selective = entry.images and entry.grid is None
+    axes = min(entry.dim, capacity.IMAGE_AXES) if selective and matrix else entry.dim
+    model = capacity.Model(
+        dim=entry.dim,
+        axes=axes,
+        ordered=selective and entry.ordered,
+        clusters=params.clusters or 1,
+        separate="cluster covariances" if params.covariance != "tied" else None,
+        diagonal=not matrix,
+    )
+    return capacity.capacity(model, noise)
 
 
 def _roots(
-    local: Vault,
-    params: ClusteringParams,
-    points: Vector,
-    counts: Vector,
-    frame: Frame,
-    *,
-    lengths: bool,
-) -> tuple[Vector, Labels]:
+    local: Vault, params: ClusteringParams, parts: Clusters, frame: Frame, *, lengths: bool
+) -> Roots:
     """Roots of the clusters' covariances, and which of them each cluster has."""
     if not _separate(params):
-        return np.diag(frame.spread)[None], np.zeros(len(points), dtype=np.int64)
+        tied = np.zeros(parts.sizes.size, dtype=np.int64)
+        return Roots(np.diag(frame.spread)[None], tied, np.zeros(1, dtype=np.int64))
     return covariance_roots(
         local,
-        Cells(points.reshape(-1, params.clusters or 1, points.shape[1])),
-        counts,
+        parts,
         frame.radius,
         params.covariance or "class",
         params.rank,
         "cluster covariances",
         whitened=frame.whitened,
         lengths=lengths,
+        shrink=params.shrink,
     )
 
 
@@ -191,6 +252,7 @@ METHOD = Method(
     params=ClusteringParams,
     settle=settled,
     weights=weights,
+    carried=carried,
     run=clustering,
     roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
     options=OPTIONS,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.core.types import Fit
+from understudy.methods.parts.capacity import Carried
 from understudy.privacy.ledger import Ledger
 from understudy.report import Premise
 from understudy.run.config import RunConfig
 from understudy.run.fit import drawn_fit, words_fit
 from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
-from understudy.run.prepare import prepare
+from understudy.run.prepare import Prepared, prepare
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class DryRun:
         delta: Of the run.
         mu: Gaussian-DP parameter of the run.
         stages: Its releases.
+        carried: What classes of several sizes can carry under that noise; () where the method
+            cannot tell.
         dataset: The dataset's name in the ledger, or None where it is new.
         budget: The dataset's total epsilon, or None where none is set.
         spent: Epsilon spent so far.
@@ -73,6 +76,23 @@ class DryRun:
     held_out: float | str | None = None
     notes: tuple[str, ...] = ()
     fits: tuple[Fit, ...] = ()
+    carried: tuple[Carried, ...] = ()
+
+
+def carried(prepared: Prepared) -> tuple[Carried, ...]:
+    """What classes of several sizes can carry under the noise of a run's plan: public arithmetic.
+
+    () where the method cannot tell.
+    """
+    method, plan = prepared.method, prepared.plan
+    if method.carried is None:
+        return ()
+    # A sum moves by twice its bound where a record is replaced.
+    factor = 1.0 if prepared.config.privacy_unit.adjacency == "add-remove" else 2.0
+    table = method.carried(
+        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage)
+    )
+    return tuple(table)
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -116,4 +136,5 @@ def dry_run(config: RunConfig) -> DryRun:
         held_out=config.hold_out,
         notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
         fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
+        carried=carried(prepared),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +17,7 @@ from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
+from understudy.methods.parts.capacity import Carried
 from understudy.methods.parts.interface import Materials
 from understudy.privacy.account import Account
 from understudy.privacy.ledger import Dataset, Ledger
@@ -32,6 +33,7 @@ from understudy.run.documents import (
     write_pictures,
     write_public,
 )
+from understudy.run.dry import carried
 from understudy.run.fit import notice, words_fit
 from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.holdout import keep_hold_out
@@ -87,10 +89,16 @@ def synthesize(source: str | Path, *, out: str | Path, **options: Any) -> Result
     return run(make_config({"source": str(source), "out": Path(out), **options}))
 
 
-def run(config: RunConfig) -> Result:
-    """Carry out a configuration (see `synthesize`)."""
+def run(config: RunConfig, plan: Callable[[tuple[Carried, ...]], None] = lambda _: None) -> Result:
+    """Carry out a configuration (see `synthesize`).
+
+    Args:
+        config: What to do.
+        plan: Given what classes of several sizes can carry, before anything is spent.
+    """
     with progress_bars() as bars:
         prepared = prepare(config)
+        plan(carried(prepared))
         with (
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
             Ledger(config.ledger) as ledger,
@@ -226,6 +234,7 @@ class _Run:
                     release.facts.get("noisy_rows"),
                     unlabelled=is_unlabelled(prepared.source, prepared.config),
                 ),
+                *release.facts.get("notes", ()),
             ),
         )
 

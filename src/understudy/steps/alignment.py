@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from understudy.core.types import Embeddings, Labels, Vector
+from understudy.steps import shrinkage
 from understudy.steps.kmeans import square_distances
 from understudy.steps.space import leading_axes
 
@@ -116,24 +117,9 @@ def shrink_in_blocks(rows: Vector, variances: Vector, axes: Vector) -> Vector:
     """
     seen = rows @ axes
     rest = rows - seen @ axes.T
-    start, size = 0, 8
-    while start < seen.shape[1]:
-        block = seen[:, start : start + size]
-        block *= _kept(block, block.shape[1], variances)
-        start, size = start + size, max(size, start + size)
     outside = max(rows.shape[1] - axes.shape[1], 1)
-    return np.asarray(seen @ axes.T + rest * _kept(rest, outside, variances))
-
-
-def _kept(rows: Vector, dim: int, variances: Vector) -> Vector:
-    """What part of each row to keep, (m, 1): none where its energy is what noise alone may have.
-
-    Noise of ``dim`` numbers has an energy of dim v, and sqrt(2 dim) v is its standard deviation. A
-    base set that noise has moved is worse than one that stayed, so one of them is allowed for.
-    """
-    noise = (dim + np.sqrt(2 * dim)) * variances
-    energy = np.maximum((rows**2).sum(axis=1), 1e-300)
-    return np.asarray(np.clip(1 - noise / energy, 0.0, 1.0)[:, None])
+    inside = shrinkage.shrink_in_blocks(seen, variances)
+    return np.asarray(inside @ axes.T + rest * shrinkage.signal_part(rest, outside, variances))
 
 
 def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:

@@ -6,9 +6,12 @@ All of it is post-processing of released values, so it costs no privacy.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from understudy.core.types import Vector
+
+_PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
 
 def noisy_means(
@@ -30,21 +33,40 @@ def noisy_means(
     return counts, sums / counts[:, None], (sum_sd / counts) ** 2
 
 
-def shrink_to_common(means: Vector, variances: Vector) -> Vector:
+def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = None) -> Vector:
     """Positive-part James-Stein estimates of several means, towards their weighted average.
 
     Args:
         means: (m, d) noisy means.
         variances: (m,) variance of the noise in each number of a mean.
+        origin: (d,) for numbers that come in order of importance: blocks of them are shrunk each by
+            its own noise (`shrink_in_blocks`), and the average towards this.
 
     Returns:
         (m, d). A mean that is all noise becomes the average; with one mean alone, that mean.
     """
+    average = weighted_average(means, variances)
+    if origin is not None:
+        common = common_mean(means, variances, origin)
+        return np.asarray(common + shrink_in_blocks(means - average, variances))
     if len(means) == 1:
         return means
+    return np.asarray(average + shrink_to_zero(means - average, variances))
+
+
+def weighted_average(means: Vector, variances: Vector) -> Vector:
+    """The average of noisy means (m, d), each weighted by 1 / variance: (d,)."""
     weights = 1 / np.maximum(variances, 1e-300)
-    centre = (weights[:, None] * means).sum(axis=0) / weights.sum()
-    return np.asarray(centre + shrink_to_zero(means - centre, variances))
+    return np.asarray((weights[:, None] * means).sum(axis=0) / weights.sum())
+
+
+def common_mean(means: Vector, variances: Vector, origin: Vector | None = None) -> Vector:
+    """What `shrink_to_common` makes of a mean that is all noise: (d,)."""
+    average = weighted_average(means, variances)
+    if origin is None:
+        return average
+    variance = 1 / (1 / np.maximum(variances, 1e-300)).sum(keepdims=True)
+    return np.asarray(origin + shrink_in_blocks((average - origin)[None], variance)[0])
 
 
 def shrink_to_zero(rows: Vector, variances: Vector) -> Vector:
@@ -57,6 +79,36 @@ def shrink_to_zero(rows: Vector, variances: Vector) -> Vector:
     energy = np.maximum((rows**2).sum(axis=1), 1e-300)
     keep = np.clip(1 - rows.shape[1] * variances / energy, 0.0, 1.0)
     return np.asarray(keep[:, None] * rows)
+
+
+def shrink_in_blocks(rows: Vector, variances: Vector) -> Vector:
+    """Rows shrunk towards zero in blocks of 8, 8, 16, 32, ... numbers, the most important first.
+
+    Noise is the same in all numbers, and signal is not: most of it lies in the leading ones. So
+    each block is kept by its own signal / (signal + noise), as in Cai's block James-Stein rule
+    (1999).
+
+    Args:
+        rows: (m, d).
+        variances: (m,) variance of the noise in each number of a row.
+    """
+    shrunk, start, size = np.empty_like(rows), 0, 8
+    while start < rows.shape[1]:
+        block = rows[:, start : start + size]
+        shrunk[:, start : start + size] = block * signal_part(block, block.shape[1], variances)
+        start, size = start + size, max(size, start + size)
+    return shrunk
+
+
+def signal_part(rows: Vector, dim: int, variances: Vector) -> Vector:
+    """What part of each row to keep, (m, 1): none where its energy is what noise alone may have.
+
+    Noise of ``dim`` numbers has an energy of dim v, and sqrt(2 dim) v is its standard deviation. A
+    row that noise has moved is worse than one that stayed, so one of them is allowed for.
+    """
+    noise = (dim + np.sqrt(2 * dim)) * variances
+    energy = np.maximum((rows**2).sum(axis=1), 1e-300)
+    return np.asarray(np.clip(1 - noise / energy, 0.0, 1.0)[:, None])
 
 
 def shrink_variances(variances: Vector, noise: float | Vector, floor: float) -> Vector:
@@ -78,6 +130,25 @@ def shrink_variances(variances: Vector, noise: float | Vector, floor: float) -> 
     return np.asarray(np.maximum(mean + keep * (variances - mean), floor * mean))
 
 
+def shrink_to_target(
+    variances: Vector, target: Vector, noise: float | Vector, floor: float
+) -> tuple[Vector, Vector]:
+    """Noisy variances, moved towards a target by the known noise in them.
+
+    Args:
+        variances: (m, d) noisy, possibly negative.
+        target: (1, d) or (m, d) positive, taken as exact.
+        noise: Variance of the noise in each, broadcastable to (m, d).
+        floor: Least variance, as a part of the target.
+
+    Returns:
+        (m, d), positive; and the part of the difference to the target that is kept, (m,).
+    """
+    noise = np.broadcast_to(np.asarray(noise, dtype=np.float64), variances.shape)
+    keep = signal_part(variances - target, variances.shape[1], noise.mean(axis=1))
+    return np.maximum(target + keep * (variances - target), floor * target), keep[:, 0]
+
+
 def denoise_covariance(matrix: Vector, noise_sd: float, floor: float = 0.02) -> Vector:
     """A noisy symmetric matrix with its eigenvalues cleaned of the noise.
 
@@ -97,6 +168,38 @@ def denoise_covariance(matrix: Vector, noise_sd: float, floor: float = 0.02) -> 
     clean = denoise_spectrum(values, len(values) * noise_sd**2 / 2)
     mean = max(float(values.mean()), 1e-12)
     return np.asarray((vectors * np.maximum(clean, floor * mean)) @ vectors.T)
+
+
+def clear_values(values: Vector, noise_sd: float) -> tuple[NDArray[np.bool_], Vector]:
+    """Which eigenvalues of a noisy symmetric matrix stand out of the noise, and their signal.
+
+    Noise in (d, d) numbers reaches eigenvalues of 2 s, s^2 = d noise_sd^2 / 2. An observed one l
+    above it comes of a true one of t = (l + sqrt(l^2 - 4 s^2)) / 2, and a part 1 - s^2 / t^2 of its
+    noisy eigenvector lies along the true one (the spiked model: Benaych-Georges and Nadakuditi
+    2011). It is clear where that is ``_PURE`` or more.
+
+    Args:
+        values: (d,).
+        noise_sd: Standard deviation of the diagonal's noise.
+
+    Returns:
+        (d,) whether a value is clear; and the signal along its noisy eigenvector,
+        t - s^2 / t = sqrt(l^2 - 4 s^2), (d,), 0 where there is none.
+    """
+    deviation = np.sqrt(len(values) / 2) * noise_sd
+    least = deviation / np.sqrt(1 - _PURE)
+    above = np.maximum(values, 0.0) ** 2 - 4 * deviation**2
+    return values > least + deviation**2 / max(least, 1e-300), np.sqrt(np.maximum(above, 0.0))
+
+
+def clear_part(matrix: Vector, noise_sd: float) -> Vector:
+    """A noisy covariance along its clear axes (`clear_values`), or the leading one: (d, d)."""
+    values, vectors = np.linalg.eigh(matrix)
+    clear, signals = clear_values(values, noise_sd)
+    if not clear.any():
+        clear[-1] = True
+    signals = np.maximum(signals, 0.02 * max(float(values.mean()), 1e-12))
+    return np.asarray((vectors[:, clear] * signals[clear]) @ vectors[:, clear].T)
 
 
 def denoise_spectrum(values: Vector, semicircle: float) -> Vector:
@@ -121,6 +224,37 @@ def shrink_matrix(matrix: Vector, target: Vector, noise_sd: float) -> Vector:
     distance = max(float(((matrix - target) ** 2).sum()), 1e-300)
     keep = max(0.0, 1 - d * d * noise_sd**2 / 2 / distance)
     return np.asarray(target + keep * (matrix - target))
+
+
+def shrink_leading(matrix: Vector, target: Vector, noise_sd: float) -> tuple[Vector, int, float]:
+    """A noisy symmetric matrix moved to a target, but for the leading block that shows most signal.
+
+    Of a difference D to the target, the leading (b, b) block of noise has an expected energy of
+    noise_sd^2 b (b + 1) / 2 with a standard deviation of noise_sd^2 b. The block is kept whose
+    energy exceeds the former by two of the latter and most, by signal / (signal + noise), but none
+    that is less than half signal; the rest becomes the target.
+
+    Args:
+        matrix: (d, d) noisy, noise as in `denoise_covariance`, coordinates in order of importance.
+        target: (d, d), taken as exact.
+        noise_sd: Standard deviation of the diagonal's noise.
+
+    Returns:
+        The matrix, (d, d); b, which is 0 where nothing stands out of the noise; and the part of
+        the difference that is kept there.
+    """
+    difference = matrix - target
+    squares = difference**2
+    energies = np.diag(squares.cumsum(axis=0).cumsum(axis=1))
+    sizes = np.arange(1, len(matrix) + 1)
+    signals = energies - noise_sd**2 * (sizes * (sizes + 1) / 2 + 2 * sizes)
+    best = int(signals.argmax())
+    keep, block = float(signals[best] / max(energies[best], 1e-300)), int(sizes[best])
+    if keep < 0.5:
+        return target.copy(), 0, 0.0
+    moved = target.copy()
+    moved[:block, :block] += keep * difference[:block, :block]
+    return moved, block, keep
 
 
 def low_rank(matrix: Vector, rank: int) -> Vector:

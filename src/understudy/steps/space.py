@@ -254,18 +254,23 @@ def principal_frame(
     return Frame(axes[:, :keep], scales, spread, np.eye(keep)[:, :lead], spread[:lead], outside)
 
 
-def plain_frame(dim: int, radius: float, covariance: Vector | None, lead: int) -> Frame:
-    """The coordinates as they are, with the leading axes of a covariance where one is known.
+def plain_frame(dim: int, radius: float, variances: Vector | None, lead: int) -> Frame:
+    """The coordinates as they are, with leading directions where variances are known.
+
+    The directions are random ones of a fixed seed, drawn with those variances: they tell clusters
+    apart as well as others of their number (Johnson and Lindenstrauss 1984), lie mostly along the
+    coordinates that vary, and need no covariance matrix.
 
     Args:
         dim: d.
         radius: About the norm of a residual.
-        covariance: (d, d), or None.
+        variances: (d,) positive, or None.
         lead: s.
     """
     spread = np.full(dim, radius / 1.1 / np.sqrt(dim))
     axes, along = np.zeros((dim, 0)), np.zeros(0)
-    if covariance is not None:
-        values, vectors = np.linalg.eigh(covariance)
-        axes, along = vectors[:, ::-1][:, :lead], np.sqrt(np.maximum(values[::-1][:lead], 1e-12))
+    if variances is not None:
+        drawn = np.random.default_rng(0).standard_normal((dim, min(dim, lead)))
+        axes = np.linalg.qr(drawn * np.sqrt(variances)[:, None])[0]
+        along = np.sqrt(variances @ axes**2)
     return Frame(np.eye(dim), np.ones(dim), spread, axes, along, np.zeros((dim, 0)))

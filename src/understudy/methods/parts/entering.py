@@ -14,7 +14,7 @@ from understudy.methods.parts.entry import Entry
 from understudy.methods.parts.interface import Materials
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
-from understudy.steps import histogram
+from understudy.steps import histogram, shrinkage
 from understudy.steps.grid import GridSpace
 from understudy.steps.space import Leading, Space, Sphere, whitening
 
@@ -36,6 +36,8 @@ class Entered:
         space: The way between embeddings and the space.
         sphere: The projection on the unit sphere, or None.
         radii: Weights of the distances to the sphere's centre, for the way back.
+        edges: Of the bins of ``radii``.
+        centre: (d,) that differences of rows are clipped about.
     """
 
     vault: Vault
@@ -46,6 +48,7 @@ class Entered:
     sphere: Sphere | None
     radii: Vector | None
     edges: Vector
+    centre: Vector
 
     @property
     def selective(self) -> bool:
@@ -53,11 +56,16 @@ class Entered:
         return self.entry.images and self.entry.grid is None
 
     @property
-    def origin(self) -> Vector:
-        """(classes, 1, d) zeros: the cells of whole classes."""
-        return np.zeros((self.classes, 1, self.entry.dim))
+    def ordered(self) -> bool:
+        """Whether the coordinates of images come in order of importance."""
+        return self.selective and self.entry.ordered
 
-    def reach(self, centres: Vector) -> float:
+    @property
+    def origin(self) -> Vector:
+        """(classes, 1, d): the cells of whole classes, about the centre of all rows."""
+        return np.tile(self.centre, (self.classes, 1, 1))
+
+    def residual_radius(self, centres: Vector) -> float:
         """Where the difference of a row to its class's centre is clipped."""
         if self.sphere is not None:
             return 1.0
@@ -84,8 +92,8 @@ class Entered:
 def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: bool) -> Entered:
     """Embed the private rows, change space, and project on a sphere if asked.
 
-    Releases: the scale of the norms where nobody knows it; with ``normalise`` a centre and the
-    distances to it.
+    Releases: with ``normalise`` a centre and the distances to it; otherwise the scale of the norms,
+    about a centre where a bound on the norms is known.
     """
     encoder, vault = materials.encoder, materials.vault
     space = _space(materials, entry)
@@ -96,9 +104,22 @@ def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: b
     classes = max(1, len(materials.classes)) if conditional else 1
     if not conditional:
         vault = vault.unconditional()
-    radius = _scale(vault, entry, classes) if entry.bound is None else entry.bound
-    entered = Entered(vault, entry, classes, radius, space, None, None, _EDGES)
+    centre, radius = np.zeros(entry.dim), entry.bound
+    if radius is None:
+        radius = _scale(vault, centre, _EDGES, 0.9)
+    elif not normalise:
+        centre = _centre(vault, entry, radius)
+        radius = min(radius, _scale(vault, centre, np.geomspace(1e-3, 1.0, 60) * radius, 0.95))
+    entered = Entered(vault, entry, classes, radius, space, None, None, _EDGES, centre)
     return _on_sphere(entered) if normalise else entered
+
+
+def _centre(vault: Vault, entry: Entry, bound: float) -> Vector:
+    """The mean of all rows, (d,), where it stands out of the noise: differences to it are short."""
+    origin = Cells(np.zeros((1, 1, entry.dim)))
+    groups = estimators.group_means(vault.unconditional(), origin, bound, "centre")
+    shrink = shrinkage.shrink_in_blocks if entry.ordered else shrinkage.shrink_to_zero
+    return np.asarray(shrink(groups.means, groups.variances)[0])
 
 
 def _space(materials: Materials, entry: Entry) -> Space | Leading | GridSpace:
@@ -118,11 +139,11 @@ def _space(materials: Materials, entry: Entry) -> Space | Leading | GridSpace:
     return whitening(np.concatenate(rows), entry.power, entry.dim)
 
 
-def _scale(vault: Vault, entry: Entry, classes: int) -> float:
-    """A norm that nine in ten rows stay below, for a space whose scale nobody knows."""
-    cells = Cells(np.zeros((classes, 1, entry.dim)))
-    found = estimators.norm_histogram(vault, cells, _EDGES, "scale")
-    return histogram.quantile(found, _EDGES, 0.9)
+def _scale(vault: Vault, centre: Vector, edges: Vector, level: float) -> float:
+    """A distance from the centre that a ``level`` of all rows stay below."""
+    cells = Cells(centre[None, None])
+    found = estimators.norm_histogram(vault.unconditional(), cells, edges, "scale")
+    return histogram.quantile(found, edges, level)
 
 
 def _on_sphere(entered: Entered) -> Entered:
@@ -142,4 +163,5 @@ def _on_sphere(entered: Entered) -> Entered:
         sphere,
         radii,
         edges,
+        np.zeros(entered.entry.dim),
     )

@@ -26,6 +26,8 @@ class Entry:
         bound: A bound on norms in the space that is known without looking; None: ask.
         images: Whether images are released.
         grid: Shape of the latents whose descriptions are the space; None: a linear space.
+        ordered: Whether the numbers of a linear space come in order of importance: by the encoder's
+            word, or by their variance on public images.
     """
 
     total: int
@@ -35,10 +37,17 @@ class Entry:
     bound: float | None
     images: bool
     grid: Shape | None = None
+    ordered: bool = False
 
     @classmethod
     def of(
-        cls, context: Context, power: float | None, components: int | None, *, matrix: bool
+        cls,
+        context: Context,
+        power: float | None,
+        components: int | None,
+        *,
+        matrix: bool,
+        whiten: bool,
     ) -> Entry:
         """Decide.
 
@@ -47,6 +56,7 @@ class Entry:
             power: Of the parameters.
             components: Of the parameters; None: chosen.
             matrix: Whether a full covariance will be measured.
+            whiten: Whether public images, where there are some, whiten the space.
 
         Raises:
             ConfigError: More dimensions than a full covariance can be measured in.
@@ -56,10 +66,11 @@ class Entry:
         grid = cls.grid_of(context, power, components)
         if grid is not None:
             return cls(total, description_length(grid), None, True, None, True, grid)
-        ordered = encoder is not None and encoder.ordered
-        if components is None and matrix and (ordered or context.public):
+        public = context.public and whiten
+        ordered = public or (encoder is not None and encoder.ordered)
+        if components is None and matrix and ordered:
             components = _IMAGE_COMPONENTS if context.decoder is not None else _EMBEDDING_COMPONENTS
-        if components is not None and components < total and not (ordered or context.public):
+        if components is not None and components < total and not ordered:
             raise ConfigError(
                 f"components={components} needs --public images to choose the directions by: the "
                 f"{total} dimensions of this encoder come in no order"
@@ -71,9 +82,10 @@ class Entry:
                 "images and --set components=256, or take --set covariance=diagonal"
             )
         bound = None
-        if encoder is not None and not context.public and power in (None, 1):
+        if encoder is not None and not public and power in (None, 1):
             bound = encoder.norm_bound
-        return cls(total, dim, power, context.public, bound, context.decoder is not None)
+        images = context.decoder is not None
+        return cls(total, dim, power, public, bound, images, ordered=ordered)
 
     @staticmethod
     def grid_of(context: Context, power: float | None, components: int | None) -> Shape | None:

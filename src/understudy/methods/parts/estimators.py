@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.independence import Projection
 from understudy.core.types import Labels, Vector
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import (
     CountAndSum,
+    Counts,
     DiagonalMoments,
     FullMoments,
     NormHistogram,
@@ -20,6 +22,9 @@ from understudy.privacy.queries import (
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram, kmeans, shrinkage
 from understudy.steps.space import Frame
+
+CLEAR = 3.0
+"""A released count stands out of its noise from so many standard deviations on."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +35,44 @@ class Groups:
         counts: (m,) positive.
         means: (m, d) noisy.
         variances: (m,) variance of the noise in each number of a mean.
+        count_sd: Standard deviation of the noise in a count of this release.
     """
 
     counts: Vector
     means: Vector
     variances: Vector
+    count_sd: float
 
 
-def group_means(vault: Vault, cells: Cells, radius: float, stage: str) -> Groups:
-    """Counts and means of every cell, residuals clipped to ``radius``. One release."""
+def class_sizes(vault: Vault, classes: int, dim: int, stage: str) -> tuple[Vector, float]:
+    """Noisy class sizes, (classes,), at least 1, and the standard deviation of their noise."""
+    query = Counts(Cells(np.zeros((classes, 1, dim))))
+    answer = vault.release(query, stage=stage)
+    return np.maximum(answer[:, 0], 1.0), vault.noise_sd(query, stage=stage)
+
+
+def group_means(
+    vault: Vault, cells: Cells, radius: float, stage: str, sizes: Vector | None = None
+) -> Groups:
+    """Counts and means of every cell, residuals clipped to ``radius``. One release.
+
+    Args:
+        vault: Embeddings.
+        cells: Whose counts and means.
+        radius: Clipping radius.
+        stage: The stage.
+        sizes: (cells,) counts that were released with less noise; None: those of this release.
+    """
     query = CountAndSum(cells, radius)
     answer = vault.release(query, stage=stage)
     sd = vault.noise_sd(query, stage=stage)
     counts, offsets, variances = shrinkage.noisy_means(
-        query.counts(answer), query.sums(answer), sd / query.count_part, sd / query.sum_part
+        query.counts(answer) if sizes is None else sizes,
+        query.sums(answer),
+        sd / query.count_part,
+        sd / query.sum_part,
     )
-    return Groups(counts, cells.flat + offsets, variances)
+    return Groups(counts, cells.flat + offsets, variances, sd / query.count_part)
 
 
 def second_moments(
@@ -70,34 +97,98 @@ def norm_histogram(vault: Vault, cells: Cells, edges: Vector, stage: str) -> Vec
     return histogram.clean_histogram(answer[:, 0], vault.noise_sd(query, stage=stage))
 
 
+def least_cluster(sigma: float, dim: int) -> float:
+    """How many rows a cluster needs so that its count and its mean stand out of the noise.
+
+    The count must be `CLEAR` times its noise, and the noise in the mean of q numbers no more than
+    half of the deviation within the class (clipped at 1.1 times that, as `Frame.radius`).
+
+    Args:
+        sigma: Noise multiplier of the release of counts and sums.
+        dim: q.
+    """
+    root = np.sqrt(dim)
+    count, mean = np.sqrt(1 / (1 + root)), np.sqrt(root / (1 + root))
+    return float(sigma * max(CLEAR / count, 2 * 1.1 * root / mean))
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters of classes that stand out of the noise.
+
+    Attributes:
+        centres: (classes, k, q); a class with fewer clusters than k repeats its first.
+        sizes: (classes, k) rows of each cluster, which add up to the class's; 0 for a repetition.
+    """
+
+    centres: Vector
+    sizes: Vector
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """(classes * k,) which are clusters and no repetitions."""
+        return self.sizes.ravel() > 0
+
+
 def clusters_of_classes(
     vault: Vault,
     frame: Frame,
     start: Vector,
-    counts: Vector,
+    sizes: Vector,
     clusters: int,
     stages: Sequence[str],
     rng: np.random.Generator,
-) -> tuple[Vector, Vector]:
-    """Centres of all clusters, (classes * k, q), and their noisy counts, (classes * k,).
+    *,
+    shrink: bool,
+) -> Clusters:
+    """Centres and sizes of the clusters of every class, as far as they stand out of the noise.
 
     Args:
         vault: Rows in the coordinates of ``frame``.
         frame: Where the clusters are looked for.
         start: (classes, q) released class means.
-        counts: (classes,) noisy counts.
-        clusters: k; with one, the class means are the clusters and nothing is released.
+        sizes: (classes,) noisy class sizes: the clusters divide them.
+        clusters: k, the most clusters of a class; with one, the class means are the clusters and
+            nothing is released.
         stages: Two vote rounds, then any number of Lloyd steps.
         rng: Public randomness.
+        shrink: Whether a cluster's mean is shrunk to its centre by the noise in it.
     """
     if clusters == 1:
-        return start, counts
+        return Clusters(start[:, None], sizes[:, None])
+    sigma = vault.noise_sd(CountAndSum(Cells(start[:, None]), 1.0), stage="cluster means")
+    least = least_cluster(sigma, start.shape[1])
+    numbers = np.clip(sizes // least, 1, clusters).astype(np.int64)
     centres = dp_kmeans(
-        vault, start, frame.lead, frame.lead_spread, clusters, frame.radius, stages, rng
+        vault, start, frame.lead, frame.lead_spread, numbers, frame.radius, stages, rng
     )
-    found = group_means(vault, Cells(centres), frame.radius, "cluster means")
+    groups = group_means(vault, Cells(centres), frame.radius, "cluster means")
     flat = Cells(centres).flat
-    return flat + shrinkage.shrink_to_zero(found.means - flat, found.variances), found.counts
+    offsets = groups.means - flat
+    if shrink:
+        offsets = shrinkage.shrink_to_zero(offsets, groups.variances)
+    means = (flat + offsets).reshape(centres.shape)
+    counts = groups.counts.reshape(centres.shape[:2])
+    return _divided(start, means, counts, sizes, numbers, CLEAR * groups.count_sd)
+
+
+def _divided(
+    start: Vector, means: Vector, counts: Vector, sizes: Vector, numbers: Labels, least: float
+) -> Clusters:
+    """Clusters of ``least`` rows or more; a class without two of them is one cluster."""
+    centres, parts = np.repeat(start[:, None], means.shape[1], axis=1), np.zeros(counts.shape)
+    for label, number in enumerate(numbers):
+        clear = np.flatnonzero(counts[label, :number] >= least)
+        if len(clear) < 2:
+            parts[label, 0] = sizes[label]
+            if number == 1:
+                centres[label] = means[label, 0]
+            continue
+        mine = counts[label, clear]
+        centres[label] = means[label, clear[0]]
+        centres[label, : len(clear)] = means[label, clear]
+        parts[label, : len(clear)] = sizes[label] * mine / mine.sum()
+    return Clusters(centres, parts)
 
 
 def dp_kmeans(
@@ -105,7 +196,7 @@ def dp_kmeans(
     start: Vector,
     axes: Vector,
     spread: Vector,
-    clusters: int,
+    clusters: int | Labels,
     radius: float,
     stages: Sequence[str],
     rng: np.random.Generator,
@@ -123,22 +214,29 @@ def dp_kmeans(
         start: (classes, d) released class means.
         axes: (d, s) leading axes of the within-class covariance.
         spread: (s,) standard deviation along each.
-        clusters: k.
+        clusters: k, or how many clusters each class is divided into, (classes,).
         radius: Clipping radius of residuals to a centre.
         stages: Names of two vote rounds and of any number of Lloyd steps.
         rng: Public randomness.
         candidates: Candidates per cluster.
 
     Returns:
-        (classes, k, d).
+        (classes, k, d), with the largest k; a class with fewer clusters repeats its first.
     """
-    centres = _voted_centres(vault, start, axes, spread, clusters, stages[:2], rng, candidates)
+    numbers = np.broadcast_to(clusters, len(start))
+    centres = _voted_centres(vault, start, axes, spread, numbers, stages[:2], rng, candidates)
     for stage in stages[2:]:
         groups = group_means(vault, Cells(centres), radius, stage)
         flat = Cells(centres).flat
         moved = flat + shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
-        centres = moved.reshape(centres.shape)
+        centres = _repeated(moved.reshape(centres.shape), numbers)
     return centres
+
+
+def _repeated(centres: Vector, numbers: Labels) -> Vector:
+    """Centres (classes, k, d) with those beyond a class's number replaced by its first."""
+    extra = np.arange(centres.shape[1]) >= numbers[:, None]
+    return np.where(extra[:, :, None], centres[:, :1], centres)
 
 
 def _voted_centres(
@@ -146,13 +244,14 @@ def _voted_centres(
     start: Vector,
     axes: Vector,
     spread: Vector,
-    clusters: int,
+    numbers: Labels,
     stages: Sequence[str],
     rng: np.random.Generator,
     candidates: int,
 ) -> Vector:
     """The first centres, (classes, k, d): candidates about the class means, voted on twice."""
-    classes, many = len(start), candidates * clusters
+    classes, clusters = len(start), int(numbers.max())
+    many = candidates * clusters
     shadow = vault.view(Projection(axes))
     middle = start @ axes
     drawn = middle[:, None] + 1.2 * spread * rng.standard_normal((classes, many, len(spread)))
@@ -162,10 +261,13 @@ def _voted_centres(
         votes = shadow.release(query, stage=stage).reshape(classes, many)
         sd = vault.noise_sd(query, stage=stage)
         for label in range(classes):
-            weights = kmeans.popular(votes[label], sd, clusters)
-            if step == 0:
+            number = int(numbers[label])
+            weights = kmeans.popular(votes[label], sd, number)
+            if number == 1:
+                centres[label] = start[label]
+            elif step == 0:
                 drawn[label] = kmeans.redraw(drawn[label], weights, 0.35 * spread, rng)
             else:
-                found = kmeans.weighted_kmeans(drawn[label], weights, clusters, rng)
-                centres[label] = start[label] + (found - middle[label]) @ axes.T
-    return centres
+                means = kmeans.weighted_kmeans(drawn[label], weights, number, rng)
+                centres[label, :number] = start[label] + (means - middle[label]) @ axes.T
+    return _repeated(centres, numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -187,6 +187,9 @@ class Method:
         roles: Parameters, and the roles that the user named, to the roles the method can use and
             the default name of each; None: nothing by default.
         options: What each parameter means, in a line.
+        carried: Parameters, context and the noise of each stage (over the bound on what a unit
+            contributes) to what classes of several sizes can carry (`parts.capacity`), before
+            anything is spent; None where the method has no such table.
     """
 
     name: str
@@ -198,3 +201,4 @@ class Method:
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     options: Mapping[str, str] = field(default_factory=dict)
+    carried: Callable[[Any, Context, Callable[[str], float]], Sequence[Any]] | None = None

@@ -1,0 +1,158 @@
+"""Small and unbalanced classes as images: does a release of them hold more than noise?
+
+Subsets at 64 pixels, epsilon 1, defaults. Static: the share of samples whose nearest real image of
+the same class, at 16 x 16 pixels, is farther than for 99 % of the real images of that class (each
+against the others). The small CNN learns from the release and is tested on the real test split.
+``--sheet FILE`` also writes real images and samples side by side. Needs ``../shared/data``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from benchmarks.tables import DATA, Table, need, percent
+from understudy import synthesize
+from understudy.core.types import Images, Vector
+from understudy.data import open_source
+from understudy.evaluate.utility import Labelled, gather, utility
+from understudy.report import contact_sheet
+
+EPSILON = 1.0
+PIXELS = 64
+SMALL = 16  # pixels a side where images are compared
+ALIKE = 0.99  # of the real images lie nearer to another of their class than the limit
+COLUMNS = 8  # images of a class on each side of the sheet
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some classes of a dataset, each with at most so many training images.
+
+    Attributes:
+        folder: Of ``DATA / "images"``; it holds ``train`` and ``test``.
+        sizes: Class name to the largest number of training images.
+    """
+
+    folder: str
+    sizes: Mapping[str, int]
+
+
+SUBSETS = {
+    "EuroSAT, three classes": Subset(
+        "eurosat", {"AnnualCrop": 300, "Forest": 3000, "HerbaceousVegetation": 300}
+    ),
+    "EuroSAT, three others": Subset("eurosat", {"Highway": 300, "Residential": 3000, "River": 300}),
+    "clothing, three classes": Subset("clothing", {"dress": 900, "shoes": 900, "t-shirt": 900}),
+}
+
+
+def extract(subset: Subset, folder: Path) -> tuple[Path, Path]:
+    """Folders of the subset's training and test images."""
+    images = need(DATA / "images" / subset.folder)
+    for split in ("train", "test"):
+        for name, size in subset.sizes.items():
+            target = folder / split / name
+            target.mkdir(parents=True)
+            files = sorted((images / split / name).iterdir())
+            for file in files[:size] if split == "train" else files:
+                shutil.copyfile(file, target / file.name)
+    return folder / "train", folder / "test"
+
+
+def load(folder: Path) -> Labelled:
+    """Images at the benchmark's size."""
+    opened = open_source(folder, size=PIXELS)
+    return gather(opened.batches(512), opened.classes)
+
+
+def thumbnails(images: Images) -> Vector:
+    """(n, 16 * 16 * channels) mean colours of blocks, 0 to 255."""
+    n, height, width, channels = images.shape
+    blocks = images.reshape(n, SMALL, height // SMALL, SMALL, width // SMALL, channels)
+    return np.asarray(blocks.mean(axis=(2, 4)).reshape(n, -1))
+
+
+def static(release: Labelled, real: Labelled) -> dict[str, float]:
+    """Of each class the share of samples farther from it than ``ALIKE`` of its own images."""
+    shares = {}
+    for label, name in enumerate(real.classes):
+        own = thumbnails(real.values[real.labels == label])
+        samples = thumbnails(release.values[release.labels == release.classes.index(name)])
+        between = cdist(own, own)
+        np.fill_diagonal(between, np.inf)
+        limit = np.quantile(between.min(axis=1), ALIKE)
+        far = cdist(samples, own).min(axis=1) > limit if len(samples) else np.ones(1)
+        shares[name] = float(far.mean())
+    return shares
+
+
+def sheet(release: Labelled, real: Labelled) -> bytes:
+    """A row a class: real images on the left, samples on the right."""
+    rows = []
+    for label in range(min(len(real.classes), 5)):
+        for side in (real, release):
+            rows.append(side.values[side.labels == label][:COLUMNS])
+            missing = COLUMNS - len(rows[-1])
+            rows[-1] = np.pad(rows[-1], ((0, missing), (0, 0), (0, 0), (0, 0)))
+    return contact_sheet(np.concatenate(rows), 2 * COLUMNS)
+
+
+def run(subset: Subset, file: Path | None, epsilon: float = EPSILON) -> list[tuple[object, ...]]:
+    """Lines of the table: a class each, and one of all."""
+    with tempfile.TemporaryDirectory() as name:
+        train, test = extract(subset, Path(name) / "data")
+        result = synthesize(
+            train,
+            out=Path(name) / "out",
+            epsilon=epsilon,
+            size=PIXELS,
+            format="parquet",
+            ledger=f"sqlite:///{name}/ledger.db",
+        )
+        real, held_out, release = load(train), load(test), load(result.release)
+    if file is not None:
+        file.write_bytes(sheet(release, real))
+    shares = static(release, real)
+    learned = utility(release, held_out, network="cnn")
+    counts = partial(np.bincount, minlength=len(real.classes))
+    lines: list[tuple[object, ...]] = [
+        (f"  {each}", int(n), int(m), percent(shares[each]), percent(learned.per_class[each] or 0))
+        for each, n, m in zip(
+            real.classes, counts(real.labels), counts(release.labels), strict=True
+        )
+    ]
+    overall = float(np.average(list(shares.values()), weights=counts(release.labels)))
+    total = (len(real.labels), len(release.labels), percent(overall), percent(learned.balanced))
+    return [("all (recall: balanced accuracy)", *total), *lines]
+
+
+def main(folder: Path | None = None, names: tuple[str, ...] = tuple(SUBSETS)) -> None:
+    """Print class sizes, static and recall, a line a class."""
+    table = Table(
+        f"Images of {PIXELS} pixels, epsilon {EPSILON:g}, defaults",
+        ("", "real images", "samples", "static %", "recall %"),
+    )
+    for name in names:
+        file = (
+            None if folder is None else folder / f"{name.replace(', ', '-').replace(' ', '-')}.png"
+        )
+        table.row(name)
+        for line in run(SUBSETS[name], file):
+            table.row(*line)
+
+
+if __name__ == "__main__":
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--sheets", type=Path, help="write a sheet of each subset into this folder")
+    words.add_argument("--only", action="append", choices=tuple(SUBSETS))
+    asked = words.parse_args()
+    main(asked.sheets, tuple(asked.only or SUBSETS))
