@@ -17,7 +17,7 @@ from understudy.methods.parts import estimators
 from understudy.methods.parts.covariances import Covariance, covariance_roots
 from understudy.methods.parts.entering import enter
 from understudy.methods.parts.entry import Entry
-from understudy.methods.parts.filtering import Filter, Sieve, check_filter
+from understudy.methods.parts.filtering import Filter, VoteFilter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import PROCEDURAL, Context, Materials, Method
 from understudy.methods.parts.params import require_at_least
@@ -46,14 +46,25 @@ class ClusteringParams:
     lloyd_steps: int = 2
     conditional: bool = True
     filter: Filter = "none"
-    threshold: float = 6.0
-    oversample: int = 6
+    threshold: float | None = None
+    oversample: int = 2
 
     def __post_init__(self) -> None:
         least = {"clusters": 1, "rank": 1, "components": 2, "lloyd_steps": 0, "oversample": 1}
         require_at_least(self, least)
         if self.power is not None and not 0 < self.power <= 1:
             raise ConfigError(f"power must lie in (0, 1], found {self.power}")
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise ConfigError(f"threshold must be a finite number, found {self.threshold}")
+        if self.threshold is not None and self.filter == "none":
+            raise ConfigError(
+                "threshold is for filter=embeddings, images or both, and this run has no filter"
+            )
+
+    @property
+    def votes(self) -> VoteFilter:
+        """The filter of the samples."""
+        return VoteFilter(self.filter, self.threshold, self.oversample)
 
 
 OPTIONS = {
@@ -65,9 +76,9 @@ OPTIONS = {
     "power": "signed power of the embeddings first; 0.5 if public ones are never negative",
     "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
     "conditional": "learn each class by itself; false: one mixture without classes",
-    "filter": "keep only what enough private rows vote for: embeddings, images or both",
-    "threshold": "noisy votes needed to be kept",
-    "oversample": "candidates drawn for each row wanted, with a filter",
+    "filter": "of several candidates take those private records vote for: embeddings, images, both",
+    "threshold": "votes needed, in standard deviations of their noise; default: the most voted",
+    "oversample": "candidates drawn for each sample, with a filter",
 }
 
 
@@ -99,7 +110,6 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
     """The weight of each stage in the budget (how they were chosen: docs/methods/clustering.md)."""
     params = settled(params, context)
     entry = Entry.of(context, params.power, params.components, matrix=_wants_matrix(params))
-    check_filter(params.filter, images=context.decoder is not None)
     stages = {"scale": 1.0} if entry.bound is None else {}
     stages |= {"centre": 2.0, "radii": 1.0} if params.normalise else {"spread": 2.0}
     if (params.clusters or 1) > 1:
@@ -112,8 +122,9 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
             stages["covariance"] = 50.0 if _separate(params) else 70.0
         if _separate(params):
             stages["cluster covariances"] = 28.0
-    filters = [f"filter {p}" for p in ("embeddings", "images") if params.filter in (p, "both")]
-    return stages | dict.fromkeys(filters, 15.0)
+    stages |= dict.fromkeys(params.votes.stages, 15.0)
+    params.votes.check(context, stages)
+    return stages
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
@@ -155,8 +166,8 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     spots = frame.backward(points, centres[labels])
     mixture = Mixture(labels, counts / counts.sum(), spots, frame.roots(roots), root_of)
     # 9 to 17: sample, filter, decode, filter.
-    keep = Sieve(params.filter, params.threshold, params.oversample)
-    return produce(materials, place, mixture, METHOD.name, float(counts.sum()), keep)
+    total = float(counts.sum())
+    return produce(materials, place, mixture, METHOD.name, total, params.votes)
 
 
 def _roots(

@@ -20,6 +20,8 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
 )
+from understudy.run.quality import quality_of
+from understudy.steps.quality import QualityFilter
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Prepared:
         public: The public dataset, or None.
         base: The dataset to start from, or None.
         context: What is known before anything private is read: the models, among others.
+        quality: Which of the images of a sample is released; None: the first.
     """
 
     config: RunConfig
@@ -47,6 +50,7 @@ class Prepared:
     public: Source | None
     base: Source | None
     context: Context
+    quality: QualityFilter | None = None
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -96,7 +100,9 @@ def prepare(config: RunConfig) -> Prepared:
         _require_same_classes(source, base)
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, chosen.weights(params, context))
-    return Prepared(config, chosen, params, plan, source, test, public, base, context)
+    chosen_public = base if config.public is None else public
+    quality = quality_of(config, context, names, chosen_public)
+    return Prepared(config, chosen, params, plan, source, test, public, base, context, quality)
 
 
 def _require_same_classes(source: Source, base: Source) -> None:

@@ -35,6 +35,7 @@ from understudy.run.folder import RunFolder, private_cache, run_folder
 from understudy.run.measure import Accuracy, measure
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
+from understudy.run.quality import quality_warnings, write_dropped
 from understudy.run.released import open_release
 from understudy.run.watch import Watch
 
@@ -102,6 +103,7 @@ class _Run:
     def __init__(self, prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars) -> None:
         self.prepared, self.folder, self.ledger, self.bars = prepared, folder, ledger, bars
         self.seconds: dict[str, float] = {}
+        self.notes: tuple[str, ...] = ()  # of the filters of the release
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -136,6 +138,10 @@ class _Run:
                 format=config.format,
                 progress=self.bars("sampling and writing the release", release.count),
             )
+            if prepared.quality is not None:
+                facts |= prepared.quality.facts
+                self.notes = tuple(quality_warnings(prepared.quality, release.count))
+                write_dropped(prepared.quality, folder.owner)
         return self._report(dataset, release, account.receipt(), facts)
 
     def _materials(self, vault: Vault) -> Materials:
@@ -154,6 +160,7 @@ class _Run:
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,
+            quality=prepared.quality,
         )
 
     def _report(
@@ -188,13 +195,13 @@ class _Run:
             accuracies,
             self.seconds,
             pictures,
-            _warnings(spent, receipt.delta, release.facts.get("noisy_rows")),
+            (*_warnings(spent, receipt.delta, release.facts), *self.notes),
         )
 
 
-def _warnings(spent: Spending, delta: float, noisy_rows: int | None) -> tuple[str, ...]:
+def _warnings(spent: Spending, delta: float, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
-    found = []
+    found, noisy_rows = [], facts.get("noisy_rows")
     if spent.epsilon is None:
         found.append(
             f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "
@@ -205,4 +212,17 @@ def _warnings(spent: Spending, delta: float, noisy_rows: int | None) -> tuple[st
             f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
             f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
         )
+    if (votes := facts.get("votes_per_candidate")) is not None:
+        noise_sd = facts["votes_noise_sd"]
+        if votes < noise_sd / 2:
+            found.append(
+                f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
+                "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
+                "more private records; filter=none leaves its budget to the mixture"
+            )
+        if below := facts["below_threshold"]:
+            found.append(
+                f"{below:,} samples are below the threshold of the filter: too few candidates "
+                "reach it, and the most voted of the others make up the count of their class"
+            )
     return tuple(found)

@@ -33,7 +33,7 @@ from understudy.backends.pixels import (
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
-from understudy.core.types import Embeddings, Images, Shape
+from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 KINDS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
 
@@ -134,6 +134,8 @@ class LatentDecoder:
             of images of this shape.
     """
 
+    stochastic = False
+
     def __init__(
         self,
         vae: Any,
@@ -152,8 +154,10 @@ class LatentDecoder:
             vae.decoder.compile()
 
     @torch.no_grad()
-    def decode(self, embeddings: Embeddings) -> Images:
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
         """(n, d) float32 to (n, height, width, channels) uint8.
+
+        ``seeds`` are ignored: nothing is drawn.
 
         Raises:
             BackendError: Embeddings of another length or not finite.

@@ -20,9 +20,10 @@ from understudy.core.ports import (
     Source,
     Writer,
 )
-from understudy.core.types import Embeddings, Images, Release, Shape
+from understudy.core.types import Embeddings, Images, Release, Seeds, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
+from understudy.steps.quality import Draw, QualityFilter
 
 PROCEDURAL = "procedural"
 """Default of the role ``public``: procedural images, where the encoder could use some."""
@@ -120,6 +121,7 @@ class Materials:
             or of text; never anything private.
         watch: Given words and the embeddings of synthetic rows, tells the owner how far they are
             from the private rows; None unless the owner asked for it.
+        quality: Which images of a sample are released; None: the first that is drawn.
     """
 
     context: Context
@@ -131,6 +133,7 @@ class Materials:
     fit: Callable[[Images], Images] = lambda images: images
     keep: Callable[[str, Make], Arrays] = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
+    quality: QualityFilter | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -160,6 +163,18 @@ class Materials:
     def seed_of(self, name: str) -> int:
         """A public seed of its own for each thing that is made."""
         return int(np.random.SeedSequence(self._words_of(name)).generate_state(1)[0])
+
+    def seeds_of(self, name: str, samples: NDArray[np.int64]) -> Seeds:
+        """A public seed of its own for each of these samples of something: (n,) uint64."""
+        words = self._words_of(name)
+        states = [np.random.SeedSequence([*words, number]) for number in samples.tolist()]
+        return np.array([state.generate_state(1, np.uint64)[0] for state in states], np.uint64)
+
+    def selected(self, count: int, draw: Draw) -> Images:
+        """An image for each of ``count`` samples: the first drawn, or the best by the quality."""
+        if self.quality is None:
+            return draw(np.arange(count), 0, 0)
+        return self.quality(count, draw)
 
     def rng_of(self, name: str) -> np.random.Generator:
         """A public generator of its own for each thing that is drawn."""
