@@ -21,7 +21,7 @@ from understudy.evaluate.utility import Labelled, utility
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COUNT = 5000
-SEEDS = 3
+SEEDS = 2
 
 
 def released(train: Path, public: Path, epsilon: float, seed: int, **settings: Any) -> Labelled:

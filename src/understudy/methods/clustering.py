@@ -61,11 +61,6 @@ class ClusteringParams:
                 "threshold is for filter=embeddings, images or both, and this run has no filter"
             )
 
-    @property
-    def votes(self) -> VoteFilter:
-        """The filter of the samples."""
-        return VoteFilter(self.filter, self.threshold, self.oversample)
-
 
 OPTIONS = {
     "clusters": "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1",
@@ -102,6 +97,10 @@ def _separate(params: ClusteringParams) -> bool:
     return params.covariance != "tied" or (params.clusters or 1) > 1
 
 
+def _votes(params: ClusteringParams) -> VoteFilter:
+    return VoteFilter(params.filter, params.threshold, params.oversample)
+
+
 def _lloyd_stages(params: ClusteringParams) -> list[str]:
     return [f"lloyd {i + 1}" for i in range(params.lloyd_steps)]
 
@@ -122,8 +121,8 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
             stages["covariance"] = 50.0 if _separate(params) else 70.0
         if _separate(params):
             stages["cluster covariances"] = 28.0
-    stages |= dict.fromkeys(params.votes.stages, 15.0)
-    params.votes.check(context, stages)
+    stages |= dict.fromkeys(_votes(params).stages, 15.0)
+    _votes(params).check(context, stages)
     return stages
 
 
@@ -167,7 +166,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     mixture = Mixture(labels, counts / counts.sum(), spots, frame.roots(roots), root_of)
     # 9 to 17: sample, filter, decode, filter.
     total = float(counts.sum())
-    return produce(materials, place, mixture, METHOD.name, total, params.votes)
+    return produce(materials, place, mixture, METHOD.name, total, _votes(params))
 
 
 def _roots(
