@@ -253,5 +253,5 @@ class _Candidates:
                 raise ConfigError("a filter of images needs a decoder")
             return {"images": images}
 
-        kept = producer.materials.keep(f"candidates {first:08d}", make)
-        return np.asarray(kept["images"], dtype=np.uint8)
+        arrays = producer.materials.keep(f"candidates {first:08d}", make)
+        return np.asarray(arrays["images"], dtype=np.uint8)

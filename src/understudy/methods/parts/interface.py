@@ -165,10 +165,15 @@ class Materials:
         return int(np.random.SeedSequence(self._words_of(name)).generate_state(1)[0])
 
     def seeds_of(self, name: str, samples: NDArray[np.int64]) -> Seeds:
-        """A public seed of its own for each of these samples of something: (n,) uint64."""
-        words = self._words_of(name)
-        states = [np.random.SeedSequence([*words, number]) for number in samples.tolist()]
-        return np.array([state.generate_state(1, np.uint64)[0] for state in states], np.uint64)
+        """A public seed for each of these samples of something: (n,) uint64, no two alike.
+
+        Outputs number ``samples`` of SplitMix64 (Steele, Lea and Flood 2014), a bijection of them.
+        """
+        state = np.random.SeedSequence(self._words_of(name)).generate_state(1, np.uint64)
+        mixed = state + samples.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
 
     def selected(self, count: int, draw: Draw) -> Images:
         """An image for each of ``count`` samples: the first drawn, or the best by the quality."""

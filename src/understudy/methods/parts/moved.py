@@ -103,10 +103,10 @@ def release_moved(
                 chosen = _of_same_cell(moves.cell, chosen, materials.rng_of(f"{name} {first}"))
             prompts = [base.words[index] for index in base.prompts[chosen]]
             seeds = materials.seeds_of(f"{name} image {image}", first + samples)
-            found = decoded(materials, moved[chosen], prompts, noise_level, seeds)
-            if found is None:
+            decodings = decoded(materials, moved[chosen], prompts, noise_level, seeds)
+            if decodings is None:
                 raise ConfigError("images need a decoder: this release is of embeddings alone")
-            return found
+            return decodings
 
         return materials.selected(len(part), draw)
 
