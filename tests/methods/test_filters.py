@@ -205,13 +205,14 @@ def test_the_share_of_survivors_is_what_the_best_spread_of_votes_gives():
     ("models", "kind"), [("embedded:dct", "images"), ("embedded:dct", "both"), ("studio", "images")]
 )
 def test_a_filter_of_images_releases_images_that_were_judged(models, kind, tmp_path, request):
-    size = (16, 16, 1)
+    # Distances to the centre of the sphere are drawn with each decoding.
+    size, settings = (16, 16, 1), {"normalise": True}
     if models == "studio":
         folder = request.getfixturevalue("tiny_studio")
-        models, size = f"embedded:studio?folder={folder}", (24, 24, 3)
+        models, size, settings = f"embedded:studio?folder={folder}", (24, 24, 3), {}
     sizes = {"cat": 30, "dog": 12}
     source = class_folders(tmp_path / "scans", sizes, size)
-    settings = {"filter": kind, "clusters": 1, "covariance": "diagonal"}
+    settings |= {"filter": kind, "clusters": 1, "covariance": "diagonal"}
     config = make_config(
         {
             "source": str(source),
