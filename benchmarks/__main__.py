@@ -9,7 +9,7 @@ import time
 from benchmarks.tables import Skipped, machine
 
 NAMES = (
-    *("noise", "kmeans", "scale", "votes", "eurosat", "fashion_mnist", "diffusion"),
+    *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "independence"),
     "small_classes",
 )

@@ -259,7 +259,9 @@ def ours(pipeline: Any, embeddings: bool, told: dict[str, Any]) -> Callable[[int
         noising=pipeline.image_noising_scheduler,
     )
     rows = np.random.default_rng(0).normal(size=(IMAGES, decoder.dim)).astype(np.float32)
-    return lambda count: decoder.decode_prompted(rows[:count], prompts(count))
+    return lambda count: decoder.decode_prompted(
+        rows[:count], prompts(count), seeds=np.arange(count, dtype=np.uint64)
+    )
 
 
 def measured(

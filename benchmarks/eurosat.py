@@ -46,7 +46,8 @@ def features(name: str, source_name: str | Path) -> Path:
         parts.append((encoder.encode(batch.values), np.array(source.classes)[batch.labels]))
     values, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     CACHE.mkdir(parents=True, exist_ok=True)
-    np.savez(path, embeddings=values, labels=labels)
+    known = {"labels": labels} if len(source.classes) > 1 else {}
+    np.savez(path, embeddings=values, **known)
     print(f"{len(labels):,} images of {name} embedded in {time.perf_counter() - start:.0f} s")
     return path
 

@@ -216,16 +216,16 @@ def embeddings(judges: Judges, table: Table) -> None:
     untold = load_decoder(named("cue=false"), shape=SHAPE, encoder=encoder)
     for words, pictures in (("held-out (>= 0.85)", public), ("homes (>= 0.75)", private)):
         there = encoder.encode(stack(pictures))
-        back = decoder.decode(there)
+        seeds = np.arange(len(there), dtype=np.uint64)
+        back = decoder.decode(there, seeds=seeds)
         cosine = (encoder.encode(back) * there).sum(axis=1)
         table.row(f"unCLIP: cosine, {words}", f"{cosine.mean():.3f}")
         table.row(f"unCLIP: class kept, {words}", f"{kept(judges, pictures, back):.1%}")
-        table.row(
-            f"the same, cue=false, {words}", f"{kept(judges, pictures, untold.decode(there)):.1%}"
-        )
+        uncued = untold.decode(there, seeds=seeds)
+        table.row(f"the same, cue=false, {words}", f"{kept(judges, pictures, uncued):.1%}")
         if isinstance(decoder, PromptedDecoder):
             prompts = [f"a {p.attributes['target']} {p.attributes['status']}" for p in pictures]
-            told = decoder.decode_prompted(there, prompts)
+            told = decoder.decode_prompted(there, prompts, seeds=seeds)
             table.row(f"the same, class cue, {words}", f"{kept(judges, pictures, told):.1%}")
 
 

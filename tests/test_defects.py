@@ -626,7 +626,7 @@ def test_defect_09_a_seed_and_a_cap_are_used(tmp_path: Path) -> None:
     "settings",
     [
         QUICK,
-        {**QUICK, "filter": "both", "threshold": 1e9, "oversample": 1},
+        {**QUICK, "filter": "both", "threshold": 0.0, "oversample": 3},
         {"components": 10, "clusters": 3, "lloyd_steps": 3},
         {"components": 10, "clusters": 2, "covariance": "full", "conditional": False},
         {"covariance": "diagonal", "normalise": True, "clusters": 1},

@@ -27,7 +27,7 @@ from understudy.backends.diffusion import (  # noqa: E402
     without_image_conditioning,
 )
 from understudy.backends.diffusion.prompts import Prompts  # noqa: E402
-from understudy.backends.diffusion.sampling import generators, steps_for  # noqa: E402
+from understudy.backends.diffusion.sampling import generators, seeded, steps_for  # noqa: E402
 from understudy.backends.pretrained import quiet, without_numpy_notes  # noqa: E402
 
 SHAPE = (32, 32, 3)
@@ -142,7 +142,7 @@ def test_unclip_is_what_the_pipeline_draws(models: Path) -> None:
     folder = tiny.saved("sd21-unclip", models)
     decoder = load_decoder(f"hf:{folder}?steps=3&guidance=4", shape=SHAPE)
     rows = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
-    made = decoder.decode_prompted(rows, ["a", "b", "c"], noise_level=30, seed=7)
+    made = decoder.decode_prompted(rows, ["a", "b", "c"], noise_level=30, seeds=np.arange(3))
     with quiet():
         pipeline = diffusers.StableUnCLIPImg2ImgPipeline.from_pretrained(
             folder, feature_extractor=None
@@ -153,7 +153,7 @@ def test_unclip_is_what_the_pipeline_draws(models: Path) -> None:
             prompt=["a", "b", "c"],
             image_embeds=torch.from_numpy(rows),
             noise_level=30,
-            generator=generators(7, range(3), "decode"),
+            generator=seeded(np.arange(3), "decode"),
             num_inference_steps=3,
             guidance_scale=4.0,
             output_type="np",
@@ -220,10 +220,12 @@ def test_parts_in_memory_make_a_decoder(studio: dict[str, Any]) -> None:
     )
     rows = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
     assert isinstance(decoder, PromptedDecoder)
-    one, other = decoder.decode(rows), decoder.decode(-rows)
+    one, other = (decoder.decode(part, seeds=np.arange(3)) for part in (rows, -rows))
     assert np.abs(one.astype(int) - other).max() > 0
     with pytest.raises(BackendError, match="noise_level is 0 to 0"):
-        decoder.decode_prompted(rows, ["a"] * 3, noise_level=1)
+        decoder.decode_prompted(rows, ["a"] * 3, noise_level=1, seeds=np.arange(3))
+    with pytest.raises(BackendError, match="one seed an embedding"):
+        decoder.decode(rows, seeds=np.arange(2))
 
 
 def test_control_with_more_scale_counts_more(studio: dict[str, Any]) -> None:
@@ -323,11 +325,13 @@ def test_embeddings_of_unit_norm_get_the_length_the_model_knows(models: Path) ->
     length = float((parts.mean**2 + parts.std**2).sum().sqrt().detach())
     rows = np.random.default_rng(0).normal(size=(2, 32)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    told = load_decoder(name, shape=SHAPE, encoder=Unit()).decode(rows)
+    seeds = np.arange(2)
+    told = load_decoder(name, shape=SHAPE, encoder=Unit()).decode(rows, seeds=seeds)
     raw = load_decoder(name, shape=SHAPE)
-    np.testing.assert_allclose(told.astype(int), raw.decode(rows * length).astype(int), atol=1)
-    assert (told != raw.decode(rows)).any()
-    by_option = load_decoder(f"{name}&scale={length}", shape=SHAPE).decode(rows)
+    longer = raw.decode(rows * length, seeds=seeds)
+    np.testing.assert_allclose(told.astype(int), longer.astype(int), atol=1)
+    assert (told != raw.decode(rows, seeds=seeds)).any()
+    by_option = load_decoder(f"{name}&scale={length}", shape=SHAPE).decode(rows, seeds=seeds)
     np.testing.assert_allclose(told.astype(int), by_option.astype(int), atol=1)
 
 
@@ -357,7 +361,8 @@ def test_a_kandinsky_decoder_takes_length_and_blank_from_its_prior(models: Path)
     alone = load_decoder(f"hf:{folders[0]}?steps=2", shape=SHAPE)
     joined = load_decoder(f"hf:{folders[0]}?steps=2&prior={folders[1]}", shape=SHAPE)
     rows = np.random.default_rng(0).normal(size=(2, 32)).astype(np.float32)
-    assert (alone.decode(rows) != joined.decode(rows)).any()
+    seeds = np.arange(2)
+    assert (alone.decode(rows, seeds=seeds) != joined.decode(rows, seeds=seeds)).any()
     with pytest.raises(BackendError, match="say prior=NAME"):
         load_model(Generator, f"hf:{folders[0]}?steps=2")
 
@@ -519,7 +524,7 @@ def test_an_unclip_folder_gives_its_encoder_too(models: Path) -> None:
     folder = tiny.saved("sd21-unclip", models)
     encoder = load_encoder(str(encoder_for(str(folder), {})), shape=SHAPE)
     decoder = load_decoder(f"hf:{folder}?steps=2", shape=SHAPE, encoder=encoder)
-    assert decoder.decode(encoder.encode(pictures(2))).shape == (2, *SHAPE)
+    assert decoder.decode(encoder.encode(pictures(2)), seeds=np.arange(2)).shape == (2, *SHAPE)
 
 
 def test_the_benchmark_runs_on_a_processor(capsys: pytest.CaptureFixture[str]) -> None:

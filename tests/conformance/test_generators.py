@@ -37,6 +37,7 @@ DECODERS: list[str] = [
 ]
 
 ROWS = 5
+SEEDS = np.arange(ROWS, dtype=np.uint64)
 PROMPTS = ["a dog", "a cat on a sofa", "a dog", "", "a blue wall"]
 SHAPE = (28, 28, 3)  # of the decoders' images
 CLOSE = 2  # of 255: what rounding in another order may change
@@ -273,26 +274,39 @@ def embeddings(decoder: PromptedDecoder) -> np.ndarray:
 
 def test_a_decoder_draws_embeddings_with_prompts(decoder: PromptedDecoder) -> None:
     rows = embeddings(decoder)
-    made = decoder.decode_prompted(rows, PROMPTS, seed=1)
+    made = decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS)
+    assert decoder.stochastic
     assert made.shape == (ROWS, *SHAPE)
     assert made.dtype == np.uint8
     assert decoder.licence
     assert decoder.shape == SHAPE
-    assert decoder.decode_prompted(rows[:0], []).shape == (0, *SHAPE)
-    assert decoder.decode(rows).shape == (ROWS, *SHAPE)
-    np.testing.assert_array_equal(decoder.decode_prompted(rows, PROMPTS, seed=1), made)
-    assert apart(decoder.decode_prompted(rows, PROMPTS, seed=2), made) > CLOSE
+    assert decoder.decode_prompted(rows[:0], [], seeds=SEEDS[:0]).shape == (0, *SHAPE)
+    assert decoder.decode(rows, seeds=SEEDS).shape == (ROWS, *SHAPE)
+    np.testing.assert_array_equal(decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS), made)
+    assert apart(decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS + np.uint64(9)), made) > CLOSE
 
 
-def test_an_embedding_counts_for_its_own_row_only(decoder: PromptedDecoder) -> None:
+def test_the_same_embedding_has_an_image_for_each_seed(decoder: PromptedDecoder) -> None:
+    rows = np.repeat(embeddings(decoder)[:1], ROWS, axis=0)
+    seeds = np.array([3, 5, 3, 7, 2**64 - 1], dtype=np.uint64)
+    for images in (
+        decoder.decode(rows, seeds=seeds),
+        decoder.decode_prompted(rows, PROMPTS[:1] * ROWS, seeds=seeds),
+    ):
+        assert apart(images[2], images[0]) <= CLOSE
+        for other in (1, 3, 4):
+            assert apart(images[other], images[0]) > CLOSE
+
+
+def test_an_embedding_and_a_seed_count_for_their_own_row_only(decoder: PromptedDecoder) -> None:
     rows = embeddings(decoder)
-    made = decoder.decode_prompted(rows, PROMPTS, seed=1)
-    for count in (1, 2):
-        part = decoder.decode_prompted(rows[:count], PROMPTS[:count], seed=1)
-        assert apart(part, made[:count]) <= CLOSE
+    made = decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS)
+    for part in (slice(1), slice(2), slice(2, 5), slice(4, 5)):
+        alone = decoder.decode_prompted(rows[part], PROMPTS[part], seeds=SEEDS[part])
+        assert apart(alone, made[part]) <= CLOSE
     changed = rows.copy()
     changed[1] = -8 * rows[1]
-    moved = decoder.decode_prompted(changed, PROMPTS, seed=1)
+    moved = decoder.decode_prompted(changed, PROMPTS, seeds=SEEDS)
     assert apart(moved[[0, 2, 3, 4]], made[[0, 2, 3, 4]]) <= CLOSE
     assert apart(moved[1], made[1]) > 0
 
@@ -300,17 +314,21 @@ def test_an_embedding_counts_for_its_own_row_only(decoder: PromptedDecoder) -> N
 def test_wrong_embeddings_are_refused(decoder: PromptedDecoder) -> None:
     rows = embeddings(decoder)
     with pytest.raises(BackendError, match="embeddings of shape"):
-        decoder.decode(rows[:, 1:])
+        decoder.decode(rows[:, 1:], seeds=SEEDS)
     with pytest.raises(BackendError, match="4 prompts for 5"):
-        decoder.decode_prompted(rows, PROMPTS[:4])
+        decoder.decode_prompted(rows, PROMPTS[:4], seeds=SEEDS)
     with pytest.raises(BackendError, match="noise_level"):
-        decoder.decode_prompted(rows, PROMPTS, noise_level=100_000)
+        decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS, noise_level=100_000)
+    with pytest.raises(BackendError, match="4,\\) for 5 embeddings"):
+        decoder.decode(rows, seeds=SEEDS[:4])
     rows[0, 0] = np.nan
     with pytest.raises(BackendError, match="finite"):
-        decoder.decode(rows)
+        decoder.decode(rows, seeds=SEEDS)
 
 
 def test_the_name_loads_the_same_decoder(decoder: PromptedDecoder) -> None:
     again = load_decoder(decoder.name, shape=SHAPE)
     rows = embeddings(decoder)[:2]
-    np.testing.assert_array_equal(again.decode(rows), decoder.decode(rows))
+    seeds = SEEDS[:2]
+    images = decoder.decode(rows, seeds=seeds)
+    np.testing.assert_array_equal(again.decode(rows, seeds=seeds), images)

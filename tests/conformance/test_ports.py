@@ -42,6 +42,7 @@ DECODERS: list[tuple[str, str, Shape]] = [
 ]
 
 ROWS = 11
+SEEDS = np.arange(ROWS, dtype=np.uint64)
 
 
 @pytest.fixture(scope="module")
@@ -201,28 +202,38 @@ def test_a_decoder_says_what_it_is(decoder_case: tuple[Decoder, NDArray[np.float
 
 def test_decoded_images_are_uint8(decoder_case: tuple[Decoder, NDArray[np.float32]]) -> None:
     decoder, embeddings = decoder_case
-    images = decoder.decode(embeddings)
+    images = decoder.decode(embeddings, seeds=SEEDS)
     assert images.shape == (ROWS, *decoder.shape)
     assert images.dtype == np.uint8
     assert images[1].astype(int).sum() > images[0].astype(int).sum()
-    assert decoder.decode(embeddings[:0]).shape == (0, *decoder.shape)
+    assert decoder.decode(embeddings[:0], seeds=SEEDS[:0]).shape == (0, *decoder.shape)
 
 
 def test_decoding_clips_to_black_and_white(
     decoder_case: tuple[Decoder, NDArray[np.float32]],
 ) -> None:
     decoder, embeddings = decoder_case
-    images = decoder.decode(embeddings[:2] * np.float32(1000))
+    images = decoder.decode(embeddings[:2] * np.float32(1000), seeds=SEEDS[:2])
     assert set(np.unique(images)) <= {0, 255}
 
 
-def test_an_image_depends_on_its_own_embedding_only(
+def test_an_image_depends_on_its_own_embedding_and_seed_only(
     decoder_case: tuple[Decoder, NDArray[np.float32]],
 ) -> None:
     decoder, embeddings = decoder_case
-    together = decoder.decode(embeddings).astype(int)
-    alone = np.concatenate([decoder.decode(embeddings[i : i + 1]) for i in range(ROWS)])
-    assert np.abs(together - alone).max() <= 1  # a value halfway between two may round either way
+    together = decoder.decode(embeddings, seeds=SEEDS).astype(int)
+    alone = [decoder.decode(embeddings[i : i + 1], seeds=SEEDS[i : i + 1]) for i in range(ROWS)]
+    # A value halfway between two may round either way.
+    assert np.abs(together - np.concatenate(alone)).max() <= 1
+
+
+def test_a_decoder_says_whether_its_images_depend_on_seeds(
+    decoder_case: tuple[Decoder, NDArray[np.float32]],
+) -> None:
+    decoder, embeddings = decoder_case
+    images = decoder.decode(embeddings, seeds=SEEDS)
+    others = decoder.decode(embeddings, seeds=SEEDS + np.uint64(1000))
+    assert decoder.stochastic == bool((images != others).any())
 
 
 def test_decoding_repeats_itself_and_leaves_its_input_alone(
@@ -231,14 +242,15 @@ def test_decoding_repeats_itself_and_leaves_its_input_alone(
     decoder, embeddings = decoder_case
     before = embeddings.copy()
     embeddings.setflags(write=False)
-    np.testing.assert_array_equal(decoder.decode(embeddings), decoder.decode(embeddings))
+    images = decoder.decode(embeddings, seeds=SEEDS)
+    np.testing.assert_array_equal(images, decoder.decode(embeddings, seeds=SEEDS))
     np.testing.assert_array_equal(embeddings, before)
 
 
 def test_other_embeddings_are_refused(decoder_case: tuple[Decoder, NDArray[np.float32]]) -> None:
     decoder, embeddings = decoder_case
     with pytest.raises(BackendError, match="takes embeddings of shape"):
-        decoder.decode(embeddings[:, 1:])
+        decoder.decode(embeddings[:, 1:], seeds=SEEDS)
     embeddings[2, 0] = np.nan
     with pytest.raises(BackendError, match="not finite"):
-        decoder.decode(embeddings)
+        decoder.decode(embeddings, seeds=SEEDS)

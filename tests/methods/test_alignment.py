@@ -321,13 +321,13 @@ class Cued:
 
     def __init__(self, plain):
         self.plain, self.name, self.licence = plain, "test:cued", "none"
-        self.dim, self.shape = plain.dim, plain.shape
+        self.dim, self.shape, self.stochastic = plain.dim, plain.shape, plain.stochastic
 
-    def decode(self, embeddings):
-        return self.plain.decode(embeddings)
+    def decode(self, embeddings, *, seeds):
+        return self.plain.decode(embeddings, seeds=seeds)
 
-    def decode_prompted(self, embeddings, prompts, *, noise_level=0, seed=0):
-        images = self.decode(embeddings)
+    def decode_prompted(self, embeddings, prompts, *, seeds, noise_level=0):
+        images = self.decode(embeddings, seeds=seeds)
         images[:, 0, 0] = [[0] if "cat" in prompt else [255] for prompt in prompts]
         images[:, 0, 1] = noise_level
         return images
@@ -475,7 +475,7 @@ def test_what_the_decoder_refuses_costs_nothing(site):
         METHOD.weights(AlignmentParams(), site.context)
 
     class Refuses(Cued):
-        def decode_prompted(self, embeddings, prompts, *, noise_level=0, seed=0):
+        def decode_prompted(self, embeddings, prompts, *, seeds, noise_level=0):
             raise ConfigError("no noise levels here")
 
     plain = load_decoder("embedded:dct", shape=SHAPE)

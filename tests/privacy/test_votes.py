@@ -177,3 +177,23 @@ def test_a_unit_of_many_classes_has_one_vote_in_all():
     assert total.sum() == pytest.approx(1.0, abs=1e-5)
     assert (total >= 0).all()
     assert (total.reshape(CLASSES, -1).sum(axis=1) > 0.3).all()
+
+
+def test_classes_may_have_different_numbers_of_candidates():
+    """Fillers that equal a class's first candidate get no vote and stand for no number."""
+    rng = np.random.default_rng(3)
+    sizes = np.array([100, 1, 7])
+    candidates = rng.normal(size=(3, 100, DIM))
+    for label, size in enumerate(sizes):
+        candidates[label, size:] = candidates[label, 0]
+    values = rng.normal(size=(400, DIM)).astype(np.float32)
+    values[:50] = candidates[2, 0]  # as near to each of the fillers
+    labels = rng.integers(0, 3, 400)
+    query = Votes(candidates, sizes)
+    assert query.size == 108
+    expected = [
+        np.bincount(exactly(candidates[k, :size], values[labels == k]), minlength=size)
+        for k, size in enumerate(sizes)
+    ]
+    summed = query.integer_sum(values, labels, None, 1.0)[:, 0]
+    np.testing.assert_array_equal(summed, np.concatenate(expected))

@@ -27,7 +27,6 @@ from understudy.steps.quality import (
     NiqeModel,
     QualityFilter,
     fit_niqe,
-    keep_best,
     niqe,
     piqe,
     piqe_masks,
@@ -380,54 +379,52 @@ def plain(*values):
     return np.stack([np.full((16, 16, 1), value, dtype=np.uint8) for value in values])
 
 
-def test_the_better_share_is_kept_in_order():
-    images = plain(50, 10, 40, 20, 30)
-    assert keep_best(images, brightness, 0.6).tolist() == [1, 3, 4]
-    assert keep_best(images, brightness, 0.41).tolist() == [1, 3, 4]  # rounded up
-    assert keep_best(images, brightness, 1.0).tolist() == [0, 1, 2, 3, 4]
-    assert keep_best(images[:0], brightness, 0.5).tolist() == []
-    assert len(keep_best(plain(*range(100)), brightness, 0.07)) == 7  # 0.07 * 100 > 7 in floats
+def chosen(score, images, **settings):
+    """What a filter takes of (images of an embedding, n, ...) images."""
+    quality = QualityFilter("test", score, images_per_embedding=len(images), **settings)
+    return quality(images.shape[1], lambda rows, number, image: images[image, rows]), quality
 
 
-def test_equal_scores_keep_the_earlier_and_nan_is_worst():
-    alternating = plain(*[7, 9] * 50)
-    assert keep_best(alternating, brightness, 0.25).tolist() == list(range(0, 50, 2))
-    scores = np.array([np.nan, np.inf, 3.0, 1.0])
-    assert keep_best(plain(1, 2, 3, 4), lambda _: scores, 0.75).tolist() == [1, 2, 3]
+def test_the_better_of_several_images_is_taken_and_the_first_of_equals():
+    images = np.stack([plain(50, 10, 40), plain(20, 30, 40), plain(30, 5, 41)])
+    images[1, 2, 0, 0] += 1  # as bright as the first one, but for
+    images[1, 2, 0, 1] -= 1  # two pixels
+    best, quality = chosen(brightness, images)
+    np.testing.assert_array_equal(brightness(best), [20, 5, 40])
+    np.testing.assert_array_equal(best[2], images[0, 2])
+    assert quality.drawn == 9
+    assert [score for score, _ in quality.worst] == [50, 41, 40, 30, 30, 10]
 
 
-def test_a_filter_keeps_a_share_or_what_is_below_a_threshold():
-    images = plain(50, 10, 40, 20, 30)
-    assert QualityFilter(brightness, share=0.4)(images).tolist() == [1, 3]
-    assert QualityFilter(brightness, threshold=40)(images).tolist() == [1, 3, 4]
-    assert QualityFilter(brightness, threshold=5)(images).tolist() == []
-    scores = np.array([np.nan, np.inf, 3.0, 1.0, 2.0])
-    assert QualityFilter(lambda _: scores, threshold=2.5)(images).tolist() == [3, 4]
+def test_a_score_that_is_no_number_is_worst():
+    values = {1: np.nan, 2: 7.0, 3: np.inf, 4: np.nan}
+    images = np.stack([plain(1, 3, 4), plain(2, 2, 4)])
+    score = lambda batch: np.array([values[i] for i in brightness(batch)])  # noqa: E731
+    best, quality = chosen(score, images, threshold=8.0)
+    np.testing.assert_array_equal(brightness(best), [2, 2, 4])
+    assert quality.unmet == 1
 
 
-def test_damaged_pictures_are_filtered_out(model):
+def test_damaged_images_are_left_out(model):
     good = clouds(20, seed=2)
-    mixed = np.concatenate([blurred(good, 1), good])
     for score in (partial(niqe, model=model), piqe):
-        assert keep_best(mixed, score, 0.5).tolist() == list(range(20, 40))
+        best, _ = chosen(score, np.stack([blurred(good, 1), good]))
+        np.testing.assert_array_equal(best, good)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "either a share or a threshold"),
-        ({"share": 0.5, "threshold": 3.0}, "either a share or a threshold"),
-        ({"share": 0.0}, "over 0 and at most 1, found 0.0"),
-        ({"share": 1.5}, "over 0 and at most 1, found 1.5"),
-        ({"share": float("nan")}, "over 0 and at most 1, found nan"),
+        ({}, "one image of each embedding, which is no choice"),
         ({"threshold": float("inf")}, "finite number, found inf"),
+        ({"threshold": 3.0, "images_per_embedding": 0}, "1 or more, found 0"),
     ],
 )
 def test_a_filter_that_makes_no_sense_is_refused(options, words):
     with pytest.raises(InputError, match=words):
-        QualityFilter(brightness, **options)
+        QualityFilter("piqe", brightness, **options)
 
 
 def test_a_score_gives_one_number_an_image():
     with pytest.raises(InputError, match=r"one number an image, 2 here; found shape \(1,\)"):
-        keep_best(plain(1, 2), lambda images: np.zeros(1), 0.5)
+        chosen(lambda images: np.zeros(1), np.stack([plain(1, 2)] * 2))

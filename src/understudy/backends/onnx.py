@@ -28,7 +28,7 @@ from understudy.backends.plugin import BackendInfo, full_name, installed, read_o
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Decoder, Encoder
-from understudy.core.types import Embeddings, Images, Shape
+from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 _SMALL = 64  # pixels; below this a model may have nothing left to pool
 _POOLED = 128  # pixels a side, at least, for models that pool everything into one vector
@@ -161,6 +161,8 @@ class OnnxEncoder:
 class OnnxDecoder:
     """Embeddings to images by an ONNX model, resized to the dataset's size and channels."""
 
+    stochastic = False
+
     def __init__(
         self, file: str, shape: Shape, encoder: Encoder | None, options: DecoderOptions
     ) -> None:
@@ -208,8 +210,10 @@ class OnnxDecoder:
             )
         return latent
 
-    def decode(self, embeddings: Embeddings) -> Images:
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
         """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
+
+        ``seeds`` are ignored: a network of an ONNX file is given its embedding alone.
 
         Raises:
             BackendError: Embeddings of another length or not finite, or an output not finite.

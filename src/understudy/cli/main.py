@@ -44,6 +44,9 @@ _HoldOut = Annotated[
     typer.Option(metavar="SHARE", help="Set a random part aside before the run, such as 5%."),
 ]
 _SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")]
+_Quality = Annotated[str | None, typer.Option(help="Choose images by piqe, niqe or niqe:FILE.")]
+_Threshold = Annotated[float | None, typer.Option(help="Draw again what is not below it.")]
+_PerEmbedding = Annotated[int | None, typer.Option(help="Images to choose from, each time.")]
 _Watch = Annotated[
     bool | None, typer.Option("--watch", help="Tell how far off it is; for the owner alone.")
 ]
@@ -86,6 +89,9 @@ def synthesize(
     dry_run: Annotated[bool | None, typer.Option("--dry-run", help="Only show the plan.")] = None,
     skip_bad: _SkipBad = None,
     watch: _Watch = None,
+    quality: _Quality = None,
+    quality_threshold: _Threshold = None,
+    images_per_embedding: _PerEmbedding = None,
 ) -> None:
     """Make a synthetic release of a private dataset."""
     asked: dict[str, Any] = dict(locals())

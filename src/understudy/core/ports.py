@@ -16,6 +16,7 @@ from understudy.core.types import (
     Images,
     Maps,
     Masks,
+    Seeds,
     Shape,
     Texts,
     Vector,
@@ -71,20 +72,26 @@ class LatentEncoder(Encoder, Protocol):
 class Decoder(Protocol):
     """Embeddings to images.
 
+    Image i depends on embedding i and seed i, and not on how rows are put in batches (up to float
+    rounding).
+
     Attributes:
         name: The name it was asked for by.
         dim: d, the length of an embedding it takes.
         shape: (height, width, channels) of the images it makes.
         licence: Licence and origin of the weights.
+        stochastic: Whether an image depends on its seed, as where a diffusion draws it. Without,
+            an embedding has one image, and seeds are ignored.
     """
 
     name: str
     dim: int
     shape: Shape
     licence: str
+    stochastic: bool
 
-    def decode(self, embeddings: Embeddings) -> Images:
-        """Decode (n, d) float32 embeddings: (n, height, width, channels) uint8."""
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
+        """Decode (n, d) float32 embeddings with (n,) seeds: (n, height, width, channels) uint8."""
         ...
 
 
@@ -175,9 +182,9 @@ class PromptedDecoder(Decoder, Protocol):
     """A decoder that is told what to draw besides (unCLIP)."""
 
     def decode_prompted(
-        self, embeddings: Embeddings, prompts: Texts, *, noise_level: int = 0, seed: int = 0
+        self, embeddings: Embeddings, prompts: Texts, *, seeds: Seeds, noise_level: int = 0
     ) -> Images:
-        """Decode (n, d) float32 embeddings of images with a class prompt each.
+        """Decode (n, d) float32 embeddings of images with a class prompt and a seed each.
 
         ``noise_level`` is the step of the noising schedule that the embeddings are moved to first:
         more of it means more variety and less likeness.

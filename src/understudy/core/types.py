@@ -21,6 +21,9 @@ Labels = NDArray[np.int64]
 Vector = NDArray[np.float64]
 """Any released or computed array of real numbers, float64."""
 
+Seeds = NDArray[np.uint64]
+"""Seeds of a decoder's noise: (n,) uint64, one a sample."""
+
 Masks = NDArray[np.bool_]
 """Masks: (n, height, width) bool, True inside."""
 

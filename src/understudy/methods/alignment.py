@@ -193,7 +193,8 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     report_separation(
         materials, parted(context, base.rows)[0], base.prompts, _shown(materials, params)
     )
-    decoded(materials, base.rows[:1], [base.words[base.prompts[0]]], params.noise_level)
+    prompts, seeds = [base.words[base.prompts[0]]], materials.seeds_of("trial", np.arange(1))
+    decoded(materials, base.rows[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
     place = enter(materials, base, dimensions=params.dimensions, conditional=params.conditional)
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.

@@ -20,7 +20,7 @@ from understudy.methods.parts.covariances import Covariance, Roots, covariance_r
 from understudy.methods.parts.entering import enter
 from understudy.methods.parts.entry import Entry
 from understudy.methods.parts.estimators import Clusters
-from understudy.methods.parts.filtering import Filter, Sieve, check_filter
+from understudy.methods.parts.filtering import Filter, VoteFilter
 from understudy.methods.parts.framing import within_class_frame
 from understudy.methods.parts.interface import (
     PROCEDURAL,
@@ -58,8 +58,8 @@ class ClusteringParams:
     shrink: bool = True
     conditional: bool = True
     filter: Filter = "none"
-    threshold: float = 6.0
-    oversample: int = 6
+    threshold: float | None = None
+    oversample: int = 2
 
     def __post_init__(self) -> None:
         least = {"clusters": 1, "rank": 1, "components": 2, "lloyd_steps": 0, "oversample": 1}
@@ -68,6 +68,12 @@ class ClusteringParams:
             raise ConfigError(f"power must lie in (0, 1], found {self.power}")
         if self.clip_radius is not None and not 0 < self.clip_radius < math.inf:
             raise ConfigError(f"clip_radius must be a positive number, found {self.clip_radius}")
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise ConfigError(f"threshold must be a finite number, found {self.threshold}")
+        if self.threshold is not None and self.filter == "none":
+            raise ConfigError(
+                "threshold is for filter=embeddings, images or both, and this run has no filter"
+            )
 
 
 OPTIONS = {
@@ -82,9 +88,9 @@ OPTIONS = {
     "clip_radius": "clip differences to a class's mean here; default: a DP quantile, or 1",
     "shrink": "shrink means and covariances by the noise that is known to be in them",
     "conditional": "learn each class by itself; false: one mixture without classes",
-    "filter": "keep only what enough private rows vote for: embeddings, images or both",
-    "threshold": "noisy votes needed to be kept",
-    "oversample": "candidates drawn for each row wanted, with a filter",
+    "filter": "of several candidates take those private records vote for: embeddings, images, both",
+    "threshold": "votes needed, in standard deviations of their noise; default: the most voted",
+    "oversample": "candidates drawn for each sample, with a filter",
 }
 
 
@@ -116,6 +122,10 @@ def _separate(params: ClusteringParams) -> bool:
     return params.covariance != "tied" or (params.clusters or 1) > 1
 
 
+def _votes(params: ClusteringParams) -> VoteFilter:
+    return VoteFilter(params.filter, params.threshold, params.oversample)
+
+
 def _lloyd_stages(params: ClusteringParams) -> list[str]:
     return [f"lloyd {i + 1}" for i in range(params.lloyd_steps)]
 
@@ -124,7 +134,6 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
     """The weight of each stage in the budget (how they were chosen: docs/methods/clustering.md)."""
     params = settled(params, context)
     entry = _entry(params, context)
-    check_filter(params.filter, images=context.decoder is not None)
     stages = {"scale": 1.0} if entry.bound is None else {}
     if params.normalise:
         stages |= {"centre": 2.0, "radii": 1.0}
@@ -143,8 +152,9 @@ def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
             stages["covariance"] = 50.0 if _separate(params) else 70.0
         if _separate(params):
             stages["cluster covariances"] = 28.0
-    filters = [f"filter {p}" for p in ("embeddings", "images") if params.filter in (p, "both")]
-    return stages | dict.fromkeys(filters, 15.0)
+    stages |= dict.fromkeys(_votes(params).stages, 15.0)
+    _votes(params).check(context, stages)
+    return stages
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
@@ -201,8 +211,8 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         directions=roots.directions[roots.root_of].reshape(parts.sizes.shape).max(axis=1),
     )
     # 9 to 17: sample, filter, decode, filter.
-    keep = Sieve(params.filter, params.threshold, params.oversample)
-    release = produce(materials, space, mixture, METHOD.name, float(sizes.sum()), keep)
+    total = float(sizes.sum())
+    release = produce(materials, space, mixture, METHOD.name, total, _votes(params))
     return replace(release, facts={**release.facts, **shares.facts()})
 
 

@@ -318,15 +318,18 @@ class Votes(Query):
 
     Args:
         candidates: (classes, m, d).
+        sizes: (classes,) how many of them stand for a vote, 1 to m; the others of a class must
+            equal its first one, and never win. None: all. Votes are released for the former only.
     """
 
     words = "votes for the nearest candidate"
     alike = True
     average = True
 
-    def __init__(self, candidates: Vector) -> None:
+    def __init__(self, candidates: Vector, sizes: NDArray[np.int64] | None = None) -> None:
         self.cells = Cells(candidates)
-        self.slots, self.width, self.bound = self.cells.count, 1, 1.0
+        self.sizes = np.full(len(candidates), candidates.shape[1]) if sizes is None else sizes
+        self.slots, self.width, self.bound = int(self.sizes.sum()), 1, 1.0
 
     @property
     def rows_at_once(self) -> int:
@@ -337,7 +340,10 @@ class Votes(Query):
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """One 1 for the nearest candidate."""
-        return self.cells.assign(values, labels), np.ones((len(values), 1))
+        label, position = np.divmod(self.cells.assign(values, labels), self.cells.centres.shape[1])
+        # Of equals the first is nearest (`Nearest`), so no position is that of a filler.
+        slot = (np.cumsum(self.sizes) - self.sizes)[label] + position
+        return slot, np.ones((len(values), 1))
 
 
 class NormHistogram(Query):

@@ -68,6 +68,12 @@ class RunConfig:
         dry_run: Print the plan and stop; nothing is read or spent.
         skip_bad: Pass over unreadable files, and count them.
         watch: Tell the owner, as the method goes on, how far its rows are from the private ones.
+        quality: A measure that looks at no private data, by which images are chosen: ``"piqe"``,
+            ``"niqe"`` (fitted to ``public`` or ``base``) or ``"niqe:FILE"``; None: the first that
+            is drawn of each sample is released.
+        quality_threshold: Images that do not score below it are drawn again; lower is better.
+        images_per_embedding: Images drawn of each embedding, of which the best is taken; None: 2
+            with ``quality`` where the decoder draws another one for another seed.
     """
 
     source: str
@@ -104,11 +110,14 @@ class RunConfig:
     dry_run: bool = False
     skip_bad: bool = False
     watch: bool = False
+    quality: str | None = None
+    quality_threshold: float | None = None
+    images_per_embedding: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
         _ = self.budget, self.privacy_unit
-        for name in ("count", "size", "test_rows"):
+        for name in ("count", "size", "test_rows", "images_per_embedding"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, found {value}")

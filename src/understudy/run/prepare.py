@@ -22,6 +22,8 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
 )
+from understudy.run.quality import quality_of
+from understudy.steps.quality import QualityFilter
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Prepared:
         base: The dataset to start from, or None.
         context: What is known before anything private is read: the models, among others.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
+        quality: Which of the images of a sample is released; None: the first.
     """
 
     config: RunConfig
@@ -50,6 +53,7 @@ class Prepared:
     public: Source | None
     base: Source | None
     context: Context
+    quality: QualityFilter | None = None
     rows_held_out: int = 0
 
 
@@ -103,7 +107,9 @@ def prepare(config: RunConfig) -> Prepared:
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, chosen.weights(params, context))
     require_independent_models(context)
-    return Prepared(config, chosen, params, plan, source, test, public, base, context)
+    chosen_public = base if config.public is None else public
+    quality = quality_of(config, context, names, chosen_public)
+    return Prepared(config, chosen, params, plan, source, test, public, base, context, quality)
 
 
 def _require_same_classes(source: Source, base: Source) -> None:

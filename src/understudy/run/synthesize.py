@@ -41,6 +41,7 @@ from understudy.run.measure import Accuracy, measure
 from understudy.run.premises import ONE_CLASS, is_unlabelled
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
+from understudy.run.quality import quality_warnings, write_dropped
 from understudy.run.released import open_release
 from understudy.run.watch import Watch
 
@@ -116,6 +117,7 @@ class _Run:
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.fits: list[Fit] = []
+        self.notes: tuple[str, ...] = ()  # of the filters of the release
 
     def _report_fit(self, fit: Fit) -> None:
         """Record a measure of how well the models fit; what it warns of is said at once."""
@@ -160,6 +162,10 @@ class _Run:
                 format=config.format,
                 progress=self.bars("sampling and writing the release", release.count),
             )
+            if prepared.quality is not None:
+                facts |= prepared.quality.facts
+                self.notes = tuple(quality_warnings(prepared.quality, release.count))
+                write_dropped(prepared.quality, folder.owner)
         return self._report(dataset, release, account.receipt(), facts)
 
     def _without_held_out(self) -> Prepared:
@@ -191,6 +197,7 @@ class _Run:
             keep=self.folder.keep,
             watch=watch,
             report_fit=self._report_fit,
+            quality=prepared.quality,
         )
 
     def _report(
@@ -231,10 +238,11 @@ class _Run:
                     spent,
                     self.concerned,
                     receipt.delta,
-                    release.facts.get("noisy_rows"),
+                    release.facts,
                     unlabelled=is_unlabelled(prepared.source, prepared.config),
                 ),
                 *release.facts.get("notes", ()),
+                *self.notes,
             ),
         )
 
@@ -243,12 +251,12 @@ def _warnings(
     spent: Spending,
     concerned: Sequence[Dataset],
     delta: float,
-    noisy_rows: int | None,
+    facts: Mapping[str, Any],
     *,
     unlabelled: bool,
 ) -> tuple[str, ...]:
     """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
-    found = [ONE_CLASS] if unlabelled else []
+    found, noisy_rows = [ONE_CLASS] if unlabelled else [], facts.get("noisy_rows")
     if concerned:
         names = ", ".join(dataset.name for dataset in concerned)
         found.append(f"this run was charged to {names} too: half or more of the records are shared")
@@ -262,4 +270,17 @@ def _warnings(
             f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
             f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
         )
+    if (votes := facts.get("votes_per_candidate")) is not None:
+        noise_sd = facts["votes_noise_sd"]
+        if votes < noise_sd / 2:
+            found.append(
+                f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
+                "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
+                "more private records; filter=none leaves its budget to the mixture"
+            )
+        if below := facts["below_threshold"]:
+            found.append(
+                f"{below:,} samples are below the threshold of the filter: too few candidates "
+                "reach it, and the most voted of the others make up the count of their class"
+            )
     return tuple(found)

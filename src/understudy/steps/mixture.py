@@ -56,9 +56,10 @@ class Mixture:
         components = rng.permutation(np.repeat(np.arange(len(self.weights)), self.allot(count)))
         for start in range(0, count, block):
             chosen = components[start : start + block]
-            yield self._draw(chosen, rng), chosen
+            yield self.draw(chosen, rng), chosen
 
-    def _draw(self, chosen: Labels, rng: np.random.Generator) -> Vector:
+    def draw(self, chosen: Labels, rng: np.random.Generator) -> Vector:
+        """A sample of each of these components: (n, d)."""
         noise = rng.standard_normal((len(chosen), self.roots.shape[-1]))
         values = self.means[chosen]
         if self.roots.ndim == 2:

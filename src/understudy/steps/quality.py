@@ -1,12 +1,13 @@
-"""Keeping the better pictures, by a score without a reference such as NIQE or PIQE.
+"""Keeping the better images, by a measure without a reference such as NIQE or PIQE.
 
-The score of a synthetic picture uses no private data: filtering a release costs no privacy.
+The score of a synthetic image uses no private data: choosing by it costs no privacy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,13 @@ from understudy.steps.niqe import NiqeModel, fit_niqe, niqe
 from understudy.steps.piqe import PiqeMasks, piqe, piqe_masks
 
 __all__ = [
+    "ROUNDS",
+    "Draw",
     "NiqeModel",
     "PiqeMasks",
     "QualityFilter",
     "Score",
     "fit_niqe",
-    "keep_best",
     "niqe",
     "piqe",
     "piqe_masks",
@@ -31,80 +33,114 @@ __all__ = [
 Score = Callable[[Images], Vector]
 """(n, height, width, channels) uint8 to (n,) float64; lower is better, as NIQE and PIQE are."""
 
-Rows = NDArray[np.int64]
+Index = NDArray[np.int64]
+
+Draw = Callable[[Index, int, int], Images]
+"""Draws images of these samples, (n,): the sample numbers, the round, the image of the round.
+
+Another round is another embedding of the same class, another image the same embedding with another
+seed."""
+
+ROUNDS = 5
+"""Embeddings that are tried for a sample at most, before the best of their images is taken."""
+
+_SHEET = 64  # worst images that are remembered for the owner
 
 
-def keep_best(images: Images, score: Score, share: float) -> Rows:
-    """The rows of the better images.
-
-    Args:
-        images: (n, height, width, channels) uint8.
-        score: Lower is better; NaN is worse than anything. ``piqe``, or
-            ``functools.partial(niqe, model=model)``.
-        share: How much to keep, over 0 and at most 1; rounded up to whole images.
-
-    Returns:
-        (ceil(share * n),) rows of ``images``, ascending: labels and embeddings follow by indexing.
-        Of equal scores the earlier rows are kept.
-
-    Raises:
-        InputError: Another share, or a score that does not give a number an image.
-    """
-    _check_share(share)
-    scores = _scores(images, score)
-    # Rounded first: 0.07 * 100 is 7.000000000000001.
-    count = int(np.ceil(np.round(share * len(scores), 9)))
-    return np.sort(np.argsort(scores, kind="stable")[:count]).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass
 class QualityFilter:
-    """Keeps the better share of each batch, or what scores below a threshold.
+    """Draws several images for each sample and keeps the best, again while it is not good enough.
 
-    A share adapts to the batch and its size is known beforehand; a threshold judges each image by
-    itself, so that it does not matter how images are batched, and may keep none or all.
+    Every sample gets an image, so a filtered release has its count and its class sizes: where no
+    image of `ROUNDS` rounds is good enough, the best of them stays and is counted in ``unmet``.
 
     Attributes:
-        score: Lower is better.
-        share: How much to keep, over 0 and at most 1; or None.
-        threshold: Keep what scores below it; or None.
+        measure: The name of the score, such as ``"piqe"``.
+        score: Lower is better; NaN is worse than anything.
+        threshold: An image is good enough if it scores below it; None: any is.
+        images_per_embedding: How many are drawn of an embedding, of which the best goes on.
+        drawn: Images drawn so far.
+        unmet: Samples whose image reaches no threshold.
+        worst: The worst images that were left out so far, at most 64, the worst first.
 
     Raises:
-        InputError: Both, or neither, of share and threshold; or one that makes no sense.
+        InputError: Settings that choose nothing, or make no sense.
     """
 
+    measure: str
     score: Score
-    share: float | None = None
     threshold: float | None = None
+    images_per_embedding: int = 1
+    drawn: int = 0
+    unmet: int = 0
+    worst: list[tuple[float, Images]] = field(default_factory=list)
+    _samples: int = 0
 
     def __post_init__(self) -> None:
-        if (self.share is None) == (self.threshold is None):
-            raise InputError("a quality filter takes either a share or a threshold: give one")
-        if self.share is not None:
-            _check_share(self.share)
+        if self.threshold is None and self.images_per_embedding == 1:
+            raise InputError(
+                f"{self.measure} chooses among one image of each embedding, which is no choice: "
+                "give a threshold, or several images per embedding"
+            )
         if self.threshold is not None and not np.isfinite(self.threshold):
-            raise InputError(f"a threshold is a finite number, found {self.threshold}")
+            raise InputError(f"a quality threshold is a finite number, found {self.threshold}")
+        if self.images_per_embedding < 1:
+            raise InputError(
+                f"images per embedding are 1 or more, found {self.images_per_embedding}"
+            )
 
-    def __call__(self, images: Images) -> Rows:
-        """The rows to keep, ascending.
+    def __call__(self, count: int, draw: Draw) -> Images:
+        """The best image of each of ``count`` samples: (count, height, width, channels) uint8.
 
         Raises:
             InputError: The score does not give a number an image.
         """
-        if self.threshold is None:
-            return keep_best(images, self.score, self.share or 1.0)
-        return np.flatnonzero(_scores(images, self.score) < self.threshold).astype(np.int64)
+        best = draw(np.arange(count), 0, 0)
+        scores = self._scores(best)
+        pending = np.arange(count)
+        for number in range(ROUNDS):
+            for image in range(self.images_per_embedding):
+                if number or image:
+                    self._improve(best, scores, pending, draw(pending, number, image))
+            if self.threshold is None:
+                break
+            pending = np.flatnonzero(~(scores < self.threshold))
+            if len(pending) == 0:
+                break
+        self._samples += count
+        if self.threshold is not None:
+            self.unmet += int((~(scores < self.threshold)).sum())
+        return best
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What was done, for the record of a release: computed from synthetic images alone."""
+        return {
+            "quality": self.measure,
+            "quality_threshold": self.threshold,
+            "images_per_embedding": self.images_per_embedding,
+            "images_drawn": self.drawn,
+            "images_left_out": self.drawn - self._samples,
+            "below_quality": self.unmet,
+        }
 
-def _check_share(share: float) -> None:
-    if not 0 < share <= 1:
-        raise InputError(f"the share to keep is over 0 and at most 1, found {share}")
+    def _improve(self, best: Images, scores: Vector, samples: Index, images: Images) -> None:
+        """Put the better of each pair into ``best``, in place, and remember the other."""
+        others = self._scores(images)
+        better = others < scores[samples]
+        taken = samples[better]
+        lost, losing = images.copy(), others.copy()
+        lost[better], losing[better] = best[taken], scores[taken]
+        best[taken], scores[taken] = images[better], others[better]
+        worst = np.argsort(-losing, kind="stable")[:_SHEET]
+        self.worst += [(float(losing[row]), lost[row]) for row in worst]
+        self.worst = sorted(self.worst, key=lambda pair: -pair[0])[:_SHEET]
 
-
-def _scores(images: Images, score: Score) -> Vector:
-    scores = np.asarray(score(images), dtype=np.float64)
-    if scores.shape != (len(images),):
-        raise InputError(
-            f"a score gives one number an image, {len(images)} here; found shape {scores.shape}"
-        )
-    return scores
+    def _scores(self, images: Images) -> Vector:
+        scores = np.asarray(self.score(images), dtype=np.float64)
+        if scores.shape != (len(images),):
+            raise InputError(
+                f"a score gives one number an image, {len(images)} here; found shape {scores.shape}"
+            )
+        self.drawn += len(images)
+        return np.where(np.isnan(scores), np.inf, scores)

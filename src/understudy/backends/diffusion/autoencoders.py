@@ -35,7 +35,7 @@ from understudy.backends.pretrained import exact_kernels
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
-from understudy.core.types import Embeddings, Images, Shape
+from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 KINDS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
 
@@ -137,6 +137,8 @@ class LatentDecoder:
             of images of this shape.
     """
 
+    stochastic = False
+
     def __init__(
         self,
         vae: Any,
@@ -155,8 +157,10 @@ class LatentDecoder:
             vae.decoder.compile()
 
     @torch.no_grad()
-    def decode(self, embeddings: Embeddings) -> Images:
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
         """(n, d) float32 to (n, height, width, channels) uint8.
+
+        ``seeds`` are ignored: nothing is drawn.
 
         Raises:
             BackendError: Embeddings of another length or not finite.

@@ -13,7 +13,7 @@ from understudy.backends.diffusion.loading import out_of_memory, quiet
 from understudy.backends.diffusion.pipelines import taken
 from understudy.backends.pixels import to_uint8
 from understudy.core.errors import BackendError
-from understudy.core.types import Images, Texts
+from understudy.core.types import Images, Seeds, Texts
 
 
 def generators(seed: int, rows: range, task: str) -> list[torch.Generator]:
@@ -22,12 +22,22 @@ def generators(seed: int, rows: range, task: str) -> list[torch.Generator]:
     The task counts so that varying the images of ``seed`` with ``seed`` draws other noise than
     they were made of. They live on the processor: a GPU then draws the same images.
     """
-    entropy = [seed % 2**64, int.from_bytes(task.encode()[:8], "little")]
-    made = []
-    for row in rows:
-        state = np.random.SeedSequence([*entropy, row]).generate_state(1, np.uint64)[0]
-        made.append(torch.Generator().manual_seed(int(state) % 2**63))
-    return made
+    entropy = [seed % 2**64, _number_of(task)]
+    return [_generator([*entropy, row]) for row in rows]
+
+
+def seeded(seeds: Seeds, task: str) -> list[torch.Generator]:
+    """A source of noise a row: of the row's own seed and the task, as `generators`."""
+    return [_generator([seed, _number_of(task)]) for seed in seeds.tolist()]
+
+
+def _number_of(task: str) -> int:
+    return int.from_bytes(task.encode()[:8], "little")
+
+
+def _generator(entropy: list[int]) -> torch.Generator:
+    state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state) % 2**63)
 
 
 def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
@@ -76,6 +86,19 @@ def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
     if count is not None and len(prompts) != count:
         raise BackendError(
             f"{name} takes one prompt an image, found {len(prompts)} prompts for {count} images"
+        )
+
+
+def check_seeds(seeds: Seeds, count: int, name: str) -> None:
+    """Refuse another number of seeds than there are embeddings.
+
+    Raises:
+        BackendError: As said.
+    """
+    if np.shape(seeds) != (count,):
+        raise BackendError(
+            f"{name} takes one seed an embedding, found seeds of shape {np.shape(seeds)} for "
+            f"{count} embeddings"
         )
 
 

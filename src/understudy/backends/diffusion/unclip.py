@@ -13,11 +13,11 @@ from understudy.backends.diffusion.networks import Conditioned
 from understudy.backends.diffusion.options import UnclipOptions
 from understudy.backends.diffusion.pipelines import Pipelines
 from understudy.backends.diffusion.prompts import Prompts
-from understudy.backends.diffusion.sampling import check_prompts, generators, run
+from understudy.backends.diffusion.sampling import check_prompts, check_seeds, run, seeded
 from understudy.backends.pixels import check_embeddings, chunks, resized, with_channels
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
-from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
+from understudy.core.types import Embeddings, Images, Seeds, Shape, Texts, Vocabulary
 
 Noise = list[torch.Generator]
 Given = Callable[[torch.Tensor, Texts, Noise, int], dict[str, Any]]
@@ -31,6 +31,7 @@ class _Decoder:
         vocabulary: The words it was taught, where it knows no others.
     """
 
+    stochastic = True
     vocabulary: Vocabulary | None = None
     _cue: Cue | None = None
 
@@ -56,33 +57,34 @@ class _Decoder:
         unit = unit and abs(float(encoder.norm_bound or 0) - 1) < 1e-2  # type: ignore[union-attr]
         self._scale = options.scale or (length if unit and length is not None else 1.0)
 
-    def decode(self, embeddings: Embeddings) -> Images:
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
         """(n, d) float32 to (n, height, width, channels) uint8, without a prompt of the caller's.
 
         Raises:
-            BackendError: Embeddings of another length or not finite.
+            BackendError: Embeddings of another length or not finite, or another number of seeds.
         """
         check_embeddings(embeddings, self.dim, self.name)
         level = self._options.noise_level
         cues = [""] * len(embeddings) if self._cue is None else self._cue(embeddings)
-        return self.decode_prompted(embeddings, cues, noise_level=level)
+        return self.decode_prompted(embeddings, cues, seeds=seeds, noise_level=level)
 
     def decode_prompted(
-        self, embeddings: Embeddings, prompts: Texts, *, noise_level: int = 0, seed: int = 0
+        self, embeddings: Embeddings, prompts: Texts, *, seeds: Seeds, noise_level: int = 0
     ) -> Images:
-        """(n, d) float32 and n class prompts to (n, height, width, channels) uint8.
+        """(n, d) float32, n class prompts and n seeds to (n, height, width, channels) uint8.
 
         Raises:
-            BackendError: Embeddings of another length or not finite, another number of prompts,
-                or a noise level that the model does not have.
+            BackendError: Embeddings of another length or not finite, another number of prompts
+                or seeds, or a noise level that the model does not have.
         """
         check_embeddings(embeddings, self.dim, self.name)
         check_prompts(prompts, len(embeddings), self.name)
+        check_seeds(seeds, len(embeddings), self.name)
         self._check_level(noise_level)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in chunks(len(embeddings), self._options.batch):
             values = embeddings[rows].astype(np.float32) * np.float32(self._scale)
-            noise = generators(seed, range(rows.start, rows.stop), "decode")
+            noise = seeded(seeds[rows], "decode")
             made = self._made(torch.from_numpy(values), prompts[rows], noise, noise_level)
             out[rows] = resized(with_channels(made, self.shape[2]), *self.shape[:2])
         return out

@@ -25,7 +25,7 @@ from understudy.backends.pixels import (
 )
 from understudy.backends.plugin import full_name
 from understudy.core.independence import even_parts
-from understudy.core.types import Embeddings, Images, Shape
+from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 _CHUNK = 1 << 21  # numbers transformed at once: 8 MB as float32
 _ROUNDING = 1 + 2.0**-20  # float32 may round a norm up by a few parts in 10^7
@@ -107,8 +107,12 @@ class DctEncoder(_Codec):
 class DctDecoder(_Codec):
     """DCT coefficients to images; coefficients left out count as zero."""
 
-    def decode(self, embeddings: Embeddings) -> Images:
+    stochastic = False
+
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
         """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
+
+        ``seeds`` are ignored: nothing is drawn.
 
         Raises:
             BackendError: Embeddings of another length, or not finite.

@@ -1,29 +1,32 @@
-"""Synthetic rows drawn from a mixture: sampled, brought back from its space, decoded."""
+"""Synthetic samples drawn from a mixture: sampled, brought back from its space, decoded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import LinearDecoder
-from understudy.core.types import Images, Labels, SyntheticBatch, Vector
+from understudy.core.types import Images, Labels, Seeds, SyntheticBatch, Vector
 from understudy.methods.parts.entering import Entered
 from understudy.methods.parts.interface import Materials
 from understudy.steps.mixture import Mixture
 from understudy.steps.rectify import latent_moments
 
 Batches = Callable[[], Iterator[SyntheticBatch]]
+Another = Callable[[Labels, int], tuple[Vector, Labels]]
+"""Other points, and their components, for some rows of a block in another round of a quality."""
 
-BLOCK = 4096
+_BLOCK = 4096
+_DECODED = 512  # few at a time where each is decoded: a handful needs not wait for thousands
 
 
 @dataclass(frozen=True)
 class Producer:
-    """Draws synthetic rows: the same seed gives the same rows.
+    """Draws synthetic samples: the same seed gives the same samples.
 
     Attributes:
         materials: Decoder, seed, classes.
@@ -35,23 +38,52 @@ class Producer:
     place: Entered
     mixture: Mixture
 
-    def points(self, count: int, seed: int) -> Iterator[tuple[Vector, Labels]]:
-        """Samples in the space, and the component of each."""
-        # Few at a time where each is decoded: whoever wants a handful need not wait for thousands.
-        return self.mixture.sample(count, seed, BLOCK if self.materials.decoder is None else 512)
+    @property
+    def block(self) -> int:
+        """Samples that are finished at a time."""
+        return _BLOCK if self.materials.decoder is None else _DECODED
 
     def finish(
-        self, points: Vector, components: Labels, rng: np.random.Generator
+        self, name: str, first: int, points: Vector, components: Labels, another: Another
     ) -> SyntheticBatch:
-        """Points of the space as embeddings or images."""
-        labels = self.mixture.labels[components]
+        """Points of the space as embeddings or images.
+
+        Args:
+            name: A name for these samples; another name gives other noise.
+            first: The number of the first of them.
+            points: (n, d).
+            components: (n,).
+            another: Points in place of those whose images are not good enough.
+        """
+        labels, materials = self.mixture.labels[components], self.materials
+        if materials.decoder is None:
+            rng = materials.rng_of(f"{name} {first}")
+            return SyntheticBatch(labels, embeddings=self.place.backward(points, rng))
+
+        def draw(rows: Labels, number: int, image: int) -> Images:
+            chosen = (points[rows], components[rows]) if number == 0 else another(rows, number)
+            rng = materials.rng_of(f"{name} {first} round {number}")
+            seeds = materials.seeds_of(f"{name} round {number} image {image}", first + rows)
+            return self._decoded(*chosen, seeds, rng)
+
+        return SyntheticBatch(labels, images=materials.selected(len(points), draw))
+
+    def anew(
+        self, name: str, components: Labels, rows: Labels, number: int
+    ) -> tuple[Vector, Labels]:
+        """New samples of the components of some rows (`Another`)."""
+        rng = self.materials.rng_of(f"{name} again {number}")
+        return self.mixture.draw(components[rows], rng), components[rows]
+
+    def _decoded(
+        self, points: Vector, components: Labels, seeds: Seeds, rng: np.random.Generator
+    ) -> Images:
         decoder = self.materials.decoder
         if decoder is None:
-            return SyntheticBatch(labels, embeddings=self.place.backward(points, rng))
+            raise ConfigError("images need a decoder: this release is of embeddings alone")
         if isinstance(decoder, LinearDecoder) and self.place.sphere is None:
-            return SyntheticBatch(labels, images=self._rectified(decoder, points, components, rng))
-        embeddings = self.place.backward(points, rng)
-        return SyntheticBatch(labels, images=decoder.decode(embeddings))
+            return self._rectified(decoder, points, components, rng)
+        return decoder.decode(self.place.backward(points, rng), seeds=seeds)
 
     def _rectified(
         self,
@@ -92,24 +124,13 @@ class Producer:
 
 
 def stream(producer: Producer, count: int) -> Batches:
-    """So many rows, drawn as they are read."""
+    """So many samples, drawn as they are read."""
 
     def batches() -> Iterator[SyntheticBatch]:
-        seed = producer.materials.seed
-        rng = np.random.default_rng([seed, 1])
-        for points, components in producer.points(count, seed):
-            yield producer.finish(points, components, rng)
-
-    return batches
-
-
-def fixed(producer: Producer, points: Vector, components: Labels) -> Batches:
-    """Rows of these points of the space."""
-
-    def batches() -> Iterator[SyntheticBatch]:
-        for start in range(0, len(points), BLOCK):
-            part = slice(start, start + BLOCK)
-            rng = np.random.default_rng([producer.materials.seed, 2, start])
-            yield producer.finish(points[part], components[part], rng)
+        blocks = producer.mixture.sample(count, producer.materials.seed, producer.block)
+        for number, (points, components) in enumerate(blocks):
+            first = number * producer.block
+            another = partial(producer.anew, f"samples {first}", components)
+            yield producer.finish("samples", first, points, components, another)
 
     return batches

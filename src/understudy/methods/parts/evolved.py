@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Generator
-from understudy.core.types import Labels, Release, SyntheticBatch, Vector
+from understudy.core.types import Images, Labels, Release, SyntheticBatch, Vector
 from understudy.methods.parts.alphabets import Pictures, generator_of
 from understudy.methods.parts.evolving import Nature, Population
 from understudy.methods.parts.interface import UNLABELLED
@@ -183,14 +183,23 @@ class _Maker:
     ) -> SyntheticBatch:
         """These rows: final images, and the captions that they were rendered from."""
         items = self.last.population.items[labels, places]
-        seed = self.nature.materials.seed_of(f"final {start:06d}")
+        kinds = self.last.population.kinds[labels, places]
         alphabet = self.nature.alphabet
-        if not isinstance(alphabet, Pictures):
-            captions = [str(text) for text in items]
-            images = self.renderer.generate(captions, seed=seed)
-            return SyntheticBatch(labels, images=images, captions=captions)
-        again = np.flatnonzero(~first)
-        if len(again):
-            kinds = self.last.population.kinds[labels[again], places[again]]
-            items[again] = alphabet.vary(items[again], kinds, self.last.degree, seed)
-        return SyntheticBatch(labels, images=np.asarray(items, dtype=np.uint8))
+        materials = self.nature.materials
+
+        def draw(samples: NDArray[np.int64], number: int, image: int) -> Images:
+            """The first image of a sample, or another: a caption drawn anew, a variation."""
+            other = number > 0 or image > 0
+            name = f"final {start:06d}" + (f" round {number} image {image}" if other else "")
+            seed, shown = materials.seed_of(name), items[samples]
+            if not isinstance(alphabet, Pictures):
+                return self.renderer.generate([str(text) for text in shown], seed=seed)
+            again = np.flatnonzero(~first[samples] | other)
+            if len(again):
+                its = kinds[samples[again]]
+                shown[again] = alphabet.vary(shown[again], its, self.last.degree, seed)
+            return np.asarray(shown, dtype=np.uint8)
+
+        images = materials.selected(len(labels), draw)
+        captions = None if isinstance(alphabet, Pictures) else [str(text) for text in items]
+        return SyntheticBatch(labels, images=images, captions=captions)

@@ -20,9 +20,10 @@ from understudy.core.ports import (
     Source,
     Writer,
 )
-from understudy.core.types import Embeddings, Fit, Images, Release, Shape
+from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
+from understudy.steps.quality import Draw, QualityFilter
 
 PROCEDURAL = "procedural"
 """Default of the role ``public``: procedural images, where the encoder could use some."""
@@ -121,6 +122,7 @@ class Materials:
         watch: Given words and the embeddings of synthetic rows, tells the owner how far they are
             from the private rows; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.
+        quality: Which images of a sample are released; None: the first that is drawn.
     """
 
     context: Context
@@ -133,6 +135,7 @@ class Materials:
     keep: Callable[[str, Make], Arrays] = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
     report_fit: Callable[[Fit], None] = lambda fit: None
+    quality: QualityFilter | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -162,6 +165,23 @@ class Materials:
     def seed_of(self, name: str) -> int:
         """A public seed of its own for each thing that is made."""
         return int(np.random.SeedSequence(self._words_of(name)).generate_state(1)[0])
+
+    def seeds_of(self, name: str, samples: NDArray[np.int64]) -> Seeds:
+        """A public seed for each of these samples of something: (n,) uint64, no two alike.
+
+        Outputs number ``samples`` of SplitMix64 (Steele, Lea and Flood 2014), a bijection of them.
+        """
+        state = np.random.SeedSequence(self._words_of(name)).generate_state(1, np.uint64)
+        mixed = state + samples.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
+
+    def selected(self, count: int, draw: Draw) -> Images:
+        """An image for each of ``count`` samples: the first drawn, or the best by the quality."""
+        if self.quality is None:
+            return draw(np.arange(count), 0, 0)
+        return self.quality(count, draw)
 
     def rng_of(self, name: str) -> np.random.Generator:
         """A public generator of its own for each thing that is drawn."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import PromptedDecoder
-from understudy.core.types import Embeddings, Images, Labels, Release, SyntheticBatch
+from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, SyntheticBatch
 from understudy.methods.parts.base import Base
 from understudy.methods.parts.cluster_gaps import Moves
 from understudy.methods.parts.grain import parted
@@ -43,23 +43,22 @@ def decoded(
     rows: Embeddings,
     prompts: list[str],
     noise_level: int,
-    number: int = 0,
+    seeds: Seeds,
 ) -> Images | None:
     """unCLIP(v, cue) (Algorithm 1, line 15), or plain decoding; None without a decoder.
 
-    Where rows say how much noise a picture has, it is drawn on it.
+    Where rows say how much noise a picture has, it is drawn on it. ``seeds``: one a row.
     """
     decoder = materials.decoder
     if decoder is None:
         return None
     rows, levels = parted(materials.context, rows)
     if isinstance(decoder, PromptedDecoder):
-        seed = int(np.random.SeedSequence([materials.seed, 6, number]).generate_state(1)[0])
-        made = decoder.decode_prompted(rows, prompts, noise_level=noise_level, seed=seed)
+        images = decoder.decode_prompted(rows, prompts, seeds=seeds, noise_level=noise_level)
     else:
-        made = decoder.decode(rows)
-    rng = np.random.default_rng([materials.seed, 9, number])
-    return made if levels is None else with_grain(made, levels, rng)
+        images = decoder.decode(rows, seeds=seeds)
+    rng = np.random.default_rng([materials.seed, 9, *seeds.tolist()])
+    return images if levels is None else with_grain(images, levels, rng)
 
 
 def release_moved(
@@ -90,17 +89,34 @@ def release_moved(
     moved = _on_sphere(materials.context, base.rows, moves.rows, sphere)
     order = _order(moves, sizes, materials.seed)
     rows, labels = moved[order], base.labels[order]
-    prompts = [base.words[index] for index in base.prompts[order]]
     if materials.watch is not None:
         materials.watch("base set", parted(materials.context, base.rows[order])[0])
         materials.watch("aligned", parted(materials.context, rows)[0])
 
+    def images(first: int, part: NDArray[np.int64]) -> Images:
+        """Images of these rows of the base set, which are released from ``first`` on."""
+
+        def draw(samples: NDArray[np.int64], number: int, image: int) -> Images:
+            name = f"decoded round {number}"
+            chosen = part[samples]
+            if number:
+                chosen = _of_same_cell(moves.cell, chosen, materials.rng_of(f"{name} {first}"))
+            prompts = [base.words[index] for index in base.prompts[chosen]]
+            seeds = materials.seeds_of(f"{name} image {image}", first + samples)
+            decodings = decoded(materials, moved[chosen], prompts, noise_level, seeds)
+            if decodings is None:
+                raise ConfigError("images need a decoder: this release is of embeddings alone")
+            return decodings
+
+        return materials.selected(len(part), draw)
+
     def batches() -> Iterator[SyntheticBatch]:
-        for number, start in enumerate(range(0, len(rows), _AT_ONCE)):
+        for start in range(0, len(rows), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            images = decoded(materials, rows[part], prompts[part], noise_level, number)
-            shown = rows[part] if images is None else None
-            yield SyntheticBatch(labels[part], embeddings=shown, images=images)
+            if decoder is None:
+                yield SyntheticBatch(labels[part], embeddings=rows[part])
+            else:
+                yield SyntheticBatch(labels[part], images=images(start, order[part]))
 
     decoder = materials.decoder
     classes = materials.classes if conditional else UNLABELLED
@@ -123,6 +139,17 @@ def _order(moves: Moves, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int6
     """Which rows are released, with so many of each class and their share of each cluster."""
     each = [steps.shared_out(n, s) for n, s in zip(sizes.tolist(), moves.shares, strict=True)]
     return _chosen(moves.cell, np.concatenate(each), seed)
+
+
+def _of_same_cell(
+    cell: Labels, rows: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """For each of these rows another one of its cell by chance; itself where it has no other."""
+    others = rows.copy()
+    for position, row in enumerate(rows.tolist()):
+        mine = np.flatnonzero(cell == cell[row])
+        others[position] = rng.choice(mine[mine != row] if len(mine) > 1 else mine)
+    return others
 
 
 def _chosen(cell: Labels, sizes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from understudy.core.types import Release
-from understudy.methods.parts.drawing import Batches, Producer, fixed, stream
+from understudy.methods.parts.drawing import Producer, stream
 from understudy.methods.parts.entering import Entered
-from understudy.methods.parts.filtering import Sieve, check_filter, filtered
+from understudy.methods.parts.filtering import VoteFilter, filtered
 from understudy.methods.parts.interface import UNLABELLED, Materials
 from understudy.steps.mixture import Mixture
 
@@ -16,7 +18,7 @@ def produce(
     mixture: Mixture,
     method: str,
     total: float,
-    sieve: Sieve,
+    chosen: VoteFilter,
 ) -> Release:
     """Lines 9 to 17 of Algorithm 1.
 
@@ -25,24 +27,17 @@ def produce(
         place: The space of the mixture.
         mixture: What to sample from.
         method: The method's name.
-        total: Noisy number of private rows, for the default count.
-        sieve: What is kept of the samples.
-
-    Raises:
-        ConfigError: A filter of images without a decoder.
+        total: Noisy number of private records, for the default count.
+        chosen: Which samples are released.
     """
-    check_filter(sieve.keep, images=materials.decoder is not None)
     count = materials.count or max(1, round(total))
     producer = Producer(materials, place, mixture)
-    facts = {"noisy_rows": round(total), "components": len(mixture.weights)}
-    batches: Batches
-    if sieve.keep == "none":
+    facts: dict[str, Any] = {"noisy_rows": round(total), "components": len(mixture.weights)}
+    if chosen.kind == "none":
         batches = stream(producer, count)
     else:
-        points, chosen = filtered(producer, count, sieve)
-        facts |= {"candidates": count * sieve.oversample, "kept": len(points)}
-        count = min(count, len(points))
-        batches = fixed(producer, points[:count], chosen[:count])
+        batches, known = filtered(producer, count, total, chosen)
+        facts |= known
     shape = None if materials.decoder is None else materials.decoder.shape
     dim = place.entry.total if shape is None else None
     classes = materials.classes if place.classes > 1 else UNLABELLED
