@@ -39,6 +39,8 @@ def plan(dry: DryRun) -> None:
         table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
+    for role, sampling in dry.sampling.items():
+        _console.print(f"{role}: {sampling}")
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
     _console.print(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from understudy.core.ports import StepwiseModel
 from understudy.privacy.ledger import Ledger
 from understudy.run.config import RunConfig
 from understudy.run.prepare import prepare
@@ -43,6 +45,7 @@ class DryRun:
         after: Epsilon spent after this run, exactly composed, at ``at_delta``.
         at_delta: The delta of the last three.
         refused: Why the ledger would refuse the run; None where it would not.
+        sampling: Steps and guidance of each diffusion model, by its role.
     """
 
     method: str
@@ -59,6 +62,7 @@ class DryRun:
     after: float
     at_delta: float
     refused: str | None
+    sampling: Mapping[str, str]
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -96,4 +100,9 @@ def dry_run(config: RunConfig) -> DryRun:
         after=preview.after,
         at_delta=preview.delta,
         refused=preview.refused,
+        sampling={
+            role: f"{model.name}: {model.sampling}"
+            for role, model in prepared.context.models.items()
+            if isinstance(model, StepwiseModel)
+        },
     )
