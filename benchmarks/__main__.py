@@ -10,7 +10,7 @@ import argparse
 import importlib
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -29,15 +29,18 @@ class Chosen:
 
     Attributes:
         name: Its name.
-        module: Where its ``main`` is.
         parts: The parts that were named; empty: those it runs by itself.
         options: The options that its ``main`` takes.
     """
 
     name: str
-    module: ModuleType
     parts: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def module(self) -> ModuleType:
+        """Where its ``main`` is."""
+        return importlib.import_module(f"benchmarks.{self.name}")
 
     def run(self) -> None:
         """Print its tables."""
@@ -53,25 +56,37 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--count", type=int, help="rows of a release")
     parser.add_argument("--epochs", type=int, help="of every network; else those of its recipe")
     options = vars(parser.parse_args(arguments))
+    try:
+        chosen = _chosen(options.pop("names"))
+        _give(chosen, {name: value for name, value in options.items() if value is not None})
+    except ValueError as error:
+        parser.error(str(error))
+    return chosen
+
+
+def _chosen(words: Sequence[str]) -> list[Chosen]:
     chosen: list[Chosen] = []
-    for word in options.pop("names") or NAMES:
-        if chosen and word in getattr(chosen[-1].module, "PARTS", ()):
+    for word in words:
+        parts = tuple(getattr(chosen[-1].module, "PARTS", ())) if chosen else ()
+        if word in parts:
             chosen[-1].parts.append(word)
         elif word in NAMES:
-            chosen.append(Chosen(word, importlib.import_module(f"benchmarks.{word}")))
+            chosen.append(Chosen(word))
         else:
-            parts = ", ".join(getattr(chosen[-1].module, "PARTS", ())) if chosen else ""
-            after = f"; parts of {chosen[-1].name} are {parts}" if parts else ""
-            parser.error(f"no benchmark {word}; there are {', '.join(NAMES)}{after}")
+            after = f"; {chosen[-1].name} has the parts {', '.join(parts)}" if parts else ""
+            raise ValueError(f"no benchmark {word}; there are {', '.join(NAMES)}{after}")
+    return chosen or [Chosen(name) for name in NAMES]
+
+
+def _give(chosen: Sequence[Chosen], options: Mapping[str, Any]) -> None:
+    """Each option to those that take it."""
     for name, value in options.items():
         takers = [one for one in chosen if name in inspect.signature(one.module.main).parameters]
-        if value is None:
-            continue
         if not takers:
-            parser.error(f"--{name}: {', '.join(one.name for one in chosen)} takes no such option")
+            names = ", ".join(one.name for one in chosen)
+            raise ValueError(f"--{name}: {names} takes no such option")
         for one in takers:
             one.options[name] = value
-    return chosen
 
 
 def main() -> None:

@@ -268,14 +268,19 @@ def _opacus(
     return Peer(name, balanced(yt, found), spent, delta, seconds, setting)
 
 
-def main() -> None:
-    """Print a table of all peers for one file of features."""
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     words.add_argument("features")
     words.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
     words.add_argument("--delta", type=float, default=1e-5)
     words.add_argument("--opacus", action="store_true", help="also run Opacus (slower)")
-    asked = words.parse_args()
+    return words
+
+
+def main() -> None:
+    """Print a table of all peers for one file of features."""
+    asked = parser().parse_args()
     with np.load(asked.features, allow_pickle=False) as file:
         data = [file[key] for key in ("x", "y", "xt", "yt")]
     print(f"{'peer':<28}{'epsilon':>9}{'balanced':>10}{'seconds':>9}  setting")
