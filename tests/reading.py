@@ -163,8 +163,12 @@ def _python(arguments: list[str], whole: bool) -> str | None:
     module, *rest = arguments[1:]
     if module.partition(".")[0] != "benchmarks":
         return None  # of the standard library, or another project's
-    if importlib.util.find_spec(module) is None:
+    found = importlib.util.find_spec(module)
+    if found is None:
         return f"there is no module {module}"
+    text = "" if found.origin is None else Path(found.origin).read_text(encoding="utf-8")
+    if module != "benchmarks" and "__main__" not in text:
+        return f"{module} does nothing by itself: python -m benchmarks {module.partition('.')[2]}"
     try:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             if module == "benchmarks":

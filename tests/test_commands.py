@@ -83,6 +83,7 @@ def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool
         ("python -m benchmarks alignment gab", "no benchmark gab"),
         ("python -m benchmarks noise --tiny", "takes no such option"),
         ("python -m benchmarks.nosuch", "no module benchmarks.nosuch"),
+        ("python -m benchmarks.alignment gap", "does nothing by itself"),
         ("python scripts/nosuch.py", "no file scripts/nosuch.py"),
         ("make tests", "no target tests"),
         ("pip install 'understudy[toorch]'", "no extra toorch"),

@@ -112,7 +112,7 @@ def read_score(entry: Mapping[str, Any]) -> Score:
         accuracy=plain[0],
         accuracy_real=plain[1],
         majority_balanced=1 / len(recalls),
-        majority=max(counts) / sum(counts),
+        majority=max(counts) / sum(counts) if counts else None,
         recalls=tuple(sorted(recalls, key=lambda one: one.synthetic)),
     )
 
