@@ -176,7 +176,8 @@ def _python(arguments: list[str], whole: bool) -> str | None:
             elif rest:
                 made = importlib.import_module(module)
                 if not hasattr(made, "parser"):
-                    return f"{module} takes no arguments"
+                    strange = [one for one in rest if one[:2] == "--" and f'"{one}"' not in text]
+                    return f"{module} takes no {', '.join(strange)}" if strange else None
                 made.parser().parse_args(rest)
     except SystemExit:
         return said.getvalue().strip().splitlines()[-1]

@@ -20,7 +20,7 @@ from tests.reading import NUMBERS, PROGRAM
 from understudy.core.errors import UnderstudyError
 
 CLASSES = ("cat", "dog", "eel")
-SIDE, EACH = 64, 6
+SIDE, EACH = 64, 24
 _FOLDERS = ("--test", "--base", "--public")
 _GIVEN = ("procedural:", "playhouse:", "none")
 
@@ -66,6 +66,8 @@ class Standins:
             elif model.startswith("onnx:"):
                 file = place / model.removeprefix("onnx:")
                 (block_fill if "dec" in file.name else block_means)(file)
+            elif model.startswith("niqe:"):
+                _pristine_model(place, model.removeprefix("niqe:"))
             elif model.startswith("hf:"):
                 word = f"hf:{self._hub_model(before, given)}"
             found.append(word)
@@ -138,6 +140,15 @@ def _dataset(
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
+
+
+def _pristine_model(place: Path, name: str) -> None:
+    """A model of NIQE, fitted by the program itself to drawn public images."""
+    source = ["procedural:scenes?count=40&channels=3", "--out", name, "--block", "16"]
+    with _inside(place), contextlib.redirect_stdout(io.StringIO()):
+        PROGRAM.main(
+            args=["studio", "fit-niqe", *source], prog_name="understudy", standalone_mode=False
+        )
 
 
 @contextlib.contextmanager
