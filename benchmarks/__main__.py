@@ -1,10 +1,19 @@
-"""``python -m benchmarks [NAME ...]``: without names, all of them one after the other."""
+"""``python -m benchmarks [NAME [PART ...] ...]``: without names, all of them in turn.
+
+A word that follows a benchmark and names one of its parts is that part: ``alignment eurosat`` is
+the part of ``alignment``; ``eurosat alignment`` are two benchmarks.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
 
 from benchmarks.tables import Skipped, machine
 
@@ -15,25 +24,84 @@ NAMES = (
 )
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A benchmark that was asked for.
+
+    Attributes:
+        name: Its name.
+        parts: The parts that were named; empty: those it runs by itself.
+        options: The options that its ``main`` takes.
+    """
+
+    name: str
+    parts: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def module(self) -> ModuleType:
+        """Where its ``main`` is."""
+        return importlib.import_module(f"benchmarks.{self.name}")
+
+    def run(self) -> None:
+        """Print its tables."""
+        self.module.main(*([tuple(self.parts)] if self.parts else []), **self.options)
+
+
+def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
+    """The benchmarks that a command line asks for; exits with a message where there are none."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--tiny", action="store_true", default=None, help="tiny, on a processor")
+    parser.add_argument("--seeds", type=int, help="repetitions")
+    parser.add_argument("--count", type=int, help="rows of a release")
+    parser.add_argument("--epochs", type=int, help="of every network; else those of its recipe")
+    options = vars(parser.parse_args(arguments))
+    try:
+        chosen = _chosen(options.pop("names"))
+        _give(chosen, {name: value for name, value in options.items() if value is not None})
+    except ValueError as error:
+        parser.error(str(error))
+    return chosen
+
+
+def _chosen(words: Sequence[str]) -> list[Chosen]:
+    chosen: list[Chosen] = []
+    for word in words:
+        parts = tuple(getattr(chosen[-1].module, "PARTS", ())) if chosen else ()
+        if word in parts:
+            chosen[-1].parts.append(word)
+        elif word in NAMES:
+            chosen.append(Chosen(word))
+        else:
+            after = f"; {chosen[-1].name} has the parts {', '.join(parts)}" if parts else ""
+            raise ValueError(f"no benchmark {word}; there are {', '.join(NAMES)}{after}")
+    return chosen or [Chosen(name) for name in NAMES]
+
+
+def _give(chosen: Sequence[Chosen], options: Mapping[str, Any]) -> None:
+    """Each option to those that take it."""
+    for name, value in options.items():
+        takers = [one for one in chosen if name in inspect.signature(one.module.main).parameters]
+        if not takers:
+            names = ", ".join(one.name for one in chosen)
+            raise ValueError(f"--{name}: {names} takes no such option")
+        for one in takers:
+            one.options[name] = value
+
+
 def main() -> None:
     """Run the benchmarks that were asked for, and say what could not run and why."""
-    words = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    words.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
-    words.add_argument("--tiny", action="store_true", help="diffusion only: tiny, on a processor")
-    told = words.parse_args()
-    names = told.names or NAMES
-    if unknown := sorted(set(names) - set(NAMES)):
-        words.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    chosen = parse()
     print(machine())
-    for name in names:
+    for one in chosen:
         start = time.perf_counter()
         try:
-            options = {"tiny": True} if told.tiny and name == "diffusion" else {}
-            importlib.import_module(f"benchmarks.{name}").main(**options)
+            one.run()
         except Skipped as reason:
-            print(f"\n{name}: skipped, {reason}")
+            print(f"\n{one.name}: skipped, {reason}")
         else:
-            print(f"\n{name}: {time.perf_counter() - start:.0f} s in all")
+            print(f"\n{one.name}: {time.perf_counter() - start:.0f} s in all")
 
 
 if __name__ == "__main__":

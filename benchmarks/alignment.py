@@ -1,8 +1,8 @@
 """Alignment: how much of the domain gap closes, at what noise, and what its settings are worth.
 
-    python -m benchmarks.alignment                  # all parts: hours on two cores
-    python -m benchmarks.alignment noise gap        # some
-    UNDERSTUDY_STUDIO=folder python -m benchmarks.alignment gap --seeds 1 --count 200
+    python -m benchmarks alignment                      # noise, gap and eurosat: hours on two cores
+    python -m benchmarks alignment ablations settings   # parts that run only when they are named
+    UNDERSTUDY_STUDIO=folder python -m benchmarks alignment gap --seeds 1 --count 200
 
 The private homes of the playhouse are a street that the studio never saw; their test split is other
 pictures of the same homes. Every figure against real pictures is owner-only; here they are drawn.
@@ -10,10 +10,9 @@ pictures of the same homes. Every figure against real pictures is owner-only; he
 
 from __future__ import annotations
 
-import argparse
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.dp_sgd_images import opacus_cnn
+from benchmarks.dp_sgd_images import opacus_convnet
 from benchmarks.studio import named, studio_sum
-from benchmarks.tables import CACHE, DATA, Skipped, Table, machine, need, percent
+from benchmarks.tables import CACHE, DATA, Skipped, Table, need, percent
 from understudy import synthesize
-from understudy.backends.registry import load_encoder, load_model
+from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import BackendError
-from understudy.core.ports import Encoder, Generator
+from understudy.core.ports import Decoder, Encoder, Generator, PromptedDecoder
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.evaluate.fidelity import frechet_distance
@@ -50,7 +49,8 @@ BASE_TILES = 100
 MULTIPLES = (1, 2, 3, 5, 7, 10)
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 CLUSTERS = (1, 5, 10)
-NETWORKS: tuple[Network, ...] = ("cnn", "resnet9", "resnet50", "vgg11")
+NETWORKS: tuple[Network, ...] = ("convnet", "resnet9", "resnet50", "vgg11")
+"""Of the paper's table 2; its figures 5 and 6 train the first."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,19 @@ def aligned(
         return read(made.release)
 
 
+def decoded(data: Labelled, encoder: Encoder, decoder: Decoder) -> Labelled:
+    """Images through an encoder and its decoder and back, with nothing done in between."""
+    embeddings = embedded(encoder, data.values)
+    if isinstance(decoder, PromptedDecoder):
+        phrases = open_playhouse(PRIVATE).phrases
+        prompts = [f"a photo of a {phrases[label]}" for label in data.labels]
+        images = decoder.decode_prompted(embeddings, prompts, noise_level=0, seed=0)
+    else:
+        parts = np.array_split(embeddings, max(1, len(embeddings) // 256))
+        images = np.concatenate([decoder.decode(part) for part in parts])
+    return replace(data, values=images)
+
+
 # Measures
 
 
@@ -154,19 +167,19 @@ def distances(images: Images, test: Images) -> Iterator[float]:
 
 
 def learned(train: Labelled, test: Labelled, asked: Asked, network: Network) -> str:
-    """Mean accuracy over the seeds, and the spread."""
+    """Mean balanced accuracy over the seeds, and the spread."""
     found = [
-        utility(train, test, network=network, seed=seed, epochs=asked.epochs).accuracy
+        utility(train, test, network=network, seed=seed, epochs=asked.epochs).balanced
         for seed in range(asked.seeds)
     ]
     return f"{percent(float(np.mean(found)))} ({100 * float(np.std(found)):.1f})"
 
 
 def accuracies(data: Labelled, test: Labelled, seed: int, epochs: int | None) -> Iterator[str]:
-    """Of the small CNN and, at half the side, of ResNet-9, trained with one seed."""
+    """Balanced, of the small CNN and, at half the side, of ResNet-9, trained with one seed."""
     small = utility(data, test, network="cnn", seed=seed, epochs=epochs)
     deep = utility(halved(data), halved(test), network="resnet9", seed=seed, epochs=epochs)
-    yield from (percent(small.accuracy), percent(deep.accuracy))
+    yield from (percent(small.balanced), percent(deep.balanced))
 
 
 def halved(data: Labelled) -> Labelled:
@@ -201,11 +214,13 @@ def gap(asked: Asked) -> None:
     test = read(f"{PRIVATE}?split=test")
     each = -(-asked.count // len(test.classes))
     table = Table(
-        f"{PRIVATE}, {asked.count} rows: to the test split",
+        f"{PRIVATE}, {asked.count} rows: to the test split; balanced accuracy",
         ("trained on / seed", *(f"FD {name}" for name in judges()), "small CNN, %", "ResNet-9, %"),
         first=42,
     )
     models = dict.fromkeys(("encoder", "decoder"), named())
+    real, encoder = read(PRIVATE), judges()["studio"]
+    decoder = load_decoder(named(), shape=(SIDE, SIDE, 3), encoder=encoder)
     for seed in range(asked.seeds):
         base = studio_base(each, seed)
         rows = {
@@ -217,7 +232,8 @@ def gap(asked: Asked) -> None:
             "aligned, not private": aligned(
                 PRIVATE, base, NOT_PRIVATE, seed, count=asked.count, **models
             ),
-            "real homes, not private": read(PRIVATE),
+            "real embeddings decoded, not private": decoded(real, encoder, decoder),
+            "real homes, not private": real,
         }
         for words, data in rows.items():
             table.row(
@@ -237,9 +253,16 @@ def on_eurosat(asked: Asked) -> None:
         "cluster_encoder": f"onnx:{DATA / 'models' / 'mobilenet_v2_features.onnx'}?size=128",
     }
     table = Table(
-        "EuroSAT, small CNN: accuracy in % on real test tiles (spread)", ("trained on", "%")
+        f"EuroSAT, small CNN: balanced accuracy in % on real test tiles, {asked.seeds} trainings "
+        "(spread)",
+        ("trained on", "%"),
     )
-    table.row(f"the base set, {BASE_TILES} a class", learned(read(public), test, asked, "cnn"))
+    base = read(public)
+    table.row(f"the base set, {len(base.labels):,} tiles", learned(base, test, asked, "cnn"))
+    encoder = load_encoder(models["encoder"], shape=base.values.shape[1:])
+    decoder = load_decoder(models["decoder"], shape=base.values.shape[1:], encoder=encoder)
+    back = decoded(base, encoder, decoder)
+    table.row("the base set there and back", learned(back, test, asked, "cnn"))
     for epsilon in (1.0, 8.0):
         data = aligned(private, public, epsilon, count=2 * asked.count, **models)
         words = f"aligned, epsilon {epsilon:g}, {len(data.labels):,} tiles"
@@ -262,7 +285,9 @@ def ablations(asked: Asked) -> None:
         some = np.random.default_rng(0).permutation(len(everything.labels))[:rows]
         alone = Labelled(everything.values[some], everything.labels[some], everything.classes)
         moved = release(1.0, count=rows)
-        sizes.row(str(multiple), *(learned(data, test, asked, "cnn") for data in (alone, moved)))
+        sizes.row(
+            str(multiple), *(learned(data, test, asked, "convnet") for data in (alone, moved))
+        )
 
     grid = Table(
         "Epsilon by K: ConvNet, %", ("clusters", *(f"epsilon {e:g}" for e in EPSILONS)), first=24
@@ -271,16 +296,16 @@ def ablations(asked: Asked) -> None:
         for clusters in CLUSTERS:
             settings = {"clusters": clusters, "partition": partition}
             found = (release(e, count=asked.count, settings=settings) for e in EPSILONS)
-            cells = (learned(data, test, asked, "cnn") for data in found)
+            cells = (learned(data, test, asked, "convnet") for data in found)
             grid.row(f"{partition}, K = {clusters}", *cells)
 
     moved = release(1.0, count=asked.count)
-    deep = Table("Networks, epsilon 1: %", ("trained on", *NETWORKS, "DP-SGD, cnn"), first=24)
-    sgd = opacus_cnn(real.values, real.labels, test.values, test.labels, 1.0, DELTA)
+    deep = Table("Networks, epsilon 1: %", ("trained on", *NETWORKS, "DP-SGD, convnet"), first=24)
+    sgd = opacus_convnet(real.values, real.labels, test.values, test.labels, 1.0, DELTA)
     alone = read(studio_base(each, 0))
     for words, data in (("the base set", alone), ("aligned", moved), ("real homes", real)):
         cells = [learned(data, test, asked, network) for network in NETWORKS]
-        deep.row(words, *cells, percent(sgd.accuracy) if data is real else None)
+        deep.row(words, *cells, percent(sgd.balanced) if data is real else None)
 
 
 def settings(asked: Asked) -> None:
@@ -314,23 +339,16 @@ PARTS = {
 }
 
 
-def main(parts: tuple[str, ...] = ("noise", "gap", "eurosat"), asked: Asked | None = None) -> None:
+USUAL = ("noise", "gap", "eurosat")
+"""The parts that run where none is named."""
+
+
+def main(
+    parts: Sequence[str] = USUAL, *, seeds: int = 3, count: int = 1000, epochs: int | None = None
+) -> None:
     """Print the tables of some parts; a part that lacks something is skipped with the reason."""
     for part in parts:
         try:
-            PARTS[part](asked or Asked(seeds=3, count=1000, epochs=None))
+            PARTS[part](Asked(seeds, count, epochs))
         except (Skipped, BackendError) as reason:  # no data, or no studio
             print(f"\n{part}: skipped, {reason}")
-
-
-if __name__ == "__main__":
-    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    words.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    words.add_argument("--seeds", type=int, default=3)
-    words.add_argument("--count", type=int, default=1000, help="rows of a release")
-    words.add_argument("--epochs", type=int, help="of every network; else those of its recipe")
-    told = words.parse_args()
-    if unknown := sorted(set(told.parts) - set(PARTS)):
-        words.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    print(machine())
-    main(tuple(told.parts) or tuple(PARTS), Asked(told.seeds, told.count, told.epochs))

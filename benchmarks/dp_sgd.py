@@ -30,6 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.evaluate.scoring import balanced_accuracy, confusion
+
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.int64]
 
@@ -47,7 +49,7 @@ class Peer:
 
     Attributes:
         name: What was run.
-        accuracy: On the real test split, in [0, 1].
+        balanced: Balanced accuracy on the real test split, in [0, 1].
         epsilon: Of the trained model.
         delta: Of the trained model.
         seconds: Time to train, noise calibration included.
@@ -55,11 +57,17 @@ class Peer:
     """
 
     name: str
-    accuracy: float
+    balanced: float
     epsilon: float
     delta: float
     seconds: float
     setting: Mapping[str, Any] = field(default_factory=dict)
+
+
+def balanced(truth: Labels, answers: Labels) -> float:
+    """The mean recall over the classes of the test split."""
+    classes = int(max(truth.max(), answers.max())) + 1
+    return balanced_accuracy(confusion(truth, answers, classes))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -155,7 +163,7 @@ def dp_gd_linear(
     found = (xt @ average).argmax(1)
     setting = {"steps": steps, "lr": lr, "clip": clip, "centre_share": centre_share}
     seconds = time.perf_counter() - start
-    return Peer("DP-GD, linear", float((found == yt).mean()), epsilon, delta, seconds, setting)
+    return Peer("DP-GD, linear", balanced(yt, found), epsilon, delta, seconds, setting)
 
 
 def best_of(
@@ -164,7 +172,7 @@ def best_of(
     """The best of all settings on the grid. Generous: the choice looked at the test set."""
     keys = list(grid)
     trials = (dict(zip(keys, values, strict=True)) for values in itertools.product(*grid.values()))
-    return max((run(*args, **options, **trial) for trial in trials), key=lambda p: p.accuracy)
+    return max((run(*args, **options, **trial) for trial in trials), key=lambda p: p.balanced)
 
 
 def opacus_linear(
@@ -257,27 +265,32 @@ def _opacus(
         spent = float(engine.get_epsilon(delta))
         seconds = time.perf_counter() - start
     setting = {"epochs": epochs, "batch": batch, "lr": lr, "clip": clip, "accountant": accountant}
-    return Peer(name, float((found == yt).mean()), spent, delta, seconds, setting)
+    return Peer(name, balanced(yt, found), spent, delta, seconds, setting)
 
 
-def main() -> None:
-    """Print a table of all peers for one file of features."""
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     words.add_argument("features")
     words.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
     words.add_argument("--delta", type=float, default=1e-5)
     words.add_argument("--opacus", action="store_true", help="also run Opacus (slower)")
-    asked = words.parse_args()
+    return words
+
+
+def main() -> None:
+    """Print a table of all peers for one file of features."""
+    asked = parser().parse_args()
     with np.load(asked.features, allow_pickle=False) as file:
         data = [file[key] for key in ("x", "y", "xt", "yt")]
-    print(f"{'peer':<28}{'epsilon':>9}{'accuracy':>10}{'seconds':>9}  setting")
+    print(f"{'peer':<28}{'epsilon':>9}{'balanced':>10}{'seconds':>9}  setting")
     for epsilon in asked.epsilon:
         work = (*data, epsilon, asked.delta)
         peers = [best_of(dp_gd_linear, GRID, *work)]
         if asked.opacus:
             peers += [opacus_linear(*work), opacus_two_layer(*work)]
         for peer in peers:
-            row = f"{peer.name:<28}{peer.epsilon:>9.3f}{100 * peer.accuracy:>9.2f}%"
+            row = f"{peer.name:<28}{peer.epsilon:>9.3f}{100 * peer.balanced:>9.2f}%"
             print(f"{row}{peer.seconds:>9.1f}  {dict(peer.setting)}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The rival on images: train the small convolutional network itself by DP-SGD (Opacus).
+"""The rival on images: train the ConvNet itself by DP-SGD (Opacus).
 
 `evaluate.dp_sgd` does it, so everything leans to the rival: the number of rows is public and the
 noise comes from a seeded generator. ResNet-50 and VGG-11 have no such rival in the alignment paper:
@@ -19,7 +19,7 @@ from understudy.evaluate.utility import Labelled
 Images = NDArray[np.uint8]
 
 
-def opacus_cnn(
+def opacus_convnet(
     images: Images,
     y: Labels,
     test: Images,
@@ -28,7 +28,7 @@ def opacus_cnn(
     delta: float,
     **options: Any,
 ) -> Peer:
-    """The small CNN of evaluate.networks by Opacus: Poisson sampling, its PRV accountant.
+    """The ConvNet of evaluate.networks by Opacus: Poisson sampling, its PRV accountant.
 
     Args:
         images: (n, height, width, channels) private images.
@@ -41,11 +41,11 @@ def opacus_cnn(
     """
     classes = tuple(map(str, range(int(max(y.max(), yt.max())) + 1)))
     sides = Labelled(images, y, classes), Labelled(test, yt, classes)
-    found = dp_sgd(*sides, epsilon=epsilon, delta=delta, network="cnn", **options)
+    found = dp_sgd(*sides, epsilon=epsilon, delta=delta, network="convnet", **options)
     setting = {"steps": found.steps, "rate": found.rate, "lr": found.lr, "clip": found.clip}
     return Peer(
-        "Opacus DP-SGD, small CNN",
-        found.result.accuracy,
+        "Opacus DP-SGD, ConvNet",
+        found.result.balanced,
         found.epsilon,
         delta,
         found.seconds,

@@ -75,10 +75,15 @@ def main() -> None:
         table.row(name, f"{busy:.0f}", f"{clock:.0f}")
 
 
-if __name__ == "__main__":
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--sheet", type=Path, help="write a picture of pictures here instead")
-    asked = words.parse_args()
+    return words
+
+
+if __name__ == "__main__":
+    asked = parser().parse_args()
     if asked.sheet is None:
         main()
     else:

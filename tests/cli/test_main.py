@@ -228,7 +228,7 @@ def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     for group in ("fidelity", "utility", "leakage", "attack"):
         assert re.search(rf"^{group}: +(good|fair|poor|unknown) ", ended.out, re.MULTILINE)
         assert f"{group} (owner only)" in ended.out
-    assert re.search(r"accuracy, trained on the release +\d+\.\d+% +\d+\.\d+%", ended.out)
+    assert re.search(r"balanced accuracy, trained on the release +\d+\.\d+% +\d+\.\d+%", ended.out)
     written = json.loads((tmp_path / "found.json").read_text())
     kept = json.loads((out / "owner" / "evaluation.json").read_text())
     assert written == kept

@@ -35,7 +35,7 @@ def test_more_rows_are_better() -> None:
         [1600] * 3,
     ]
     assert curve.spreads[0] > 0
-    accuracies = [one.accuracy for one in curve.results[0]]
+    accuracies = [one.balanced for one in curve.results[0]]
     assert curve.spreads[0] == pytest.approx(np.std(accuracies, ddof=1))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from understudy.core.figures import Curve, Evaluation, Figure, Pairs, Verdict
 from understudy.core.types import Receipt, StageReceipt
-from understudy.report import Model, OwnerRecord, RunRecord, Score, Sheet, Spending
+from understudy.report import Model, OwnerRecord, Recall, RunRecord, Score, Sheet, Spending
 
 MU = 0.2680511
 SHARES = {"kmeans 1": 0.2, "moments": 0.5, "votes": 0.3}
@@ -68,7 +68,19 @@ def owner() -> OwnerRecord:
         rows=48_613,
         skipped=17,
         spending=Spending(epsilon=3.25, delta=1e-5, spent=1.6234, remaining=1.4711),
-        scores=(Score("small CNN", 0.7123, 0.9187), Score("ResNet-9", 0.6984)),
+        scores=(
+            Score(
+                "small CNN",
+                0.7123,
+                0.9187,
+                0.9321,
+                0.9954,
+                0.5,
+                0.9146,
+                recalls=(Recall("Ankle boot", 0.4377, 0.8812), Recall("Trouser", 0.9869, 0.9562)),
+            ),
+            Score("ResNet-9", 0.6984),
+        ),
         sheets=(
             Sheet("Trouser", images, images[::-1]),
             Sheet("Ankle boot", images[:0], images[:2]),

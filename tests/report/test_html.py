@@ -52,7 +52,7 @@ def test_the_numbers_are_the_receipts_and_the_ledgers(
 
 def test_every_private_figure_is_marked(record: RunRecord, owner: OwnerRecord) -> None:
     text = owner_report(record, owner)
-    for heading in ("Real beside synthetic", "budget", "Accuracy on the real", "Time"):
+    for heading in ("Real beside synthetic", "budget", "Balanced accuracy on the real", "Time"):
         section = next(part for part in text.split("<section") if f"{heading}" in part)
         assert "owner only</span>" in section
     assert text.count('<div class="figure">') == 6

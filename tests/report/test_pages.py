@@ -141,7 +141,7 @@ def test_verdicts_stand_at_the_head_and_what_is_missing_says_what_to_run(
     for told in ("Guarantee: strong", "Fidelity: fair", "Leakage: found", "right at most 55.4 %"):
         assert told in head, told
     assert "Utility: not measured yet" in head
-    assert "small CNN trained on the release gets 71.2%" in head
+    assert "small CNN trained on the release reaches a balanced accuracy of 71.2%" in head
     assert "Close: below 5." in head
     nothing = Page(owner_report(record, replace(owner, scores=()))).words
     assert nothing.count("Not measured yet: run understudy evaluate") == 3

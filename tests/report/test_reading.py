@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from understudy.report import (
     public_report,
     read_owner,
     read_record,
+    read_score,
 )
 
 
@@ -87,6 +89,26 @@ def test_another_form_is_refused(record: RunRecord) -> None:
         read_record({**stored(record), "schema": "understudy-privacy/9"})
 
 
+def trained(recall: float) -> dict[str, Any]:
+    """What ``run.json`` holds of one training: 90 rows of a class are found, of ten others some."""
+    return {
+        "accuracy": 0.9 + 0.1 * recall,
+        "balanced": (1 + recall) / 2,
+        "per_class": {"many": 1.0, "few": recall, "none": None},
+        "confusion": [[90, 0, 0], [round(10 * (1 - recall)), round(10 * recall), 0], [0, 0, 0]],
+    }
+
+
+def test_a_score_is_read_with_its_baselines_and_its_recalls_the_lowest_first() -> None:
+    entry = {"model": "CNN", "synthetic": [trained(0.5), trained(0.7)], "real": [trained(0.9)]}
+    score = read_score(entry)
+    assert (score.synthetic, score.real) == (pytest.approx(0.8), pytest.approx(0.95))
+    assert (score.accuracy, score.accuracy_real) == (pytest.approx(0.96), pytest.approx(0.99))
+    assert (score.majority_balanced, score.majority) == (0.5, 0.9)
+    assert [recall.label for recall in score.recalls] == ["few", "many"]
+    assert score.recalls[0].synthetic == pytest.approx(0.6)
+
+
 def test_the_owners_record_read_back_makes_the_same_page(
     record: RunRecord, owner: OwnerRecord
 ) -> None:
@@ -95,13 +117,17 @@ def test_the_owners_record_read_back_makes_the_same_page(
         "rows": owner.rows,
         "skipped": owner.skipped,
         "spending": asdict(owner.spending),  # type: ignore[arg-type]
-        "scores": [asdict(score) for score in owner.scores],
+        "accuracy": [
+            {"model": name, "synthetic": [trained(0.5), trained(0.7)], "real": [trained(0.9)]}
+            for name in ("small CNN", "ResNet-9")
+        ],
         "seconds": dict(owner.seconds),
         "settings": {"source": "elsewhere"},
     }
     read = replace(read_owner(json.loads(json.dumps(run))), sheets=owner.sheets)
-    assert owner_report(record, read) == owner_report(record, owner)
-    old = {name: part for name, part in run.items() if name not in ("dataset", "scores")}
+    again = tuple(replace(read.scores[0], model=name) for name in ("small CNN", "ResNet-9"))
+    assert owner_report(record, read) == owner_report(record, replace(owner, scores=again))
+    old = {name: part for name, part in run.items() if name not in ("dataset", "accuracy")}
     assert read_owner(old).dataset == "elsewhere"
     with pytest.raises(RunError, match=r"run\.json is not whole"):
         read_owner({**run, "spending": {}})

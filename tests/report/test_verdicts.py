@@ -44,7 +44,8 @@ def test_what_the_run_measured_is_told_where_no_model_was_trained_since(record: 
     for evaluation in (None, Evaluation(verdicts=(told,))):
         card = next(c for c in cards(record, evaluation, scores) if c.title == "Utility")
         assert card.word == "not measured yet"
-        assert card.sentence.startswith("The ResNet-9 trained on the release gets 71.2% of real")
+        words = "The ResNet-9 trained on the release reaches a balanced accuracy of 71.2% on real"
+        assert card.sentence.startswith(words)
         assert "90.0% when trained on the real data. Not measured" in card.sentence
 
 

@@ -188,12 +188,12 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
     options = {"real": vectors / "real.npz", "test": vectors / "test.npz", "epochs": 30}
     found = understudy.evaluate_release(vectors / "out", full=True, seeds=2, **options)
     words, features = "two-layer network on embeddings", found.settings["features"]
-    accuracy = found.find("accuracy, trained on the release", measured=words)
+    accuracy = found.find("balanced accuracy, trained on the release", measured=words)
     assert 0.4 < accuracy.value <= 1
     assert accuracy.baseline > 0.6
     assert accuracy.low <= accuracy.value <= accuracy.high
-    assert found.find("accuracy, trained on the release and the private rows") is not None
-    assert found.find("accuracy, trained on the release", label="dog") is not None
+    assert found.find("balanced accuracy, trained on the release and the private rows") is not None
+    assert found.find("recall of the class, trained on the release", label="dog") is not None
     assert [one for one in found.of("attack") if one.name.startswith("loss of a model")]
     assert {one.group: one.grade for one in found.verdicts}["utility"] != "unknown"
     (confusion,) = found.settings["confusion"]

@@ -96,13 +96,20 @@ def measured(
     return found
 
 
+def trained(value: float) -> dict[str, Any]:
+    """What ``run.json`` holds of one training."""
+    recalls = {"cat": value, "dog": value}
+    return {"accuracy": value, "balanced": value, "per_class": recalls, "confusion": [[9, 1]] * 2}
+
+
 def planted(out: Path, marked: NDArray[np.uint8]) -> None:
     """Marks in every file of the owner's."""
     measured(out, marked, FIGURES)
     path = out / "owner" / "run.json"
     run = json.loads(path.read_text())
     run |= {"rows": ROWS, "skipped": SKIPPED, "seconds": {"reading": SECONDS}}
-    run["scores"] = [{"model": "m", "synthetic": FIGURES["accuracy"], "real": None}]
+    runs = [trained(FIGURES["accuracy"])]
+    run["accuracy"] = [{"model": "m", "synthetic": runs, "real": runs}]
     run["spending"] = {"epsilon": 55.5, "delta": 1e-5, "spent": 13.2489, "remaining": 42.2511}
     path.write_text(json.dumps(run))
 

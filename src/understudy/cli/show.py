@@ -49,6 +49,8 @@ def plan(dry: DryRun) -> None:
         _console.print(f"held out: {held} of the {dry.unit}s, each by a secret coin of its own")
     for note in dry.notes:
         _console.print(f"note: {note}")
+    for role, sampling in dry.sampling.items():
+        _console.print(f"{role}: {sampling}")
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
     _console.print(
@@ -144,12 +146,20 @@ def result(made: Result) -> None:
 
 
 def accuracies(found: Sequence[Accuracy]) -> None:
-    """Accuracies, marked as the owner's own."""
+    """Balanced accuracies with what stands beside them, marked as the owner's own."""
     if not found:
         return
-    table = _table("accuracy on real test data (owner only)", "trained on release", "on real data")
-    for one in found:
-        table.add_row(one.model, f"{one.synthetic:.1%}", f"{one.real:.1%}")
+    columns = "release", "real data", "majority class"
+    table = _table("on real test data (owner only), trained on", *columns)
+    for one in (accuracy.score for accuracy in found):
+        lowest = one.recalls[0]
+        table.add_row(f"{one.model}:", style="dim")
+        for words, *values in (
+            ("  balanced accuracy", one.synthetic, one.real, one.majority_balanced),
+            ("  accuracy", one.accuracy, one.accuracy_real, one.majority),
+            (f"  lowest recall: {lowest.label}", lowest.synthetic, lowest.real, None),
+        ):
+            table.add_row(words, *("" if value is None else f"{value:.1%}" for value in values))
     _console.print(table)
 
 

@@ -178,6 +178,17 @@ class Generator(Model, Protocol):
 
 
 @runtime_checkable
+class StepwiseModel(Model, Protocol):
+    """A generator or decoder that draws in denoising steps.
+
+    Attributes:
+        sampling: Steps and guidance in words, and where they come from; for the plan of a run.
+    """
+
+    sampling: str
+
+
+@runtime_checkable
 class PromptedDecoder(Decoder, Protocol):
     """A decoder that is told what to draw besides (unCLIP)."""
 

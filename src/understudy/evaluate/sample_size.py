@@ -1,4 +1,4 @@
-"""How accuracy grows with the number of rows that a network is trained on."""
+"""How balanced accuracy grows with the number of rows that a network is trained on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST = 10
 
 @dataclass(frozen=True, slots=True)
 class SizeCurve:
-    """Accuracy over the number of rows. Owner-only: it is measured on the real test split.
+    """Balanced accuracy over the number of rows. Owner-only: of the real test split.
 
     Attributes:
         sizes: Rows trained on, ascending.
@@ -38,7 +38,7 @@ class SizeCurve:
 
     @property
     def means(self) -> tuple[float, ...]:
-        """Mean accuracy at each size."""
+        """Mean balanced accuracy at each size."""
         return tuple(mean_and_spread(each)[0] for each in self.results)
 
     @property

@@ -35,6 +35,28 @@ def confusion(truth: Labels, found: Labels, classes: int) -> NDArray[np.int64]:
     return np.bincount(truth * classes + found, minlength=classes**2).reshape(classes, classes)
 
 
+def recalls(table: NDArray[np.int64]) -> Vector:
+    """The part of each class's rows that was found, in [0, 1]; NaN for a class without rows.
+
+    Args:
+        table: (classes, classes) counts as of `confusion`, rows the truth.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.diag(table) / table.sum(axis=1), dtype=np.float64)
+
+
+def balanced_accuracy(table: NDArray[np.int64]) -> float:
+    """The mean of the recalls of all classes that have rows (Brodersen et al. 2010).
+
+    Naming one class for every row gives one over the number of those classes, whatever their
+    sizes: a model that never finds a small class cannot hide it behind the large ones.
+
+    Args:
+        table: (classes, classes) counts as of `confusion`, rows the truth.
+    """
+    return float(np.nanmean(recalls(table)))
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Whether a classifier is as often right as it is sure.

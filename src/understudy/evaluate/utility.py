@@ -18,7 +18,7 @@ from understudy.core.errors import InputError
 from understudy.evaluate.labelled import Labelled as Labelled
 from understudy.evaluate.labelled import gather as gather
 from understudy.evaluate.labelled import match_classes as match_classes
-from understudy.evaluate.scoring import calibration, confusion
+from understudy.evaluate.scoring import balanced_accuracy, calibration, confusion, recalls
 
 if TYPE_CHECKING:
     from understudy.evaluate.classifier import Classifier
@@ -49,9 +49,10 @@ class UtilityResult:
     """How well one trained network does on the real test split.
 
     Attributes:
-        accuracy: Part of the test rows whose class was found, in [0, 1].
-        per_class: The same within each class; None for a class without test rows.
-        balanced: Mean of ``per_class`` over the classes that have test rows.
+        accuracy: Part of the test rows whose class was found, in [0, 1]. Large classes decide it.
+        per_class: The same within each class, its recall; None for a class without test rows.
+        balanced: Balanced accuracy, the mean of ``per_class`` over the classes that have test
+            rows. This is the one to go by.
         n_train: Rows it was trained on.
         network: Which network.
         seed: Seed of the training.
@@ -75,6 +76,17 @@ class UtilityResult:
     log_loss: float = math.nan
     confusion: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def majority(self) -> float:
+        """Accuracy of naming the most frequent class for every test row; NaN: not known."""
+        rows = [sum(line) for line in self.confusion]
+        return max(rows) / sum(rows) if rows else math.nan
+
+    @property
+    def majority_balanced(self) -> float:
+        """Balanced accuracy of the same: one over the number of classes that have test rows."""
+        return 1 / sum(recall is not None for recall in self.per_class.values())
+
 
 @dataclass(frozen=True, slots=True)
 class UtilityReport:
@@ -93,7 +105,7 @@ class UtilityReport:
     both: tuple[UtilityResult, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as JSON values, with mean and spread of the accuracies over the seeds."""
+        """Everything as JSON values, with means and spreads of the accuracies over the seeds."""
         content: dict[str, Any] = {
             "kind": self.kind,
             "synthetic": _summary(self.synthetic),
@@ -196,15 +208,14 @@ def score(
         raise InputError("the test split has no rows")
     probabilities = classifier.probabilities(test.values)
     table = confusion(truth, probabilities.argmax(axis=1), len(classes))
-    rows, right = table.sum(axis=1), np.diag(table)
     sure = calibration(probabilities, truth)
     return UtilityResult(
-        accuracy=float(right.sum() / len(truth)),
+        accuracy=float(np.trace(table) / len(truth)),
         per_class={
-            name: float(hits / n) if n else None
-            for name, hits, n in zip(classes, right, rows, strict=True)
+            name: None if math.isnan(recall) else recall
+            for name, recall in zip(classes, recalls(table).tolist(), strict=True)
         },
-        balanced=float(np.mean(right[rows > 0] / rows[rows > 0])),
+        balanced=balanced_accuracy(table),
         n_train=n_train,
         network=cast(Network, classifier.network),
         seed=seed,
@@ -276,9 +287,14 @@ def _rows(side: Side, synthetic: Labelled, real: Labelled, seed: int) -> Labelle
 
 def mean_and_spread(
     results: Sequence[UtilityResult],
-    of: Score = "accuracy",
+    of: Score = "balanced",
 ) -> tuple[float, float]:
-    """Mean and sample standard deviation of one figure; the latter is 0 for one result."""
+    """Mean and sample standard deviation of one figure; the latter is 0 for one result.
+
+    Args:
+        results: Of one network, a result a seed.
+        of: Which figure; the balanced accuracy unless said otherwise.
+    """
     values = [getattr(result, of) for result in results]
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
@@ -296,8 +312,11 @@ def _check_fit(train: Labelled, real: Labelled) -> None:
 
 
 def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
-    mean, spread = mean_and_spread(results)
-    return {"accuracy": mean, "spread": spread, "runs": [asdict(result) for result in results]}
+    summary: dict[str, Any] = {}
+    for field, name in (("balanced", "balanced_accuracy"), ("accuracy", "accuracy")):
+        mean, spread = mean_and_spread(results, cast(Score, field))
+        summary |= {name: mean, f"{name}_spread": spread}
+    return {**summary, "runs": [asdict(result) for result in results]}
 
 
 def _part(progress: Progress, number: int, trainings: int) -> Progress:

@@ -21,7 +21,7 @@ GOOD_LIKENESS, FAIR_LIKENESS = 0.8, 0.5
 """Parts of what held-out rows reach that make a release's fidelity good, or fair."""
 
 GOOD_LOSS, FAIR_LOSS = 0.05, 0.15
-"""Accuracy lost by training on the release that leaves its utility good, or fair."""
+"""Balanced accuracy lost by training on the release that leaves its utility good, or fair."""
 
 FAIR_AREA, POOR_AREA = 0.53, 0.60
 """Areas under an attack's ROC that are more than a guess, and that are a leak."""
@@ -29,8 +29,14 @@ FAIR_AREA, POOR_AREA = 0.53, 0.60
 FAIR_FOUND, POOR_FOUND = 0.03, 0.05
 """Parts of the members that an attack may find at 1 % false alarms, surely."""
 
-ACCURACY = "accuracy, trained on the release"
-"""The figure that decides on utility."""
+BALANCED = "balanced accuracy, trained on the release"
+"""The figure that decides on utility: every class counts alike, however small it is."""
+
+RECALL = "recall of the class, trained on the release"
+"""The part of one class's real test rows that is found."""
+
+MAJORITY = "balanced accuracy, the majority class for every row"
+"""What naming one class for all test rows comes to: one over the number of classes."""
 
 _MANY = 200  # strangers, at least, that say where 1 % false alarms lie
 
@@ -101,29 +107,33 @@ def _distance(figures: Mapping[str, Figure]) -> str:
 
 
 def utility(figures: Sequence[Figure]) -> Verdict:
-    """By the accuracy that training on the release costs, of the best network."""
+    """By the balanced accuracy that training on the release costs, of the best network."""
     rule = (
         f"Good: models trained on the release lose at most {100 * GOOD_LOSS:.0f} points of "
-        f"accuracy on real test rows against models trained on the private rows; fair: "
+        f"balanced accuracy on real test rows against models trained on the private rows; fair: "
         f"{100 * FAIR_LOSS:.0f}."
     )
-    accuracies = [
-        one
-        for one in figures
-        if one.name == ACCURACY and not one.label and one.baseline is not None
-    ]
-    if not accuracies:
+    measured = [one for one in figures if one.name == BALANCED and one.baseline is not None]
+    if not measured:
         words = "Not measured: `understudy evaluate --full` trains models."
         return Verdict("utility", "unknown", words, rule)
-    best = max(accuracies, key=lambda one: one.value)
+    best = max(measured, key=lambda one: one.value)
     loss = (best.baseline or 0.0) - best.value
     grade: Grade = "poor"
     if loss <= FAIR_LOSS:
         grade = "good" if loss <= GOOD_LOSS else "fair"
+    guess = next((f"; one class for all: {o.value:.1%}" for o in figures if o.name == MAJORITY), "")
     words = (
-        f"{best.measured} reaches {best.value:.1%} on real test rows when trained on the release, "
-        f"{best.baseline:.1%} when trained on the private rows."
+        f"{best.measured} reaches a balanced accuracy of {best.value:.1%} on real test rows when "
+        f"trained on the release, {best.baseline:.1%} when trained on the private rows{guess}."
     )
+    recalls = [one for one in figures if (one.name, one.measured) == (RECALL, best.measured)]
+    if recalls:
+        lowest = min(recalls, key=lambda one: one.value)
+        words += (
+            f" The class that it finds least is {lowest.label}: {lowest.value:.1%} of its rows "
+            f"({lowest.baseline:.1%})."
+        )
     return Verdict("utility", grade, words, rule)
 
 

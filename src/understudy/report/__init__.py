@@ -12,11 +12,12 @@ from understudy.report.card import dataset_card
 from understudy.report.comparison import Comparison, compare
 from understudy.report.html import comparison_report, owner_report, public_report
 from understudy.report.programs import owner_json, public_json
-from understudy.report.reading import read_owner, read_record
+from understudy.report.reading import read_owner, read_record, read_score
 from understudy.report.record import (
     Model,
     OwnerRecord,
     Premise,
+    Recall,
     Released,
     RunRecord,
     Sample,
@@ -33,6 +34,7 @@ __all__ = [
     "Model",
     "OwnerRecord",
     "Premise",
+    "Recall",
     "Released",
     "RunRecord",
     "Sample",
@@ -53,6 +55,7 @@ __all__ = [
     "public_report",
     "read_owner",
     "read_record",
+    "read_score",
     "statement_text",
 ]
 

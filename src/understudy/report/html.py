@@ -49,6 +49,9 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     ),
 )
 
+_OF_CLASSES: dict[Group, str] = {"utility": "trained on the private rows"}
+"""Groups whose classes stand in order, the worst first, each beside its baseline."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
@@ -183,7 +186,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
                     title,
                     intro,
                     tables.overall(figures),
-                    tables.by_class(figures),
+                    tables.by_class(figures, baseline=_OF_CLASSES.get(key, "")),
                     drawn,
                     words.explained(one.name for one in figures),
                     confusions,

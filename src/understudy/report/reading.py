@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from understudy.core.errors import RunError
 from understudy.core.types import Receipt, StageReceipt
-from understudy.report.record import Model, OwnerRecord, Premise, RunRecord, Score, Spending
+from understudy.report.record import (
+    Model,
+    OwnerRecord,
+    Premise,
+    Recall,
+    RunRecord,
+    Score,
+    Spending,
+)
 from understudy.report.statement import SCHEMA
 
 _NOT_SAID = ("how", "title", "licence")  # a file of an earlier version lacks them
@@ -72,8 +81,43 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             rows=content["rows"],
             skipped=content["skipped"],
             spending=Spending(**content["spending"]),
-            scores=tuple(Score(**score) for score in content.get("scores", ())),
+            scores=tuple(map(read_score, content.get("accuracy", ()))),
             seconds=content["seconds"],
         )
     except (KeyError, TypeError) as error:
         raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error
+
+
+def read_score(entry: Mapping[str, Any]) -> Score:
+    """Means over the seeds of one network's results on the real test split.
+
+    Args:
+        entry: ``model``, and under ``synthetic`` and ``real`` the results of every seed: an entry
+            of ``accuracy`` in ``run.json``.
+
+    Raises:
+        KeyError: A part of it is missing.
+    """
+    release, real = entry["synthetic"], entry["real"]
+    counts = [sum(line) for line in release[0]["confusion"]]
+    recalls = [
+        Recall(label, _mean(release, label), _mean(real, label))
+        for label, recall in release[0]["per_class"].items()
+        if recall is not None
+    ]
+    balanced = [fmean(one["balanced"] for one in side) for side in (release, real)]
+    plain = [fmean(one["accuracy"] for one in side) for side in (release, real)]
+    return Score(
+        entry["model"],
+        balanced[0],
+        balanced[1],
+        accuracy=plain[0],
+        accuracy_real=plain[1],
+        majority_balanced=1 / len(recalls),
+        majority=max(counts) / sum(counts) if counts else None,
+        recalls=tuple(sorted(recalls, key=lambda one: one.synthetic)),
+    )
+
+
+def _mean(results: Sequence[Mapping[str, Any]], label: str) -> float:
+    return fmean(one["per_class"][label] for one in results)

@@ -142,18 +142,44 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
+class Recall:
+    """The part of one class's real test rows that a model finds.
+
+    Attributes:
+        label: The class.
+        synthetic: When trained on the release, 0 to 1.
+        real: When trained on the real data, 0 to 1; None where not measured.
+    """
+
+    label: str
+    synthetic: float
+    real: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
-    """Accuracy on the real test split of one model, trained on the release and on the real data.
+    """How one model does on the real test split, trained on the release and on the real data.
 
     Attributes:
         model: What was trained, such as ``"small CNN on images"``.
-        synthetic: Accuracy when trained on the release, 0 to 1.
-        real: Accuracy when trained on the real data, 0 to 1; None where not measured.
+        synthetic: Balanced accuracy when trained on the release, 0 to 1: the mean of the recalls.
+        real: The same when trained on the real data; None where not measured.
+        accuracy: Part of all test rows whose class is found, trained on the release; None: not
+            known.
+        accuracy_real: The same when trained on the real data.
+        majority_balanced: Balanced accuracy of one class for all rows: 1 over their number.
+        majority: Accuracy of naming the most frequent class of the test set for all rows.
+        recalls: Of every class that has test rows, the lowest first.
     """
 
     model: str
     synthetic: float
     real: float | None = None
+    accuracy: float | None = None
+    accuracy_real: float | None = None
+    majority_balanced: float | None = None
+    majority: float | None = None
+    recalls: tuple[Recall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +234,7 @@ class OwnerRecord:
         rows: Number of private rows.
         skipped: Bad files that were passed over.
         spending: The dataset's budget, from the ledger.
-        scores: Accuracies against real data.
+        scores: Balanced accuracies on real data.
         sheets: Real beside synthetic images, a sheet a class.
         seconds: Seconds per part of the run, in order.
         evaluation: What was measured; None: nothing yet.

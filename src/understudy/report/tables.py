@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ClassTable:
-    """The figures of the classes: a line a class, a column a figure.
+    """The figures of the classes: a line a class, a column a figure, or two with its baseline.
 
     Attributes:
         names: Heading of each column after the first.
@@ -122,28 +122,51 @@ def overall(figures: Iterable[Figure]) -> list[Row]:
     ]
 
 
-def by_class(figures: Iterable[Figure]) -> ClassTable | None:
-    """The figures of the classes, or None where there are none."""
+def by_class(figures: Iterable[Figure], *, baseline: str = "") -> ClassTable | None:
+    """The figures of the classes, or None where there are none.
+
+    Args:
+        figures: Of which those of classes are taken.
+        baseline: Heading of a column of baselines behind each figure's. Where it is given, the
+            classes stand in order of the first figure, the worst first; else in their own order.
+    """
     labelled = [one for one in figures if one.label]
     if not labelled:
         return None
+    if baseline:
+        labelled = _worst_first(labelled)
     columns: dict[tuple[str, str], dict[str, Figure]] = {}
     for one in labelled:
         columns.setdefault((one.name, one.measured), {})[one.label] = one
     worst = {key: _worst(found.values()) for key, found in columns.items()}
-    rows = [
-        (
-            label,
-            tuple(
-                cell(found[label], best=found[label] is worst[key]) if label in found else Cell("")
-                for key, found in columns.items()
-            ),
-        )
-        for label in dict.fromkeys(one.label for one in labelled)
-    ]
+    rows = []
+    for label in dict.fromkeys(one.label for one in labelled):
+        cells: list[Cell] = []
+        for key, found in columns.items():
+            known = found.get(label)
+            cells.append(Cell("") if known is None else cell(known, best=known is worst[key]))
+            if baseline:
+                value = None if known is None else known.baseline
+                cells.append(Cell("" if known is None or value is None else shown(known, value)))
+        rows.append((label, tuple(cells)))
     several = len({with_ for _, with_ in columns}) > 1
-    names = [f"{name}, {with_}" if with_ and several else name for name, with_ in columns]
+    names = []
+    for name, with_ in columns:
+        names.append(f"{name}, {with_}" if with_ and several else name)
+        names += [baseline] if baseline else []
     return ClassTable(tuple(names), tuple(rows), least_public(one.kind for one in labelled))
+
+
+def _worst_first(figures: Sequence[Figure]) -> list[Figure]:
+    """In order of the first figure's values of the classes, the worst first."""
+    name, with_ = figures[0].name, figures[0].measured
+    sign = -1 if figures[0].better == "lower" else 1
+    order = {
+        one.label: sign * one.value
+        for one in figures
+        if (one.name, one.measured) == (name, with_) and not math.isnan(one.value)
+    }
+    return sorted(figures, key=lambda one: order.get(one.label, math.inf))
 
 
 def _worst(figures: Iterable[Figure]) -> Figure | None:

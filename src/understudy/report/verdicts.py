@@ -132,10 +132,14 @@ def _known(scores: Sequence[Score]) -> str:
     if best is None:
         return ""
     real = "" if best.real is None else f", {best.real:.1%} when trained on the real data"
-    return (
-        f"The {best.model} trained on the release gets {best.synthetic:.1%} of real test rows "
-        f"right{real}. "
+    words = (
+        f"The {best.model} trained on the release reaches a balanced accuracy of "
+        f"{best.synthetic:.1%} on real test rows{real}."
     )
+    if best.recalls:
+        lowest = best.recalls[0]
+        words += f" It finds {lowest.synthetic:.1%} of {lowest.label}, the fewest of any class."
+    return words + " "
 
 
 def _card(group: str, grade: Grade, sentence: str, rule: str, kind: Kind) -> Card:

@@ -25,8 +25,18 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
         "How well images fit their captions, 0 to 100, by an encoder of both. It depends on the "
         "encoder; what the same images come to with each other's captions is what nothing says.",
     ),
-    ("accuracy", "Part of real test rows whose class a model finds."),
-    ("balanced accuracy", "Accuracy with every class counted alike."),
+    (
+        "accuracy",
+        "Part of all real test rows whose class a model finds. Large classes decide it: a class of "
+        "2 % may never be found at 98 %.",
+    ),
+    (
+        "balanced accuracy",
+        "Mean of the recalls of all classes, so that every class counts alike, however small it "
+        "is. Naming one class for every row gives one over their number.",
+    ),
+    ("recall of the class", "Part of a class's real test rows that a model finds."),
+    ("majority class", "What a model that looks at nothing comes to."),
     ("calibration error", "How far a model's confidence is from its accuracy. 0: not at all."),
     ("AP50", "How well objects are found: average precision at half overlap."),
     ("exact copies", "Part of the synthetic images that equal a private one, pixel for pixel."),

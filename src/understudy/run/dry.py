@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from understudy.core.ports import StepwiseModel
 from understudy.core.types import Fit
 from understudy.methods.parts.capacity import Carried
 from understudy.privacy.ledger import Ledger
@@ -55,6 +57,7 @@ class DryRun:
         held_out: The share, or number, that would be held out as it was asked for; None: nothing.
         notes: What the owner should know before spending.
         fits: How well the models fit the classes, by what is public.
+        sampling: Steps and guidance of each diffusion model, by its role.
     """
 
     method: str
@@ -71,6 +74,7 @@ class DryRun:
     after: float
     at_delta: float
     refused: str | None
+    sampling: Mapping[str, str]
     concerned: tuple[str, ...] = ()
     premises: tuple[Premise, ...] = ()
     held_out: float | str | None = None
@@ -137,4 +141,9 @@ def dry_run(config: RunConfig) -> DryRun:
         notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
         fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
         carried=carried(prepared),
+        sampling={
+            role: f"{model.name}: {model.sampling}"
+            for role, model in prepared.context.models.items()
+            if isinstance(model, StepwiseModel)
+        },
     )

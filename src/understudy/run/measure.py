@@ -1,4 +1,4 @@
-"""Accuracy on real data of models trained on a release. Owner-only."""
+"""Balanced accuracy on real data of models trained on a release. Owner-only."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from understudy.evaluate.utility import (
     mean_and_spread,
     utility_report,
 )
+from understudy.report import Score, read_score
 from understudy.run.config import unknown
 from understudy.run.progress import Bars
 
@@ -38,9 +39,9 @@ class Accuracy:
 
     Attributes:
         model: What was trained, in words.
-        synthetic: Mean accuracy over the seeds when trained on the release, 0 to 1.
+        synthetic: Mean balanced accuracy over the seeds when trained on the release, 0 to 1.
         real: The same when trained on the real data.
-        report: Every single result.
+        report: Every single result, with the plain accuracy and the recall of each class.
     """
 
     model: str
@@ -51,6 +52,11 @@ class Accuracy:
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model": self.model, "kind": "owner-only", **asdict(self.report)}
+
+    @property
+    def score(self) -> Score:
+        """The same with its baselines and recalls, as it is printed and reported."""
+        return read_score(self.as_dict())
 
 
 def measure(

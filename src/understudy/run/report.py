@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from understudy.core.errors import ConfigError, LedgerError, RunError
 from understudy.core.figures import Evaluation, Figure, Pairs
 from understudy.core.types import Images
-from understudy.evaluate.verdicts import ACCURACY
+from understudy.evaluate.verdicts import BALANCED, RECALL
 from understudy.privacy.ledger import Ledger
 from understudy.report import (
     Comparison,
@@ -300,18 +301,17 @@ def _released(folder: Path, name: str) -> Released:
 
 def _of_scores(scores: Sequence[Score]) -> Evaluation | None:
     """What a run measured by itself (``--test``), as figures."""
-    figures = [
-        Figure(
-            "utility",
-            ACCURACY,
-            one.synthetic,
-            baseline=one.real,
-            measured=one.model,
-            better="higher",
-            unit="%",
-        )
-        for one in scores
-    ]
+    figures = []
+    for one in scores:
+        shown = partial(Figure, "utility", measured=one.model, better="higher", unit="%")
+        figures.append(shown(BALANCED, one.synthetic, baseline=one.real))
+        if one.accuracy is not None:
+            name = "accuracy, trained on the release"
+            figures.append(shown(name, one.accuracy, baseline=one.accuracy_real))
+        figures += [
+            shown(RECALL, recall.synthetic, baseline=recall.real, label=recall.label)
+            for recall in one.recalls
+        ]
     return Evaluation(tuple(figures)) if figures else None
 
 

@@ -55,7 +55,7 @@ class Result:
         owner: The folder that may not.
         receipt: The guarantee, and what each stage of it cost.
         facts: Public facts of the release.
-        accuracy: Accuracy on the real test set; owner-only. Empty without ``test``.
+        accuracy: Balanced accuracy on the real test set; owner-only. Empty without ``test``.
         seconds: Wall-clock seconds of each part of the run; owner-only.
         pictures: A contact sheet of synthetic images; None for embeddings alone.
         warnings: What the owner should know; empty if all is well.

@@ -14,8 +14,10 @@ class RunOptions(HubOptions):
     """Options of everything that samples; those of `HubOptions` besides.
 
     Attributes:
-        steps: Denoising steps; by default the pipeline's own number, made for its own scheduler.
-        guidance: Classifier-free guidance; 1 or less turns it off. By default the pipeline's own.
+        steps: Denoising steps; by default the pipeline's own number, made for its own scheduler, or
+            the few of a distilled model (`distilled.few_steps`).
+        guidance: Classifier-free guidance; 1 or less turns it off. By default the pipeline's own,
+            and none for a distilled model.
         negative: What not to draw; by default nothing.
         scheduler: A scheduler of diffusers by its class name, such as DPMSolverMultistepScheduler
             or LCMScheduler; by default the one in the folder.

@@ -52,7 +52,7 @@ class Pictures:
         self, pipelines: Pipelines, options: GeneratorOptions, *, name: str, licence: str
     ) -> None:
         self.name, self.licence = name, licence
-        self.tasks = pipelines.tasks
+        self.tasks, self.sampling = pipelines.tasks, pipelines.sampling
         self._pipelines, self._options = pipelines, options
         self._size = pipelines.size()
         told = () if options.shape is None else numbers(options.shape, "shape")

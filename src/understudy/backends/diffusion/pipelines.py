@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from understudy.backends.diffusion.distilled import few_steps
 from understudy.backends.diffusion.loading import (
     diffusers,
     loading,
@@ -65,6 +66,8 @@ class Pipelines:
         unet = getattr(text, "unet", None)
         self.network: Any = unet or getattr(text, "transformer", None)
         use_scheduler(text, options.scheduler, name)
+        adapter = getattr(options, "lora", None)
+        self._distilled = few_steps(text, [_model_of(name), *([adapter] if adapter else [])])
         self.inpainter: Conditioned | None = None
         self._made: dict[str, Any] = {}
         self._active = ""
@@ -160,13 +163,31 @@ class Pipelines:
         return self.ready("inpainting from the image")
 
     def steps(self) -> int:
-        """Denoising steps of a call."""
+        """Denoising steps of a call: those asked for, of the distilled model, or the pipeline's."""
+        if self._options.steps is None and self._distilled is not None:
+            return self._distilled.steps
         return self._options.steps or int(self._default("num_inference_steps", 50))
 
     def guidance(self) -> float:
-        """Classifier-free guidance of a call."""
-        told = self._options.guidance
-        return float(self._default("guidance_scale", 1.0)) if told is None else told
+        """Classifier-free guidance of a call; 1 or less: none."""
+        if self._options.guidance is not None:
+            return self._options.guidance
+        if self._distilled is not None and self._distilled.guidance is not None:
+            return self._distilled.guidance
+        return float(self._default("guidance_scale", 1.0))
+
+    @property
+    def sampling(self) -> str:
+        """Steps and guidance of a call in words, and where they come from."""
+        words = f"{self.steps()} steps, guidance {self.guidance():g}"
+        unset = [key for key in ("steps", "guidance") if getattr(self._options, key) is None]
+        if not unset:
+            return words
+        if self._distilled is None:
+            origin = "the pipeline's own"
+        else:
+            origin = f"a distilled model, by {self._distilled.reason}"
+        return f"{words} ({origin}; to change them: {', '.join(f'{key}=N' for key in unset)})"
 
     def _default(self, argument: str, otherwise: float) -> float:
         found = taken(self._text).get(argument)
@@ -189,6 +210,11 @@ class Pipelines:
                 f"size={self._options.size}; say size={near}"
             )
         return sizes[0], sizes[-1]
+
+
+def _model_of(name: str) -> str:
+    """The model's name or folder in a name with its family and options."""
+    return name.partition(":")[2].partition("?")[0]
 
 
 def taken(pipeline: Any) -> Mapping[str, inspect.Parameter]:

@@ -140,7 +140,7 @@ class UnclipDecoder(_Decoder):
         )
         self._cue = cue
         self._mean, self._std, self._noising = mean, std, noising
-        self._pipelines = pipelines
+        self._pipelines, self.sampling = pipelines, pipelines.sampling
         self._network = Conditioned(unet, pipelines.network.config["in_channels"])
         if options.compile:
             unet.compile()
@@ -233,6 +233,7 @@ class KandinskyDecoder(_Decoder):
         )
         self._blank = torch.zeros(1, self.dim) if blank is None else blank
         self._pipelines = Pipelines(pipeline, options, name=name)
+        self.sampling = self._pipelines.sampling
         self._size = self._pipelines.size()
         if options.offload:
             pipeline.enable_model_cpu_offload(device=options.where()[0])

@@ -21,7 +21,7 @@ from understudy.evaluate.utility import (
     mean_and_spread,
     utility_report,
 )
-from understudy.evaluate.verdicts import ACCURACY
+from understudy.evaluate.verdicts import BALANCED, MAJORITY, RECALL
 from understudy.run.measure import WORDS, EpochBar, require_networks
 from understudy.run.measuring.attacks import attack_by_loss
 from understudy.run.measuring.part import Part
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from understudy.evaluate.classifier import Classifier
 
 _LEAST_SIDE = 8
-_LEAST_ROWS = 200  # of a side, for accuracy over the number of rows
+_LEAST_ROWS = 200  # of a side, for balanced accuracy over the number of rows
 _SIZES = 4  # all rows, half of them, ...
 
 _CHEAPEST: tuple[Network, ...] = (
@@ -45,10 +45,10 @@ _CHEAPEST: tuple[Network, ...] = (
     "wrn40-4",
 )
 
-_Score = Literal["accuracy", "balanced", "ece"]
+_Score = Literal["balanced", "accuracy", "ece"]
 _SCORES: tuple[tuple[_Score, str, str, str], ...] = (
-    ("accuracy", ACCURACY, "higher", "%"),
-    ("balanced", "balanced accuracy, trained on the release", "higher", "%"),
+    ("balanced", BALANCED, "higher", "%"),
+    ("accuracy", "accuracy, trained on the release", "higher", "%"),
     ("ece", "calibration error, trained on the release", "lower", ""),
 )
 
@@ -124,6 +124,7 @@ def trained(
         )
         found.add(Part(attacked.figures, attacked.curves))
         found.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
+    found.figures += _majority(report.synthetic[0])
     return found
 
 
@@ -135,7 +136,7 @@ def by_size(
     networks: Sequence[Network],
     epochs: int | None,
 ) -> Part:
-    """Accuracy over the rows of the release that the cheapest network is trained on, one seed."""
+    """Balanced accuracy over the rows of the release that the cheapest network is trained on."""
     if min(len(synthetic.labels), len(held_out.labels)) < _LEAST_ROWS:
         few = f"accuracy over the number of rows: fewer than {_LEAST_ROWS} rows of a side"
         return Part(left_out=[few])
@@ -152,7 +153,7 @@ def by_size(
         "utility",
         f"{WORDS[network]}, trained on parts of the release",
         "rows of the release",
-        "accuracy",
+        "balanced accuracy",
         tuple(map(float, found.sizes)),
         found.means,
     )
@@ -182,7 +183,7 @@ def by_dp_sgd(
     """
     from understudy.evaluate.dp_sgd import dp_sgd
 
-    usual = {one.measured: one.baseline for one in plain if (one.name, one.label) == (ACCURACY, "")}
+    usual = {one.measured: one.baseline for one in plain if one.name == BALANCED}
     options: dict[str, Any] = dict(zip(("epsilon", "delta"), promise, strict=True))
     options |= {} if epochs is None else {"epochs": epochs}
     found = Part()
@@ -192,8 +193,8 @@ def by_dp_sgd(
         made = dp_sgd(private, held_out, **options)
         figure = Figure(
             "utility",
-            "accuracy, DP-SGD on the private rows",
-            made.result.accuracy,
+            "balanced accuracy, DP-SGD on the private rows",
+            made.result.balanced,
             baseline=usual[words],
             measured=words,
             better="higher",
@@ -241,7 +242,7 @@ def _figures(report: UtilityReport, words: str, classes: Sequence[str]) -> Itera
     if report.both:
         yield Figure(
             "utility",
-            "accuracy, trained on the release and the private rows",
+            "balanced accuracy, trained on the release and the private rows",
             mean_and_spread(report.both)[0],
             baseline=mean_and_spread(report.real)[0],
             measured=words,
@@ -256,7 +257,7 @@ def _figures(report: UtilityReport, words: str, classes: Sequence[str]) -> Itera
             continue
         yield Figure(
             "utility",
-            ACCURACY,
+            RECALL,
             float(np.mean([one for one in ours if one is not None])),
             baseline=float(np.mean([one for one in theirs if one is not None])),
             measured=words,
@@ -264,3 +265,15 @@ def _figures(report: UtilityReport, words: str, classes: Sequence[str]) -> Itera
             better="higher",
             unit="%",
         )
+
+
+def _majority(result: UtilityResult) -> list[Figure]:
+    """What naming the most frequent class of the test set for every row comes to."""
+    values = (
+        (MAJORITY, result.majority_balanced),
+        (
+            "accuracy, the majority class for every row",
+            result.majority,
+        ),
+    )
+    return [Figure("utility", name, value, measured="no model", unit="%") for name, value in values]
