@@ -74,6 +74,7 @@ class Opened:
         encoder: Embeds real images where the release holds embeddings.
         metric: The perceptual distance, where one was named.
         promise: The release's epsilon and delta, where DP-SGD is to keep them.
+        held_out: The part of the private dataset that the run held out; None: it held out nothing.
     """
 
     release: Source
@@ -84,6 +85,7 @@ class Opened:
     encoder: Encoder | None
     metric: PerceptualDistance | None
     promise: tuple[float, float] | None
+    held_out: Source | None = None
 
     @classmethod
     def of(cls, place: Path, real: str, test: str, asked: Asked) -> Opened:
