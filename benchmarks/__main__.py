@@ -10,7 +10,7 @@ from benchmarks.tables import Skipped, machine
 
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "fashion_mnist", "diffusion"),
-    *("studio", "alignment", "evolution", "audit", "evaluate", "leakage"),
+    *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
 )
 
 

@@ -31,6 +31,9 @@ from understudy.run.progress import Bars, progress_bars
 from understudy.run.released import release_folder
 from understudy.run.report import refresh
 
+_MANY = 1000
+"""Held-out rows that say how near chance brings a row, where the test set has more."""
+
 _Sides = tuple[Side, Side, Side]
 """The private rows, the release, held-out rows."""
 
@@ -96,7 +99,7 @@ class _Measuring:
                 shape = self.opened.release.shape
                 found.add(of_captions(self.opened.captioned, shape, features, self.bars))
         non_members = self._non_members(sides[2])
-        near_sides = (*sides[:2], non_members)
+        near_sides = (*sides[:2], _enough(non_members, sides[2]))
         with self._timed("leakage"):
             leaks = LeakageOf(*near_sides, features.measured, self.bars)
             near = leaks.judge(leaks.distances())
@@ -266,3 +269,8 @@ class _Measuring:
         start = time.perf_counter()
         yield
         self.seconds[part] = round(time.perf_counter() - start, 2)
+
+
+def _enough(held_out: Side, test: Side) -> Side:
+    """Those of the two that say how often chance gives a near-copy; few rows cannot say it."""
+    return held_out if held_out.count >= min(_MANY, test.count) else test
