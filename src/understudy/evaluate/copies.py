@@ -10,7 +10,6 @@ from scipy import stats
 from understudy.core.errors import InputError
 from understudy.core.types import Labels, Vector
 from understudy.evaluate.leakage import Closeness
-from understudy.evaluate.subsets import some
 
 _TAILS = (0.0, 0.001, 0.01)
 """Parts of the held-out rows that may lie below a threshold: nobody, one in 1,000, one in 100."""
@@ -91,12 +90,12 @@ def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
     A copy, changed a little or not, lies beside one private row: its ratio is near 0, wherever
     among the images it lies and however blurred all of the release is. What ratio is small is
     said by three sets in which no private row can have been copied: held-out rows, with their
-    ratios to the private ones; the release itself, with its ratios to the held-out ones; and
-    private rows, with their ratios to the other private ones. Near-twins in the data lower the
-    first, an unlike release lowers the second, and the third holds where held-out rows are of
-    another origin than the private rows, among which a release lies as they lie themselves. Only
-    what is more frequent than in all three counts. What is counted are the rows that are lain
-    beside, not those that lie there: many synthetic rows that are all alike are one witness.
+    ratios to the private ones; private rows, with their ratios to the other private ones; and the
+    release itself, with its ratios to the held-out ones. Near-twins in the data lower the first,
+    or the second where held-out rows are of another origin than the private rows; an unlike
+    release lowers the third. Only what is more frequent than in all three counts. Hits of the
+    release are the private rows that are lain beside, not the rows that lie there: many synthetic
+    rows that are all alike are one witness.
 
     The thresholds are the smallest ratio of held-out rows and half of it, and those that 0.1 % and
     1 % of them lie below; or those of private rows among themselves, where they are smaller. If
@@ -108,43 +107,30 @@ def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
         found: The nearest rows.
         false_alarms: How likely a false alarm may be.
     """
-    ours = _witnesses(found.nearest, found.ratios)
-    others = _witnesses(found.baseline_nearest, found.baseline_ratios)
-    again = _witnesses(found.stranger_nearest, found.stranger_ratios)
-    within = _witnesses(found.within.nearest, found.within.ratios)
-    few = some(len(found.ratios), len(found.within.ratios))  # as many as private rows, or fewer
-    as_many = _witnesses(found.nearest[few], found.ratios[few])
-    compared = ((ours, others), (ours, again), (as_many, within))
-    usual_ratios = (found.baseline_ratios, found.stranger_ratios, found.within.ratios)
-    sure, least, usual = [], 1.0, 0.0
-    thresholds = [min(_part(side, tail) for side in (others, within)) for tail in _TAILS]
+    within = found.within
+    usual = (found.baseline_ratios, within.ratios, found.stranger_ratios)
+    sure, least, most = [], 1.0, 0.0
+    thresholds = [
+        min(_part(ratios, tail) for ratios in (found.baseline_ratios, within.ratios))
+        for tail in _TAILS
+    ]
     thresholds.append(thresholds[0] / 2)
     for threshold in thresholds:
-        tests = [_fewer(*pair, threshold) for pair in compared]
+        rows = np.flatnonzero(found.ratios < threshold)
+        hits = len(np.unique(found.nearest[rows]))
+        tests = [
+            excess(hits, len(found.ratios), int((ratios < threshold).sum()), len(ratios))
+            for ratios in usual
+        ]
         p = min(1.0, len(thresholds) * max(one.p_value for one in tests))
-        chance = max(float((ratios < threshold).mean()) for ratios in usual_ratios)
-        rows, expected = np.flatnonzero(found.ratios < threshold), chance * len(found.ratios)
-        least, usual = min(least, p), max(usual, expected)
+        expected = max(one.chance for one in tests) * len(found.ratios)
+        least, most = min(least, p), max(most, expected)
         if p < false_alarms and all(one.rate >= _TIMES * one.chance for one in tests):
             sure.append(NearCopies(rows, expected, p, True))
-    nothing = NearCopies(np.zeros(0, dtype=np.int64), usual, least, False)
+    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, least, False)
     return max(sure, key=lambda each: each.count - each.expected, default=nothing)
 
 
 def _part(ratios: Vector, tail: float) -> float:
     """The smallest ratio that so many of them lie below."""
     return float(np.sort(ratios)[int(tail * len(ratios))])
-
-
-def _fewer(ours: Vector, usual: Vector, threshold: float) -> Excess:
-    """Ratios below a threshold, beside what is usual."""
-    hits, chance_hits = (int((side < threshold).sum()) for side in (ours, usual))
-    return excess(hits, len(ours), chance_hits, len(usual))
-
-
-def _witnesses(nearest: Labels, ratios: Vector) -> Vector:
-    """The smallest ratio at each row that is nearest to any."""
-    rows, at = np.unique(nearest, return_inverse=True)
-    least = np.full(len(rows), np.inf)
-    np.minimum.at(least, at, ratios)
-    return least

@@ -32,8 +32,8 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ("exact copies", "Part of the synthetic images that equal a private one, pixel for pixel."),
     (
         "near-copies",
-        "Synthetic images far nearer to one private row than to any other, more often than held-out "
-        "rows are and than private rows are to one another.",
+        "Synthetic images far nearer to one private row than to any other, more often than "
+        "held-out rows are and than private rows are to one another.",
     ),
     ("copies of held-out", "Held-out rows that are private rows too: the test set is not apart."),
     (
