@@ -110,12 +110,12 @@ def test_utility_is_what_training_on_the_release_loses(value, grade):
 
 @pytest.mark.parametrize(
     ("move", "found", "grade"),
-    [(0.0, 0, "good"), (0.3, 0, "fair"), (1.0, 0, "poor"), (0.0, 100, "poor")],
+    [(0.0, 0, "good"), (0.4, 0, "fair"), (1.0, 0, "poor"), (0.0, 100, "poor")],
     ids=["guess", "a little", "much", "an eighth without error"],
 )
 def test_attacks_are_judged_by_the_lower_bounds_of_what_they_add(move, found, grade):
     rng = np.random.default_rng(0)
-    described = rows(20, 800), rows(21, 800)
+    described = rows(24, 800), rows(25, 800)
     members, non_members = rng.normal(size=800) + move, rng.normal(size=800)
     members[:found] = 9.0
     verdict = verdicts.attacks(attacked(members, non_members, described))

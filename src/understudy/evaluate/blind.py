@@ -30,6 +30,7 @@ _AXES_FROM = 2000  # records that principal axes are computed from, at most
 _FOLDS = 5
 _FAR = 9.0  # squares of a standardised axis are cut there: 3 standard deviations
 _STEPS = 25  # of Newton's method, which needs some five
+_TAIL, _RAREST = 0.1, 30.0
 _TINY = 1e-12
 
 
@@ -134,16 +135,31 @@ class Blind:
         return Added(curve, area, dict(zip(AT, found, strict=True)), advantage)
 
     def _combined(self, scores: Vector) -> Vector:
-        """Cross-fitted on the blind score, the attack's, and how few non-members score so high."""
+        """Cross-fitted on the blind score, the attack's, and how rare that is of non-members."""
         found = np.empty(len(scores))
         for part in range(_FOLDS):
             test = self.fold == part
-            usual = np.sort(scores[~test & ~self.member])
-            above = len(usual) - np.searchsorted(usual, scores, side="left")
-            rarity = -np.log((above + 1) / (len(usual) + 1))
+            rarity = _rarity(scores, scores[~test & ~self.member])
             numbers = np.column_stack([self.scores, scores, rarity])
             found[test] = _fitted(numbers, self.member, ~test, penalty=1.0)
         return found
+
+
+def _rarity(scores: Vector, usual: Vector) -> Vector:
+    """Minus the log of the part of the usual scores that are as high.
+
+    Their upper tenth is taken for exponential, so that a copy, which scores higher than any
+    non-member, stands out by how much higher.
+    """
+    order = np.sort(usual)
+    above = len(order) - np.searchsorted(order, scores, side="left")
+    counted = -np.log((above + 1) / (len(order) + 1))
+    edge = float(np.quantile(order, 1 - _TAIL))
+    excess = order[order > edge] - edge
+    if not len(excess):
+        return np.asarray(counted)
+    beyond = -np.log(_TAIL) + (scores - edge) / max(float(excess.mean()), _TINY)
+    return np.asarray(np.where(scores > edge, np.minimum(beyond, _RAREST), counted))
 
 
 def _summary(fpr: Vector, tpr: Vector) -> Vector:
