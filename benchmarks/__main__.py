@@ -19,8 +19,8 @@ from benchmarks.tables import Skipped, machine
 
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
-    *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "independence"),
-    "small_classes",
+    *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
+    *("independence", "small_classes"),
 )
 
 

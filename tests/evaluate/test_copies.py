@@ -71,3 +71,24 @@ def test_a_release_unlike_the_data_is_not_accused():
     assert not look(np.repeat(rows(9, 4), 100, axis=0)).sure  # of four pictures
     few = rows(8, 400) * np.array([1, 1, 1e-3, 1e-3, 1e-3, 1e-3])  # of fewer dimensions
     assert not look(few).sure
+
+
+@pytest.mark.parametrize("shift", [0.5, 2.0])
+def test_the_style_of_the_private_rows_is_no_copy_and_copies_in_it_are(shift):
+    """Held-out rows of another origin lie far off, so that nothing of theirs comes near."""
+    alarms = 0
+    for seed in range(20):
+        private, release = rows(300 + seed) + shift, rows(400 + seed) + shift
+        alarms += look(release, private, rows(500 + seed)).sure
+    assert alarms <= 1
+    release[:24] = private[:24] + 0.02 * rows(3)[:24]
+    assert look(release, private, rows(519)).sure
+
+
+def test_private_rows_among_themselves_leave_themselves_out():
+    twins = np.concatenate([PRIVATE[:3], PRIVATE[:1], PRIVATE[:1], PRIVATE[:1]])
+    found = closeness(twins, HELD_OUT, HELD_OUT).within
+    apart = np.linalg.norm(twins[:, None] - twins[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert np.allclose(found.distances, apart.min(axis=1))
+    assert (found.nearest != np.arange(6)).all()

@@ -6,10 +6,11 @@ import pytest
 from understudy.core.figures import Figure
 from understudy.evaluate import verdicts
 from understudy.evaluate.attacks import by_distance
+from understudy.evaluate.blind import Blind
 from understudy.evaluate.copies import excess, near_copies
 from understudy.evaluate.leakage import closeness
 from understudy.evaluate.roc import roc
-from understudy.evaluate.verdicts import BALANCED, MAJORITY, RECALL, Leakage
+from understudy.evaluate.verdicts import BALANCED, MAJORITY, RECALL, Attacks, Leakage
 
 
 def rows(seed, count=600, dim=8):
@@ -27,8 +28,15 @@ def judge(release, exact=0, held_out_copies=0):
         excess(exact, n, held_out_copies, m),
         excess(exact, n, held_out_copies, m + len(PRIVATE)),
     )
-    rocs = {"distance": roc(by_distance(PRIVATE, release), by_distance(HELD_OUT, release))}
-    return verdicts.leakage(Leakage(copies, near, distances), rocs)
+    scores = by_distance(PRIVATE, release), by_distance(HELD_OUT, release)
+    return verdicts.leakage(Leakage(copies, near, distances), attacked(*scores))
+
+
+def attacked(members, non_members, described=(PRIVATE, HELD_OUT), held_out=False):
+    """One attack and what it adds to the blind one, by what the records look like."""
+    blind = Blind.of(*described)
+    added = blind.added(np.concatenate([members, non_members]))
+    return Attacks(blind.roc, {"a": roc(members, non_members)}, {"a": added}, held_out)
 
 
 def one_percent():
@@ -116,14 +124,32 @@ def test_utility_goes_by_balanced_accuracy_and_names_the_class_that_suffers():
         assert words in found.sentence
 
 
-def test_attacks_are_judged_by_their_lower_bounds():
+@pytest.mark.parametrize(
+    ("move", "found", "grade"),
+    [(0.0, 0, "good"), (0.4, 0, "fair"), (1.0, 0, "poor"), (0.0, 100, "poor")],
+    ids=["guess", "a little", "much", "an eighth without error"],
+)
+def test_attacks_are_judged_by_the_lower_bounds_of_what_they_add(move, found, grade):
     rng = np.random.default_rng(0)
-    guess = roc(rng.normal(size=800), rng.normal(size=800))
-    better = roc(rng.normal(size=800) + 0.3, rng.normal(size=800))
-    much = roc(rng.normal(size=800) + 1.0, rng.normal(size=800))
-    few = roc(np.r_[rng.normal(size=700), np.full(100, 9.0)], rng.normal(size=800))
-    assert verdicts.attacks({"a": guess}).grade == "good"
-    assert verdicts.attacks({"a": guess, "b": better}).grade == "fair"
-    assert verdicts.attacks({"a": guess, "b": much}).grade == "poor"
-    assert verdicts.attacks({"a": few}).grade == "poor"  # an eighth is found without error
-    assert verdicts.attacks({}).grade == "unknown"
+    described = rows(24, 800), rows(25, 800)
+    members, non_members = rng.normal(size=800) + move, rng.normal(size=800)
+    members[:found] = 9.0
+    verdict = verdicts.attacks(attacked(members, non_members, described))
+    assert (verdict.group, verdict.grade) == ("attack", grade)
+    assert "hold-out" not in verdict.sentence
+    assert verdicts.attacks(Attacks()).grade == "unknown"
+
+
+def test_a_difference_of_origin_is_said_and_not_charged_to_the_release():
+    described = rows(20, 800) + 0.4, rows(21, 800)
+    style = [one.sum(axis=1) + rows(22, 800)[:, 0] for one in described]  # nothing but the origin
+    assert roc(*style).auc.low > 0.7
+    verdict = verdicts.attacks(attacked(*style, described))
+    assert verdict.grade == "good"
+    assert "differ by themselves" in verdict.sentence
+    assert "--hold-out 5%" in verdict.sentence
+    drawn = verdicts.attacks(attacked(*style, described, held_out=True))
+    assert "--hold-out" not in drawn.sentence  # that is what they are
+    far = rows(20, 800) + 2, rows(21, 800)
+    hidden = verdicts.attacks(attacked(*(one.sum(axis=1) for one in far), far))
+    assert (hidden.grade, "could hide" in hidden.sentence) == ("unknown", True)

@@ -20,7 +20,7 @@ _GROUPS = {
     "fidelity": "held-out real rows",
     "utility": "trained on private rows",
     "leakage": "chance",
-    "attack": "a guess",
+    "attack": "without it",
 }
 
 _Networks = Annotated[
@@ -122,6 +122,8 @@ def show(found: Evaluation) -> None:
     labels = {one.label for one in found.figures if one.label}
     if labels:
         _console.print(f"figures of {len(labels)} classes: --table FILE.csv or the report")
+    if advice := found.settings.get("advice"):
+        _console.print(f"advice: {advice}")
     for left in found.settings.get("left_out", ()):
         _console.print(f"left out: {left}")
     seconds = ", ".join(f"{part} {taken:.0f} s" for part, taken in found.seconds.items())

@@ -89,47 +89,48 @@ def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
 
     A copy, changed a little or not, lies beside one private row: its ratio is near 0, wherever
     among the images it lies and however blurred all of the release is. What ratio is small is
-    said by two sets in which no private row can have been copied: held-out rows, with their ratios
-    to the private ones, and the release itself, with its ratios to the held-out ones. Near-twins
-    in the data lower the first, an unlike release lowers the second; only what is more frequent
-    than in both counts. What is counted are the rows that are lain beside, not those that lie
-    there: many synthetic rows that are all alike are one witness.
+    said by three sets in which no private row can have been copied: held-out rows, with their
+    ratios to the private ones; private rows, with their ratios to the other private ones; and the
+    release itself, with its ratios to the held-out ones. Near-twins in the data lower the first,
+    or the second where held-out rows are of another origin than the private rows; an unlike
+    release lowers the third. Only what is more frequent than in all three counts. Hits of the
+    release are the private rows that are lain beside, not the rows that lie there: many synthetic
+    rows that are all alike are one witness.
 
     The thresholds are the smallest ratio of held-out rows and half of it, and those that 0.1 % and
-    1 % of them lie below. If the release is drawn like them, the number of its rows below the
-    (j + 1)-th of them is hypergeometric (a precedence test), and below half of it smaller;
-    p-values are multiplied by the number of thresholds.
+    1 % of them lie below; or those of private rows among themselves, where they are smaller. If
+    the release is drawn like them, the number of its rows below the (j + 1)-th of them is
+    hypergeometric (a precedence test), and below half of it smaller; p-values are multiplied by
+    the number of thresholds.
 
     Args:
         found: The nearest rows.
         false_alarms: How likely a false alarm may be.
     """
-    ours = _witnesses(found.nearest, found.ratios)
-    others = np.sort(_witnesses(found.baseline_nearest, found.baseline_ratios))
-    again = _witnesses(found.stranger_nearest, found.stranger_ratios)
-    sure, least, usual = [], 1.0, 0.0
-    thresholds = [(0, others[0] / 2)]
-    thresholds += [(at, others[at]) for at in (int(tail * len(others)) for tail in _TAILS)]
-    for below, threshold in thresholds:
-        hits = int((ours < threshold).sum())
-        one = excess(hits, len(ours), below, len(others))
-        two = excess(hits, len(ours), int((again < threshold).sum()), len(again))
-        p = min(1.0, len(thresholds) * max(one.p_value, two.p_value))
-        chance = max(
-            float((found.baseline_ratios < threshold).mean()),
-            float((found.stranger_ratios < threshold).mean()),
-        )
-        rows, expected = np.flatnonzero(found.ratios < threshold), chance * len(found.ratios)
-        least, usual = min(least, p), max(usual, expected)
-        if p < false_alarms and one.rate >= _TIMES * max(one.chance, two.chance):
+    within = found.within
+    usual = (found.baseline_ratios, within.ratios, found.stranger_ratios)
+    sure, least, most = [], 1.0, 0.0
+    thresholds = [
+        min(_part(ratios, tail) for ratios in (found.baseline_ratios, within.ratios))
+        for tail in _TAILS
+    ]
+    thresholds.append(thresholds[0] / 2)
+    for threshold in thresholds:
+        rows = np.flatnonzero(found.ratios < threshold)
+        hits = len(np.unique(found.nearest[rows]))
+        tests = [
+            excess(hits, len(found.ratios), int((ratios < threshold).sum()), len(ratios))
+            for ratios in usual
+        ]
+        p = min(1.0, len(thresholds) * max(one.p_value for one in tests))
+        expected = max(one.chance for one in tests) * len(found.ratios)
+        least, most = min(least, p), max(most, expected)
+        if p < false_alarms and all(one.rate >= _TIMES * one.chance for one in tests):
             sure.append(NearCopies(rows, expected, p, True))
-    nothing = NearCopies(np.zeros(0, dtype=np.int64), usual, least, False)
+    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, least, False)
     return max(sure, key=lambda each: each.count - each.expected, default=nothing)
 
 
-def _witnesses(nearest: Labels, ratios: Vector) -> Vector:
-    """The smallest ratio at each row that is nearest to any."""
-    rows, at = np.unique(nearest, return_inverse=True)
-    least = np.full(len(rows), np.inf)
-    np.minimum.at(least, at, ratios)
-    return least
+def _part(ratios: Vector, tail: float) -> float:
+    """The smallest ratio that so many of them lie below."""
+    return float(np.sort(ratios)[int(tail * len(ratios))])

@@ -14,6 +14,25 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Labels, Vector
 from understudy.evaluate.neighbours import Cloud, Progress, clouds, nearest
+from understudy.evaluate.subsets import some
+
+WITHIN = 10_000
+"""Private rows that are compared with the others, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Distances from private rows to the nearest other private row.
+
+    Attributes:
+        nearest: (k,) the nearest other private row.
+        distances: (k,) how far it is.
+        ratios: (k,) nearest over second nearest.
+    """
+
+    nearest: Labels
+    distances: Vector
+    ratios: Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +46,8 @@ class Closeness:
         baseline: (m,) distances of held-out real rows: what strangers' rows come to.
         baseline_nearest: (m,) the nearest private row of each of them.
         baseline_ratios: (m,) their ratios.
+        within: Private rows, some of them, among the other private rows: what real rows of the
+            same origin come to. Held-out rows may be of another.
         stranger_nearest: (n,) the nearest held-out row of each synthetic row.
         stranger_ratios: (n,) nearest over second nearest held-out row: what the ratios of such a
             release come to where nothing was copied.
@@ -38,13 +59,19 @@ class Closeness:
     baseline: Vector
     baseline_nearest: Labels
     baseline_ratios: Vector
+    within: Within
     stranger_nearest: Labels
     stranger_ratios: Vector
 
     @property
     def closer(self) -> float:
-        """Part of the release that is nearer than all but 1 % of held-out rows; 0.01: no leak."""
+        """Part of the release that is nearer than all but 1 % of held-out rows."""
         return float((self.distances < np.quantile(self.baseline, 0.01)).mean())
+
+    @property
+    def closer_within(self) -> float:
+        """The same of private rows among the others; 0.01 where held-out rows are drawn alike."""
+        return float((self.within.distances < np.quantile(self.baseline, 0.01)).mean())
 
     @property
     def median_ratio(self) -> float:
@@ -62,7 +89,7 @@ def closeness(
     held_out: NDArray[Any],
     progress: Progress = lambda done: None,
 ) -> Closeness:
-    """Nearest private rows of the release, and of held-out real rows.
+    """Nearest private rows of the release, of held-out real rows, and of private rows themselves.
 
     Args:
         private: (p, d) embeddings or flattened images.
@@ -73,13 +100,36 @@ def closeness(
     Raises:
         InputError: Fewer than two private or held-out rows, or embeddings that do not compare.
     """
-    real, synthetic, others = clouds(private, release, held_out)
+    chosen = np.arange(len(private))[some(len(private), WITHIN)]
+    real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
     found, distances, ratios = _two_nearest(synthetic, real, progress)
     theirs, baseline, baseline_ratios = _two_nearest(others, real, progress)
     strangers, _, stranger_ratios = _two_nearest(synthetic, others, progress)
     return Closeness(
-        found, distances, ratios, baseline, theirs, baseline_ratios, strangers, stranger_ratios
+        found,
+        distances,
+        ratios,
+        baseline,
+        theirs,
+        baseline_ratios,
+        _within(asked, real, chosen),
+        strangers,
+        stranger_ratios,
     )
+
+
+def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
+    """The two nearest of some private rows, without themselves."""
+    count = min(3, len(real))
+    found, distances = nearest(asked, real, count)
+    # A row is its own nearest; among many equal ones it may be none of the first.
+    itself = found == own[:, None]
+    itself[:, -1] |= ~itself.any(axis=1)
+    others = ~itself
+    names = found[others].reshape(len(own), count - 1)
+    apart = distances[others].reshape(len(own), count - 1)
+    first, second = apart[:, 0], apart[:, -1]
+    return Within(names[:, 0], first, first / np.maximum(second, 1e-12))
 
 
 def _two_nearest(queries: Cloud, rows: Cloud, progress: Progress) -> tuple[Labels, Vector, Vector]:

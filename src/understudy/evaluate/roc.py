@@ -83,13 +83,8 @@ def roc(
             f"{len(sides[0])} and {len(sides[1])}"
         )
     one, two = sides
-    thresholds = np.unique(np.concatenate(sides))[::-1]
-    tpr, fpr = (
-        np.concatenate(
-            [[0.0], (len(side) - np.searchsorted(np.sort(side), thresholds)) / len(side)]
-        )
-        for side in sides
-    )
+    member = np.arange(len(one) + len(two)) < len(one)
+    fpr, tpr = rates(ranks(np.concatenate(sides)), member)
     return Roc(
         fpr=fpr,
         tpr=tpr,
@@ -99,6 +94,29 @@ def roc(
         members=len(one),
         others=len(two),
     )
+
+
+def ranks(scores: Vector) -> NDArray[np.int64]:
+    """The rank of each score, 0 for the highest; equal ones share a rank: (n,)."""
+    return np.unique(-scores, return_inverse=True)[1].astype(np.int64)
+
+
+def rates(
+    rank: NDArray[np.int64], member: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
+) -> tuple[Vector, Vector]:
+    """False and true positive rates at every threshold, from (0, 0) to (1, 1): (k,) each.
+
+    Args:
+        rank: (n,) ranks of the scores of members and others.
+        member: (n,) which are members.
+        counts: (n,) how often each counts; None: once.
+    """
+    often = np.ones(len(rank)) if counts is None else counts
+    fpr, tpr = (
+        np.concatenate([[0.0], np.cumsum(np.bincount(rank, np.where(side, often, 0)))])
+        for side in (~member, member)
+    )
+    return fpr / fpr[-1], tpr / tpr[-1]
 
 
 def _area(members: Vector, others: Vector, confidence: float) -> Interval:

@@ -10,9 +10,10 @@ from scipy import stats
 
 from understudy.core.figures import Figure, Grade, Verdict
 from understudy.core.types import Vector
+from understudy.evaluate.blind import Added
 from understudy.evaluate.copies import Excess, NearCopies
 from understudy.evaluate.leakage import Closeness
-from understudy.evaluate.roc import Roc
+from understudy.evaluate.roc import Interval, Roc
 
 FALSE_ALARMS = 0.01
 """How likely a release without copies is to be accused of near-copies; and of exact ones."""
@@ -23,11 +24,20 @@ GOOD_LIKENESS, FAIR_LIKENESS = 0.8, 0.5
 GOOD_LOSS, FAIR_LOSS = 0.05, 0.15
 """Balanced accuracy lost by training on the release that leaves its utility good, or fair."""
 
-FAIR_AREA, POOR_AREA = 0.53, 0.60
-"""Areas under an attack's ROC that are more than a guess, and that are a leak."""
+FAIR_AREA, POOR_AREA = 0.03, 0.10
+"""What the release adds to the blind attack's area: more than nothing, and a leak."""
 
-FAIR_FOUND, POOR_FOUND = 0.03, 0.05
-"""Parts of the members that an attack may find at 1 % false alarms, surely."""
+FAIR_FOUND, POOR_FOUND = 0.02, 0.04
+"""Parts of the members that it surely adds to those found at 1 % false alarms."""
+
+DIFFERENT, HOPELESS = 0.51, 0.90
+"""Areas of the blind attack from which members and non-members surely differ by themselves, and
+from which they differ so much that an attack has nothing left to show."""
+
+HOLD_OUT = (
+    "Hold out a random part of the private records before the run (`--hold-out 5%`): such "
+    "non-members differ from the members in nothing but that they took no part."
+)
 
 BALANCED = "balanced accuracy, trained on the release"
 """The figure that decides on utility: every class counts alike, however small it is."""
@@ -38,7 +48,7 @@ RECALL = "recall of the class, trained on the release"
 MAJORITY = "balanced accuracy, the majority class for every row"
 """What naming one class for all test rows comes to: one over the number of classes."""
 
-_MANY = 200  # strangers, at least, that say where 1 % false alarms lie
+_MANY = 200  # non-members, at least, that say where 1 % false alarms lie
 
 _ALIKE = 0.05
 """Distances are alike where one is larger than another with a probability so near to a half."""
@@ -71,6 +81,34 @@ class Leakage:
         if self.exact is None or not self.copies:
             return False
         return min(one.p_value for one in self.exact) < FALSE_ALARMS / len(self.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Attacks:
+    """What decides on attacks.
+
+    Attributes:
+        blind: How well members are told from non-members without the release; None: too few
+            records to attack with.
+        rocs: What each attack gave, by name.
+        added: What it adds to the blind attack.
+        held_out: Whether the non-members are a random part of the private dataset.
+    """
+
+    blind: Roc | None = None
+    rocs: Mapping[str, Roc] = field(default_factory=dict)
+    added: Mapping[str, Added] = field(default_factory=dict)
+    held_out: bool = False
+
+    @property
+    def different(self) -> bool:
+        """Whether members and non-members surely differ by themselves."""
+        return self.blind is not None and self.blind.auc.low > DIFFERENT
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether they differ so much that attacks have nothing left to show."""
+        return self.blind is not None and self.blind.auc.low > HOPELESS
 
 
 def fidelity(figures: Sequence[Figure]) -> Verdict:
@@ -137,52 +175,91 @@ def utility(figures: Sequence[Figure]) -> Verdict:
     return Verdict("utility", grade, words, rule)
 
 
-def attacks(rocs: Mapping[str, Roc]) -> Verdict:
-    """By the attack that is surest to be better than a guess."""
+def attacks(results: Attacks) -> Verdict:
+    """By the attack that most surely adds something to what is known without the release."""
     rule = (
-        f"Good: no attack surely (95 %) has an area under the ROC above {FAIR_AREA}, or finds more "
-        f"than {FAIR_FOUND:.0%} of the private rows at 1 % false alarms; fair: {POOR_AREA}, "
-        f"{POOR_FOUND:.0%}. A guess has 0.5 and 1 %."
+        "Good: no attack surely (95 %) adds more to the blind attack, which never sees the "
+        f"release, than {FAIR_AREA} of area under the ROC or {100 * FAIR_FOUND:.0f} points of the "
+        f"private records at 1 % false alarms; fair: {POOR_AREA:.1f}, {100 * POOR_FOUND:.0f} "
+        f"points. Not judged where the blind attack alone surely has an area above {HOPELESS:.1f} "
+        "and nothing is added."
     )
-    if not rocs:
-        return Verdict("attack", "unknown", "There are too few rows to attack with.", rule)
-    name, best = _best(rocs)
+    if results.blind is None or not results.added:
+        return Verdict("attack", "unknown", "There are too few records to attack with.", rule)
+    name = _best(results)
+    best, added = results.rocs[name], results.added[name]
     words = (
-        f"The best of {len(rocs)} attacks ({name}) tells private rows from strangers' with an area "
-        f"of {best.auc.value:.3f} ({best.auc.low:.3f} to {best.auc.high:.3f}; a guess: 0.5) and "
-        f"finds {best.tpr_at[0.01].value:.1%} of them at 1 % false alarms."
+        f"The best of {len(results.rocs)} attacks ({name}) tells private records from non-members "
+        f"with an area of {best.auc.value:.3f} (a guess: 0.5); without the release it is "
+        f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area, and "
+        f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private records found at 1 % false "
+        f"alarms.{_difference(results)}"
     )
-    return Verdict("attack", _grade_of(best), words, rule)
+    grade = _grade_of(added, best.others)
+    if grade == "good" and results.hopeless:
+        grade = "unknown"
+    return Verdict("attack", grade, words, rule)
 
 
-def _best(rocs: Mapping[str, Roc]) -> tuple[str, Roc]:
+def _signed(one: Interval, digits: int, times: float = 1) -> str:
+    """A difference and its interval."""
+    value, low, high = (f"{times * end:+.{digits}f}" for end in (one.value, one.low, one.high))
+    return f"{value} ({low} to {high})"
+
+
+def _difference(results: Attacks) -> str:
+    """That members and non-members differ by themselves, and what to do."""
+    if not results.different or results.blind is None:
+        return ""
+    area = results.blind.auc
+    words = (
+        f" Private records and non-members differ by themselves: a classifier that never saw the "
+        f"release tells them apart with an area of {area.value:.3f} ({area.low:.3f} to "
+        f"{area.high:.3f})."
+    )
+    if results.hopeless:
+        words += " That is so much that a leak could hide behind it."
+    return words if results.held_out else f"{words} {HOLD_OUT}"
+
+
+def _best(results: Attacks) -> str:
+    """The name of the attack that most surely adds something."""
     order = {"good": 0, "fair": 1, "poor": 2}
-    return max(rocs.items(), key=lambda one: (order[_grade_of(one[1])], one[1].auc.low))
+
+    def surest(name: str) -> tuple[int, float]:
+        added = results.added[name]
+        return order[_grade_of(added, results.rocs[name].others)], added.auc.low
+
+    return max(results.added, key=surest)
 
 
-def _grade_of(best: Roc) -> Grade:
-    found = best.tpr_at[0.01].low if best.others >= _MANY else 0.0
-    if best.auc.low > POOR_AREA or found > POOR_FOUND:
+def _grade_of(added: Added, non_members: int) -> Grade:
+    more = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
+    if added.auc.low > POOR_AREA or more > POOR_FOUND:
         return "poor"
-    return "fair" if best.auc.low > FAIR_AREA or found > FAIR_FOUND else "good"
+    return "fair" if added.auc.low > FAIR_AREA or more > FAIR_FOUND else "good"
 
 
-def leakage(found: Leakage, rocs: Mapping[str, Roc]) -> Verdict:
+def leakage(measured: Leakage, results: Attacks) -> Verdict:
     """Exact copies, then near-copies, then what attacks learn; else how near the release comes."""
     rule = (
         "Poor: more exact copies or near-copies of private rows than chance explains (false alarms "
-        f"at most {FALSE_ALARMS:.0%} each), or attacks that succeed. Fair: an exact copy that "
-        "chance may explain, or attacks that gain a little."
+        f"at most {FALSE_ALARMS:.0%} each), or attacks that succeed by what the release adds. "
+        "Fair: an exact copy that chance may explain, or attacks to which it adds a little."
     )
-    grade, words = _copies(found)
-    if grade == "good" and rocs:
-        name, best = _best(rocs)
-        grade = _grade_of(best)
+    grade, words = _copies(measured)
+    if grade == "good" and results.added:
+        name = _best(results)
+        best, added = results.rocs[name], results.added[name]
+        grade = _grade_of(added, best.others)
         if grade != "good":
             words = (
                 "No single copies stand out, but private rows lie nearer to the release than "
                 f"strangers' do: the attack by {name} tells them apart with an area of "
-                f"{best.auc.value:.2f} (a guess: 0.5)."
+                f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
+                "the area that is reached without it, and "
+                f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private rows found at 1 % "
+                "false alarms."
             )
     return Verdict("leakage", grade, words, rule)
 

@@ -24,13 +24,17 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
         "leakage",
         "Leakage: how near the release comes to private images",
         "The baseline is real rows that were held out and cannot be in the release. A release that "
-        "copies comes nearer to the private rows than they do.",
+        "copies comes nearer to the private rows than they do. Copies must also be more frequent "
+        "than among the private rows themselves, so that a release is not accused of the style of "
+        "the private rows.",
     ),
     (
         "attack",
         "Attacks: can somebody tell who took part?",
         "Each attack sees the release and guesses whether a row was among the private ones. The "
-        "baseline is what guessing blindly comes to.",
+        "baseline is a blind attack, which learns from other private rows and non-members what "
+        "tells them apart and never sees the release. What the release adds to it is a leak; what "
+        "the blind attack reaches alone is a difference between the two sets of rows.",
     ),
     (
         "fidelity",
@@ -85,6 +89,7 @@ class Section:
     plots: list[Drawn]
     words: list[tuple[str, str]]
     confusions: list[tables.Confusion]
+    advice: str = ""
 
 
 def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
@@ -179,6 +184,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
             for number, (plot, kind) in enumerate(tables.plots(evaluation.curves, key))
         ]
         confusions = tables.confusions(evaluation) if key == "utility" else []
+        near = key in ("leakage", "attack")
         if figures or drawn or confusions:
             found.append(
                 Section(
@@ -190,6 +196,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
                     drawn,
                     words.explained(one.name for one in figures),
                     confusions,
+                    str(evaluation.settings.get("advice", "")) if near else "",
                 )
             )
     return found

@@ -40,12 +40,17 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ("calibration error", "How far a model's confidence is from its accuracy. 0: not at all."),
     ("AP50", "How well objects are found: average precision at half overlap."),
     ("exact copies", "Part of the synthetic images that equal a private one, pixel for pixel."),
-    ("near-copies", "Synthetic images far nearer to one private row than held-out rows ever come."),
+    (
+        "near-copies",
+        "Synthetic images far nearer to one private row than to any other, more often than "
+        "held-out rows are and than private rows are to one another.",
+    ),
     ("copies of held-out", "Held-out rows that are private rows too: the test set is not apart."),
     (
         "nearer than all but",
-        "Part of the release nearer to a private row than 99 % of held-out real rows are. About "
-        "1 % is what nothing to do with copying comes to.",
+        "Part of the release nearer to a private row than 99 % of held-out real rows are. The "
+        "baseline is the part of the private rows that are so near to another one: about 1 % where "
+        "held-out rows are drawn like them, more where the two differ by themselves.",
     ),
     (
         "distance to the nearest",
@@ -87,6 +92,23 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     (
         "advantage",
         "How much more often an attack is right about who took part than wrong. 0: none.",
+    ),
+    (
+        "added by the release",
+        "What an attack gains from the release: the same classifier of private rows and "
+        "non-members with the attack's score and without it. 0: nothing. The verdict goes by the "
+        "lower end of its interval.",
+    ),
+    (
+        "blind classifier",
+        "An attack that never sees the release: it learns from some private rows and non-members "
+        "what tells them apart, and is asked about others. Above 0.5 the two differ by themselves, "
+        "in light, sharpness or kind, say; a random split does not.",
+    ),
+    (
+        "blind distance",
+        "The distance to real rows that took no part, without the release. Away from 0.5 private "
+        "rows and non-members differ by themselves.",
     ),
     ("density ratio", "An attack that asks where the release is denser than a reference set."),
     ("LiRA", "An attack that compares with models trained with and without the row."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from understudy.core.figures import Evaluation, Figure, Pairs, Verdict
+from understudy.core.ports import Source
 from understudy.evaluate import verdicts
-from understudy.evaluate.roc import Roc
-from understudy.evaluate.verdicts import Leakage
+from understudy.evaluate.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.folder import write_arrays, write_json
 from understudy.run.measure import collect, usual_networks
 from understudy.run.measuring.alike import Alike
-from understudy.run.measuring.attacks import attack
+from understudy.run.measuring.attacks import Attacked, attack
 from understudy.run.measuring.captions import of_captions
 from understudy.run.measuring.features import Features
 from understudy.run.measuring.fidelity import NEIGHBOURS, Fidelity, resamples
@@ -30,6 +30,9 @@ from understudy.run.measuring.reading import Side, read
 from understudy.run.progress import Bars, progress_bars
 from understudy.run.released import release_folder
 from understudy.run.report import refresh
+
+_MANY = 1000
+"""Held-out rows that say how near chance brings a row, where the test set has more."""
 
 _Sides = tuple[Side, Side, Side]
 """The private rows, the release, held-out rows."""
@@ -96,28 +99,30 @@ class _Measuring:
             with self._timed("captions"):
                 shape = self.opened.release.shape
                 found.add(of_captions(self.opened.captioned, shape, features, self.bars))
+        non_members = self._non_members(sides[2])
+        near_sides = (*sides[:2], _enough(non_members, sides[2]))
         with self._timed("leakage"):
-            leaks = LeakageOf(*sides, features.measured, self.bars)
+            leaks = LeakageOf(*near_sides, features.measured, self.bars)
             near = leaks.judge(leaks.distances())
             found.figures += leaks.figures(near)
             pairs = leaks.pairs(near)
-            found.figures += self._alike(sides, near)
-        rocs: Mapping[str, Roc] = {}
+            found.figures += self._alike(near_sides, near)
+        results = Attacks()
         if self.asked.attacks:
             with self._timed("attacks"):
-                ours, synthetic, theirs = (side.features for side in sides)
-                attacked = attack(ours, synthetic, theirs, features.measured, self.bars)
+                attacked = self._attacked(sides, non_members)
                 found.add(Part(attacked.figures, attacked.curves))
-                found.figures += self._inferred(sides)
-            rocs = attacked.rocs
+                found.figures += self._inferred(near_sides)
+            results = attacked.results
         if self.asked.trains:
             found.add(self._trained())
         words = [
             verdicts.fidelity(found.figures),
             verdicts.utility(found.figures),
-            verdicts.leakage(near, rocs),
-            verdicts.attacks(rocs),
+            verdicts.leakage(near, results),
+            verdicts.attacks(results),
         ]
+        found.settings |= self._of_non_members(results)
         return self._evaluation(found, words, sides), pairs
 
     def _evaluation(self, found: Part, words: Sequence[Verdict], sides: _Sides) -> Evaluation:
@@ -128,18 +133,48 @@ class _Measuring:
 
     def _sides(self) -> _Sides:
         """The private rows, the release, the test set."""
-        found = []
-        for source, words in (
-            (self.opened.real, "private rows"),
-            (self.opened.release, "the release"),
-            (self.opened.test, "held-out rows"),
-        ):
-            features = self.opened.features
-            if source.kind == "embeddings":
-                features = Features(features.name)
-            bar = self.bars(f"reading {words}", len(source))
-            found.append(read(source, features, self._classes(), self.asked.rows, bar))
-        return found[0], found[1], found[2]
+        return (
+            self._read(self.opened.real, "private rows"),
+            self._read(self.opened.release, "the release"),
+            self._read(self.opened.test, "test rows"),
+        )
+
+    def _read(self, source: Source, words: str) -> Side:
+        features = self.opened.features
+        if source.kind == "embeddings":
+            features = Features(features.name)
+        bar = self.bars(f"reading {words}", len(source))
+        return read(source, features, self._classes(), self.asked.rows, bar)
+
+    def _non_members(self, test: Side) -> Side:
+        """What private rows are told from: the part that the run held out, or the test set."""
+        held_out = self.opened.held_out
+        if held_out is None or held_out is self.opened.test:
+            return test
+        return self._read(held_out, "held-out rows")
+
+    def _attacked(self, sides: _Sides, non_members: Side) -> Attacked:
+        """The quick attacks; a test set that is not the non-members is the reference."""
+        private, release, test = (side.features for side in sides)
+        return attack(
+            private,
+            release,
+            non_members.features,
+            self.opened.features.measured,
+            self.bars,
+            reference=None if non_members is sides[2] else test,
+            held_out=self.opened.held_out is not None,
+        )
+
+    def _of_non_members(self, results: Attacks) -> dict[str, str]:
+        """Who the non-members are, and what to do where they differ from the members."""
+        if self.opened.held_out is not None:
+            words = "a random part of the private dataset, which the run held out"
+            return {"non_members": words}
+        told = {"non_members": f"the test set, {self.opened.test.name}"}
+        if results.different:
+            told["advice"] = f"Private rows and the test set differ by themselves. {HOLD_OUT}"
+        return told
 
     def _classes(self) -> tuple[str, ...]:
         """The classes of all sides; empty where the release has none, or others."""
@@ -235,3 +270,8 @@ class _Measuring:
         start = time.perf_counter()
         yield
         self.seconds[part] = round(time.perf_counter() - start, 2)
+
+
+def _enough(held_out: Side, test: Side) -> Side:
+    """Those of the two that say how often chance gives a near-copy; few rows cannot say it."""
+    return held_out if held_out.count >= min(_MANY, test.count) else test

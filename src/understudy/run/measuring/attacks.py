@@ -1,9 +1,9 @@
-"""Quick attacks: can private rows be told from strangers' by the release alone?"""
+"""Quick attacks: can private rows be told from strangers' by the release, and not without it?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,16 +17,23 @@ from understudy.evaluate.attacks import (
     by_distance,
     by_loss,
 )
+from understudy.evaluate.blind import Added, Blind
+from understudy.evaluate.fingerprints import area_means
 from understudy.evaluate.labelled import Labelled, match_classes
-from understudy.evaluate.roc import Roc, roc
+from understudy.evaluate.roc import Interval, Roc, roc
 from understudy.evaluate.subsets import some
+from understudy.evaluate.verdicts import Attacks
 from understudy.run.measuring.part import with_ends
 from understudy.run.progress import Bars
 
 NAMES = ("distance", "calibrated distance", "density ratio (DOMIAS)")
+ADDED = "added by the release"
+BLIND, BLIND_DISTANCE = "blind classifier", "blind distance to the reference"
+
 _POINTS = 200
 _LOSS_ROWS = 10_000  # of each side
-_LEAST = 20  # rows of others and of a reference, each
+_LEAST = 20  # rows of non-members and of a reference, each
+_SIDE = 16  # pixels of an image that a blind classifier looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,91 +41,145 @@ class Attacked:
     """What attacks gave.
 
     Attributes:
-        figures: AUC, rates and advantage of each.
-        curves: Their ROC.
-        rocs: By name.
+        figures: AUC, rates and advantage of each, and what the release adds.
+        curves: Their ROC, and that of the blind attack.
+        results: What decides on the verdict.
     """
 
-    figures: list[Figure]
-    curves: list[Curve]
-    rocs: dict[str, Roc]
+    figures: list[Figure] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    results: Attacks = field(default_factory=Attacks)
 
 
 def attack(
     private: Embeddings,
     release: Embeddings,
-    test: Embeddings,
+    non_members: Embeddings,
     measured: str,
     bars: Bars,
+    *,
+    reference: Embeddings | None = None,
+    held_out: bool = False,
     seed: int = 0,
 ) -> Attacked:
-    """Attack a release with its features.
+    """Attack a release with its features, and again without it.
 
-    Half of the test rows are those that took no part, the other half is the reference that
-    some attacks need; as many private rows as were not the reference are the members.
+    As many private rows as there are non-members, or 10,000, are the members.
 
     Args:
         private: (p, d) the members.
         release: (n, d).
-        test: (m, d) real rows that took no part.
+        non_members: (m, d) real rows that took no part.
         measured: With what features, as a figure says it.
         bars: Progress.
+        reference: (r, d) further real rows that took no part, which some attacks need; None: a
+            half of the non-members, which then are the other half.
+        held_out: Whether the non-members are a random part of the private dataset.
         seed: Of the choice.
     """
-    if len(test) < 2 * _LEAST or len(private) < _LEAST or len(release) <= DENSITY_DIMS:
-        return Attacked([], [], {})
-    order = np.random.default_rng(seed).permutation(len(test))
-    others, reference = test[order[::2]], test[order[1::2]]
-    members = private[some(len(private), max(len(others), 10_000), seed)]
-    rows = np.concatenate([members, others])
+    if reference is None:
+        order = np.random.default_rng(seed).permutation(len(non_members))
+        non_members, reference = non_members[order[::2]], non_members[order[1::2]]
+    fewest = min(map(len, (private, non_members, reference)))
+    if fewest < _LEAST or min(len(release), len(reference)) <= DENSITY_DIMS:
+        return Attacked()
+    members = private[some(len(private), max(len(non_members), 10_000), seed)]
+    rows = np.concatenate([members, non_members])
     scores: dict[str, Callable[[], Vector]] = {
         NAMES[0]: lambda: by_distance(rows, release),
         NAMES[1]: lambda: by_calibrated_distance(rows, release, reference),
         NAMES[2]: lambda: by_density_ratio(rows, release, reference),
     }
-    bar = bars("attacks", len(scores))
-    found = {}
-    for name, score in scores.items():
-        values = score()
-        found[name] = roc(values[: len(members)], values[len(members) :])
+    bar = bars("attacks", len(scores) + 1)
+    blind = Blind.of(members, non_members, reference=reference, seed=seed)
+    bar(1)
+    attacked = _Against(blind, measured, BLIND)
+    found = {name: attacked.by(name, score(), bar) for name, score in scores.items()}
+    rocs = {name: each[0] for name, each in found.items()}
+    added = {name: each[1] for name, each in found.items()}
+    apart = -by_distance(rows, reference)
+    far = roc(apart[: len(members)], apart[len(members) :])
+    return Attacked(
+        [
+            *attacked.figures(rocs, added),
+            _area(f"{BLIND_DISTANCE}: AUC", far, measured),
+        ],
+        [*(curve(name, each) for name, each in rocs.items()), curve(BLIND, blind.roc)],
+        Attacks(blind.roc, rocs, added, held_out),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Against:
+    """Attacks beside the blind attack on the same rows.
+
+    Attributes:
+        blind: The blind attack.
+        measured: With what, as a figure says it.
+        name: Of the blind attack.
+    """
+
+    blind: Blind
+    measured: str
+    name: str
+
+    def by(self, name: str, scores: Vector, bar: Callable[[int], None]) -> tuple[Roc, Added]:
+        """One attack: its own curve, and what it adds."""
+        member = self.blind.member
+        result = roc(scores[member], scores[~member]), self.blind.added(scores)
         bar(1)
-    figures = [one for name, each in found.items() for one in _figures(name, each, measured)]
-    return Attacked(figures, [curve(name, each) for name, each in found.items()], found)
+        return result
+
+    def figures(self, rocs: Mapping[str, Roc], added: Mapping[str, Added]) -> list[Figure]:
+        """Those of the attacks, each beside the blind attack's, then the blind attack's own."""
+        blind = self.blind.roc
+        found = [
+            figure
+            for name, each in rocs.items()
+            for figure in _figures(name, each, added[name], blind, self.measured)
+        ]
+        found.append(_area(f"{self.name}: AUC", blind, self.measured))
+        for rate, one in blind.tpr_at.items():
+            name = f"{self.name}: members found at {rate:.1%} false alarms"
+            options = {"baseline": rate, "measured": self.measured, "unit": "%"}
+            found.append(with_ends("attack", name, one, **options))
+        return found
 
 
-def _figures(name: str, found: Roc, measured: str) -> list[Figure]:
-    """One attack's."""
-    rates = [
-        with_ends(
-            "attack",
-            f"{name}: members found at {rate:.1%} false alarms",
-            one,
-            baseline=rate,
-            measured=measured,
-            better="lower",
-            unit="%",
+def _area(name: str, blind: Roc, measured: str) -> Figure:
+    """Of a blind attack: neither good nor bad of the release."""
+    return with_ends("attack", name, blind.auc, baseline=0.5, measured=measured)
+
+
+def _figures(name: str, each: Roc, added: Added, blind: Roc, measured: str) -> list[Figure]:
+    """One attack's: what it reaches beside the blind attack, and what the release adds."""
+    usual = {"measured": measured, "better": "lower"}
+
+    def more(what: str, one: Interval, unit: str = "") -> Figure:
+        return with_ends(
+            "attack", f"{name}: {what}, {ADDED}", one, baseline=0.0, unit=unit, **usual
         )
-        for rate, one in found.tpr_at.items()
+
+    found = [
+        with_ends("attack", f"{name}: AUC", each.auc, baseline=blind.auc.value, **usual),
+        more("AUC", added.auc),
     ]
-    return [
-        with_ends(
-            "attack",
-            f"{name}: AUC",
-            found.auc,
-            baseline=0.5,
-            measured=measured,
-            better="lower",
-        ),
-        *rates,
-        Figure(
-            "attack",
-            f"{name}: advantage",
-            found.advantage,
-            baseline=0.0,
-            measured=measured,
-            better="lower",
-        ),
-    ]
+    for rate, one in each.tpr_at.items():
+        what = f"members found at {rate:.1%} false alarms"
+        baseline = blind.tpr_at[rate].value
+        found += [
+            with_ends("attack", f"{name}: {what}", one, baseline=baseline, unit="%", **usual),
+            more(what, added.tpr_at[rate], "%"),
+        ]
+    advantage = Figure(
+        "attack",
+        f"{name}: advantage",
+        each.advantage,
+        baseline=blind.advantage,
+        measured=measured,
+        better="lower",
+    )
+    return [*found, advantage, more("advantage", added.advantage)]
 
 
 def curve(name: str, found: Roc) -> Curve:
@@ -140,24 +201,41 @@ def curve(name: str, found: Roc) -> Curve:
 def attack_by_loss(
     model: Trained,
     private: Labelled,
-    test: Labelled,
+    non_members: Labelled,
     classes: Sequence[str],
     words: str,
 ) -> Attacked:
     """Attack a model that was trained on the release by its loss on real rows (Yeom et al. 2018).
 
+    The loss knows a row's class, so the blind attack knows it as well.
+
     Args:
         model: Rows to class probabilities.
         private: The members.
-        test: Real rows that took no part.
+        non_members: Real rows that took no part.
         classes: What the model tells apart.
         words: What model it is.
     """
-    sides = []
-    for one in (private, test):
-        few = one.at_most(_LOSS_ROWS)
+    losses, values, known = [], [], []
+    for side in (private, non_members):
+        few = side.at_most(_LOSS_ROWS)
         labels = match_classes(few.labels, few.classes, classes)
-        sides.append(by_loss(model, few.values, labels))
-    found = roc(*sides)
+        losses.append(by_loss(model, few.values, labels))
+        values.append(_small(few.values))
+        known.append(np.eye(len(classes))[labels])
+    blind = Blind.of(*values, known=np.concatenate(known))
     name = "loss of a model trained on the release"
-    return Attacked(list(_figures(name, found, words)), [curve(name, found)], {name: found})
+    attacked = _Against(blind, words, f"{BLIND} for the loss")
+    result, added = attacked.by(name, np.concatenate(losses), lambda done: None)
+    return Attacked(
+        attacked.figures({name: result}, {name: added}),
+        [curve(name, result)],
+        Attacks(blind.roc, {name: result}, {name: added}),
+    )
+
+
+def _small(values: np.ndarray) -> np.ndarray:
+    """Means of 16 x 16 parts of images, flat; embeddings as they are."""
+    if values.ndim == 4:
+        values = area_means(values, _SIDE, smaller=True)
+    return values.reshape(len(values), -1)
