@@ -55,6 +55,14 @@ def even_parts(values: NDArray[Any], size: int) -> Iterator[tuple[slice, NDArray
 def constantly(
     function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], rows: int
 ) -> NDArray[Any]:
+    """``function`` of the records (n, ...), by `constant_calls`, in one array (n, ...)."""
+    parts = list(constant_calls(function, values, rows))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def constant_calls(
+    function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], rows: int
+) -> Iterator[NDArray[Any]]:
     """``function`` of the records, in calls of exactly ``rows`` records each.
 
     Args:
@@ -62,13 +70,12 @@ def constantly(
         values: (n, ...) records.
         rows: Records of a call; the last call is filled up with zeros (`filled`).
 
-    Returns:
-        (n, ...) results.
+    Yields:
+        Results, (rows, ...) a call; of the last one those of the records alone.
 
     Raises:
         InputError: A call that did not give one result for each record.
     """
-    parts = []
     for start in range(0, max(len(values), 1), rows):
         part = values[start : start + rows]
         result = np.asarray(function(filled(part, rows)))
@@ -77,8 +84,7 @@ def constantly(
                 f"an encoder or a view gave shape {result.shape} for {rows} records; expected one "
                 "row for each. Nothing was spent"
             )
-        parts.append(result[: len(part)])
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        yield result[: len(part)]
 
 
 def require_finite(norms: Vector) -> None:

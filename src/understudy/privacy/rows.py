@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, SourceError
-from understudy.core.independence import constantly
+from understudy.core.independence import constant_calls
 from understudy.core.ports import Source
 from understudy.core.types import Batch, Embeddings
 from understudy.privacy.sealed import Sealed
@@ -22,7 +22,7 @@ BLOCK = 8192
 """Most rows that are read at a time."""
 
 RECORDS_PER_CALL = 64
-"""Records in every call of an encoder or a view, the last one included (`constantly`).
+"""Records in every call of an encoder or a view, the last one included (`constant_calls`).
 
 A power of two, so that the rows and tokens of a call fill whole tiles of a processor's kernels.
 """
@@ -151,9 +151,9 @@ def cache_rows(
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for part in source.batches(max(batch, _READ // batch * batch)):
-            embeddings = _embed(encode, part, batch)
-            dim = embeddings.shape[1]
-            file.write(embeddings.tobytes())
+            for embeddings in _embedded(encode, part, batch):
+                dim = embeddings.shape[1]
+                file.write(embeddings.data)
             labels.append(check_labels(part.labels, max(1, len(source.classes))))
             if unit.column is not None:
                 if part.units is None:
@@ -176,20 +176,23 @@ def cache_rows(
     )
 
 
-def _embed(encode: Callable[[NDArray[Any]], Embeddings], part: Batch, batch: int) -> Embeddings:
-    """A batch's embeddings, once they are known to be sound."""
-    embeddings = np.ascontiguousarray(constantly(encode, part.values, batch), dtype=np.float32)
-    if embeddings.ndim != 2:
-        raise InputError(
-            f"the encoder gave shape {embeddings.shape} for {len(part.labels)} images; "
-            "expected (n, d)"
-        )
-    if not np.isfinite(embeddings).all():
-        raise InputError(
-            "the encoder gave NaN or infinite values; nothing was spent. Check its input range "
-            "and data type"
-        )
-    return embeddings
+def _embedded(
+    encode: Callable[[NDArray[Any]], Embeddings], part: Batch, batch: int
+) -> Iterator[Embeddings]:
+    """A batch's embeddings, call by call, once they are known to be sound."""
+    for result in constant_calls(encode, part.values, batch):
+        embeddings = np.ascontiguousarray(result, dtype=np.float32)
+        if embeddings.ndim != 2:
+            raise InputError(
+                f"the encoder gave shape {embeddings.shape} for {len(embeddings)} images; "
+                "expected (n, d)"
+            )
+        if not np.isfinite(embeddings).all():
+            raise InputError(
+                "the encoder gave NaN or infinite values; nothing was spent. Check its input "
+                "range and data type"
+            )
+        yield embeddings
 
 
 def check_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
