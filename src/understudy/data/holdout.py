@@ -26,6 +26,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
 from understudy.data.arrays import regroup
+from understudy.data.labels import label_column_of
 
 _AT_ONCE = 512  # records decoded at a time where units are told apart
 _DIGEST_BYTES = 16
@@ -120,6 +121,7 @@ class PartSource:
         chosen: (n,) bool, True for the records of this part.
 
     Attributes:
+        label_column: That of the other source.
         phrases: As those of `PhrasedSource`; only where the other source has some.
     """
 
@@ -130,6 +132,7 @@ class PartSource:
         self.name, self.kind, self.shape = source.name, source.kind, source.shape
         self.classes, self.has_units = source.classes, source.has_units
         self.skipped = source.skipped
+        self.label_column = label_column_of(source)
         self._source, self._chosen = source, chosen
         if isinstance(source, PhrasedSource):
             self.phrases = source.phrases

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -99,11 +99,28 @@ def base_set(
         bar = bars("drawing the base set", count)
         facts = write_release(release, folder, format=format, progress=bar)
     (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
-    record = RunRecord(
+    record = _record(release, generator, template, seed, facts, format=format, licence=licence)
+    for name, text in public_documents(record).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
+
+
+def _record(
+    release: Release,
+    generator: Generator,
+    template: str,
+    seed: int,
+    facts: Mapping[str, Any],
+    *,
+    format: Literal["png", "parquet"],
+    licence: str,
+) -> RunRecord:
+    """The public facts of a base set; there are no others."""
+    return RunRecord(
         method=METHOD,
         receipt=NO_PRIVATE_DATA,
-        classes=names,
-        count=count,
+        classes=release.classes,
+        count=release.count,
         format=format,
         version=understudy_version(),
         date=datetime.now(UTC).date().isoformat(),
@@ -114,9 +131,6 @@ def base_set(
         how=_HOW,
         licence=licence,
     )
-    for name, text in public_documents(record).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
 
 
 def _release(
