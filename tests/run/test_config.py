@@ -45,6 +45,9 @@ EVERY_OPTION = {
     "dry_run": True,
     "skip_bad": True,
     "watch": True,
+    "quality": "piqe",
+    "quality_threshold": 20.0,
+    "images_per_embedding": 2,
 }
 
 

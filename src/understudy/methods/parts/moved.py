@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,27 +89,10 @@ def release_moved(
     """
     moved = _on_sphere(materials.context, base.rows, moves.rows, sphere)
     order = _order(moves, sizes, materials.seed)
-    rows, labels = moved[order], base.labels[order]
+    rows, labels, shown = moved[order], base.labels[order], replace(moves, rows=moved)
     if materials.watch is not None:
         materials.watch("base set", parted(materials.context, base.rows[order])[0])
         materials.watch("aligned", parted(materials.context, rows)[0])
-
-    def images(first: int, part: NDArray[np.int64]) -> Images:
-        """Images of these rows of the base set, which are released from ``first`` on."""
-
-        def draw(samples: NDArray[np.int64], number: int, image: int) -> Images:
-            name = f"decoded round {number}"
-            chosen = part[samples]
-            if number:
-                chosen = _of_same_cell(moves.cell, chosen, materials.rng_of(f"{name} {first}"))
-            prompts = [base.words[index] for index in base.prompts[chosen]]
-            seeds = materials.seeds_of(f"{name} image {image}", first + samples)
-            decodings = decoded(materials, moved[chosen], prompts, noise_level, seeds)
-            if decodings is None:
-                raise ConfigError("images need a decoder: this release is of embeddings alone")
-            return decodings
-
-        return materials.selected(len(part), draw)
 
     def batches() -> Iterator[SyntheticBatch]:
         for start in range(0, len(rows), _AT_ONCE):
@@ -116,12 +100,37 @@ def release_moved(
             if decoder is None:
                 yield SyntheticBatch(labels[part], embeddings=rows[part])
             else:
-                yield SyntheticBatch(labels[part], images=images(start, order[part]))
+                images = _images(materials, base, shown, noise_level, order[part], start)
+                yield SyntheticBatch(labels[part], images=images)
 
     decoder = materials.decoder
     classes = materials.classes if conditional else UNLABELLED
     dim, shape = (rows.shape[1], None) if decoder is None else (None, decoder.shape)
     return Release(method, classes, len(rows), batches, dim, shape, facts)
+
+
+def _images(
+    materials: Materials,
+    base: Base,
+    moves: Moves,
+    noise_level: int,
+    rows: NDArray[np.int64],
+    first: int,
+) -> Images:
+    """Images of these rows of the base set, which are samples ``first`` and on of the release."""
+
+    def draw(samples: NDArray[np.int64], number: int, image: int) -> Images:
+        name, chosen = f"decoded round {number}", rows[samples]
+        if number:
+            chosen = _of_same_cell(moves.cell, chosen, materials.rng_of(f"{name} {first}"))
+        prompts = [base.words[index] for index in base.prompts[chosen]]
+        seeds = materials.seeds_of(f"{name} image {image}", first + samples)
+        images = decoded(materials, moves.rows[chosen], prompts, noise_level, seeds)
+        if images is None:
+            raise ConfigError("images need a decoder: this release is of embeddings alone")
+        return images
+
+    return materials.selected(len(rows), draw)
 
 
 def _on_sphere(
