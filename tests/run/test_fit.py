@@ -83,6 +83,17 @@ def test_models_of_any_words_are_not_asked(tmp_path, base):
     assert words_fit(replace(ready, context=replace(ready.context, generator=None))) is None
 
 
+def test_without_a_generator_another_encoder_is_what_helps(tmp_path, base):
+    ready = prepared(tmp_path, ("cat", "dog"), base, phrases=("fox", "owl"))
+    encoder = ready.context.encoder
+    encoder.vocabulary = Vocabulary(frozenset({"cat"}), "cats")
+    context = replace(ready.context, generator=None, encoder=encoder)
+    warning = words_fit(replace(ready, context=context)).warning
+    assert "embedded:dct (encoder) was taught cats only" in warning
+    assert "--encoder" in warning
+    assert "--generator" not in warning
+
+
 def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):
     ready = prepared(tmp_path, ("cat", "dog"), base)
     assert drawn_fit(ready).value > 0.9

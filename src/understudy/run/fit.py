@@ -24,8 +24,8 @@ _IMAGES, _CLASSES = 32, 8  # that a dry run draws, and classes that it draws at 
 _SECONDS = 60.0  # a generator that takes longer for half of them is not tried in a dry run
 
 _OTHER_ENCODER = (
-    "Leave out --encoder and --decoder, as embedded:dct takes images of any kind, or name models "
-    "that know them, such as onnx:FILE"
+    "Name an --encoder and a --decoder that know them, such as onnx:FILE; embedded:dct takes "
+    "images of any kind, and --method clustering takes it by default"
 )
 
 

@@ -39,7 +39,7 @@ def separation_fit(rows: NDArray[np.floating], labels: Labels, names: Sequence[s
     warning = None
     if not found.significant or found.accuracy < _MOST:
         order = np.argsort(found.recalls, kind="stable")
-        worst = [names[index] for index in order if found.recalls[index] <= _MOST]
+        worst = [names[i] for i in order if found.recalls[i] <= _MOST] or [names[order[0]]]
         warning = (
             f"the encoder sees {found.accuracy:.0%} of the images that stand for a class nearest "
             f"to that class ({found.chance:.0%} would be chance), fewest of {listed(worst)}: they "
