@@ -30,7 +30,7 @@ from understudy.run.measuring.reading import Side, read
 from understudy.run.progress import progress_bars
 from understudy.run.released import open_release
 
-POOL, PRIVATE, RELEASE, TEST = 9000, 4000, 1000, 1500
+POOL, PRIVATE, RELEASE, TEST = 7000, 4000, 1000, 1500
 SEEDS = 5
 SHAPE = (64, 64, 3)
 

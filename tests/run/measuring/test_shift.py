@@ -1,10 +1,16 @@
 """Private images and test images of two origins, on purpose: what is a leak, and what is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.run.blobs import SHAPE, blobs, folder_of
 
 import understudy
+from understudy.data import open_source
+from understudy.run.evaluate import _Measuring
+from understudy.run.measuring.opening import Asked, Opened
+from understudy.run.progress import progress_bars
 
 PRIVATE, RELEASE, TEST = 700, 300, 600
 
@@ -27,7 +33,7 @@ def changed(number, image):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A private half that is a fifth darker than the test half, and releases of the private kind."""
+    """A private half, a fifth darker than the test half, and releases of the private kind."""
     place = tmp_path_factory.mktemp("shift")
     private, others = (darkened(blobs(seed, n)) for seed, n in ((0, PRIVATE), (1, RELEASE)))
     folder_of(place / "real", private)
@@ -67,9 +73,28 @@ def test_an_honest_release_is_not_accused_of_the_origin_of_the_private_images(wo
         assert added.low < 0.01
 
 
-@pytest.mark.parametrize("name", ["exact", "tenth", "changed"])
+@pytest.mark.parametrize(
+    "name", ["exact", pytest.param("tenth", marks=pytest.mark.slow), "changed"]
+)
 def test_copies_are_found_whatever_the_origin(world, name):
     _, verdict = evaluate(world, name)
     assert verdict["leakage"].grade == "poor", verdict["leakage"].sentence
     if name == "changed":
         assert verdict["attack"].grade == "poor", verdict["attack"].sentence
+
+
+def test_records_that_the_run_held_out_are_the_non_members(world, tmp_path):
+    """Drawn like the private images, so that no difference is left, and nothing is advised."""
+    folder_of(tmp_path / "held-out", darkened(blobs(3, 300)))
+    asked = Asked(features="embedded:dct?coefficients=60")
+    sources = str(world / "real"), str(world / "test")
+    opened = Opened.of(world / "honest" / "release", *sources, asked)
+    with progress_bars() as bars:
+        held_out = open_source(tmp_path / "held-out")
+        found, _ = _Measuring(replace(opened, held_out=held_out), asked, bars).run()
+    blind = found.find("blind classifier: AUC")
+    assert blind.low < 0.5 < blind.high
+    verdict = {one.group: one for one in found.verdicts}["attack"]
+    assert (verdict.grade, "hold-out" in verdict.sentence) == ("good", False)
+    assert "held out" in found.settings["non_members"]
+    assert "advice" not in found.settings
