@@ -12,6 +12,7 @@ import inspect
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -56,6 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--seeds", type=int, help="repetitions")
     parser.add_argument("--count", type=int, help="rows of a release")
     parser.add_argument("--epochs", type=int, help="of every network; else those of its recipe")
+    parser.add_argument("--sheets", type=Path, help="a folder for contact sheets")
     options = vars(parser.parse_args(arguments))
     try:
         chosen = _chosen(options.pop("names"))

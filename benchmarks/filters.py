@@ -61,7 +61,7 @@ def main() -> None:
     for epsilon in EPSILONS:
         for kind in ("none", "embeddings"):
             runs = [released(train, leaves, epsilon, s, filter=kind) for s in range(SEEDS)]
-            scores = [utility(run, held_out, network="two-layer").accuracy for run in runs]
+            scores = [utility(run, held_out, network="two-layer").balanced for run in runs]
             table.row(
                 kind,
                 f"{epsilon:g}",

@@ -8,7 +8,6 @@ against the others). The small CNN learns from the release and is tested on the 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -135,24 +134,17 @@ def run(subset: Subset, file: Path | None, epsilon: float = EPSILON) -> list[tup
     return [("all (recall: balanced accuracy)", *total), *lines]
 
 
-def main(folder: Path | None = None, names: tuple[str, ...] = tuple(SUBSETS)) -> None:
-    """Print class sizes, static and recall, a line a class."""
+def main(parts: tuple[str, ...] = (), *, sheets: Path | None = None) -> None:
+    """Print class sizes, static and recall, a line a class; all subsets, or some (`PARTS`)."""
     table = Table(
         f"Images of {PIXELS} pixels, epsilon {EPSILON:g}, defaults",
         ("", "real images", "samples", "static %", "recall %"),
     )
-    for name in names:
-        file = (
-            None if folder is None else folder / f"{name.replace(', ', '-').replace(' ', '-')}.png"
-        )
+    for name in parts or PARTS:
         table.row(name)
-        for line in run(SUBSETS[name], file):
+        for line in run(SUBSETS[name], None if sheets is None else sheets / f"{name}.png"):
             table.row(*line)
 
 
 if __name__ == "__main__":
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--sheets", type=Path, help="write a sheet of each subset into this folder")
-    words.add_argument("--only", action="append", choices=tuple(SUBSETS))
-    asked = words.parse_args()
-    main(asked.sheets, tuple(asked.only or SUBSETS))
+    main()
