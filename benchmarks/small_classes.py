@@ -3,7 +3,8 @@
 Subsets at 64 pixels, epsilon 1, defaults. Static: the share of samples whose nearest real image of
 the same class, at 16 x 16 pixels, is farther than for 99 % of the real images of that class (each
 against the others). The small CNN learns from the release and is tested on the real test split.
-``--sheet FILE`` also writes real images and samples side by side. Needs ``../shared/data``.
+``--sheets FOLDER`` also writes real images and samples side by side. The parts are the subsets.
+Needs ``../shared/data``.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ class Subset:
 
 
 SUBSETS = {
-    "EuroSAT, three classes": Subset(
+    "vegetation": Subset(
         "eurosat", {"AnnualCrop": 300, "Forest": 3000, "HerbaceousVegetation": 300}
     ),
-    "EuroSAT, three others": Subset("eurosat", {"Highway": 300, "Residential": 3000, "River": 300}),
-    "clothing, three classes": Subset("clothing", {"dress": 900, "shoes": 900, "t-shirt": 900}),
+    "streets": Subset("eurosat", {"Highway": 300, "Residential": 3000, "River": 300}),
+    "clothing": Subset("clothing", {"dress": 900, "shoes": 900, "t-shirt": 900}),
 }
+
+PARTS = tuple(SUBSETS)
 
 
 def extract(subset: Subset, folder: Path) -> tuple[Path, Path]:
