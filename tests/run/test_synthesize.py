@@ -344,7 +344,7 @@ def test_over_the_budget_nothing_is_charged_and_nothing_written(go, data, tmp_pa
     with Ledger(tmp_path / "ledger.db") as ledger:
         assert ledger.spent(dataset).events == 0
     result = go(epsilon=1.0)
-    assert result.warnings == ()
+    assert result.warnings == tuple(result.facts["notes"])  # nothing about the budget
     with pytest.raises(BudgetRefused):
         go(out="more", epsilon=0.001)
     with Ledger(tmp_path / "ledger.db") as ledger:

@@ -250,6 +250,7 @@ def _roots(
         params.rank,
         "cluster covariances",
         whitened=frame.whitened,
+        clear=frame.clear,
         lengths=lengths,
         shrink=params.shrink,
     )

@@ -9,6 +9,8 @@ are independent is among the assumptions that a release states.
 
 from __future__ import annotations
 
+import hashlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,11 +31,12 @@ SECONDS = 2.0
 
 def probe_images(shape: Shape, count: int) -> Images:
     """Public images of many kinds, (count, *shape) uint8: black, white, ramps, blocks, noise."""
-    rng = np.random.default_rng(0)
     height, width, _ = shape
-    images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+    noise = hashlib.shake_256(b"public images").digest(count * math.prod(shape))
+    images = np.frombuffer(noise, dtype=np.uint8).reshape(count, *shape).copy()
     ramp = np.linspace(0, 255, height * width).reshape(height, width, 1)
-    images[1::4] = (ramp * rng.random((len(images[1::4]), 1, 1, 1))).astype(np.uint8)
+    heights = np.linspace(0.1, 1.0, len(images[1::4]))[:, None, None, None]
+    images[1::4] = (ramp * heights).astype(np.uint8)
     images[2::4] = images[2::4, :1, :1]  # one colour each
     images[:1], images[1:2] = 0, 255
     return images

@@ -95,18 +95,18 @@ def run(config: RunConfig, plan: Callable[[tuple[Carried, ...]], None] = lambda 
 
     Args:
         config: What to do.
-        plan: Given what classes of several sizes can carry, before anything is spent.
+        plan: Given what classes of several sizes can carry, once the budget is known to cover the
+            run and before anything is spent.
     """
     with progress_bars() as bars:
         prepared = prepare(config)
-        plan(carried(prepared))
         with (
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
             Ledger(config.ledger) as ledger,
         ):
             if folder.done:
                 raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
-            return _Run(prepared, folder, ledger, bars).carry_out()
+            return _Run(prepared, folder, ledger, bars).carry_out(plan)
 
 
 class _Run:
@@ -119,19 +119,13 @@ class _Run:
         self.fits: list[Fit] = []
         self.notes: tuple[str, ...] = ()  # of the filters of the release
 
-    def _report_fit(self, fit: Fit) -> None:
-        """Record a measure of how well the models fit; what it warns of is said at once."""
-        self.fits.append(fit)
-        if fit.warning is not None:
-            notice(fit.warning)
-
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
         self.seconds[part] = round(time.perf_counter() - start, 2)
 
-    def carry_out(self) -> Result:
+    def carry_out(self, plan: Callable[[tuple[Carried, ...]], None]) -> Result:
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
@@ -141,8 +135,9 @@ class _Run:
             self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
         account.check()
+        plan(carried(prepared))
         if (known := words_fit(prepared)) is not None:
-            self._report_fit(known)
+            _report_fit(self.fits, known)
         with private_cache(folder.cache) as cache:
             vault = Vault(
                 prepared.source,
@@ -196,7 +191,7 @@ class _Run:
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,
-            report_fit=self._report_fit,
+            report_fit=partial(_report_fit, self.fits),
             quality=prepared.quality,
         )
 
@@ -245,6 +240,16 @@ class _Run:
                 *self.notes,
             ),
         )
+
+
+def _report_fit(fits: list[Fit], fit: Fit) -> None:
+    """Record a measure of how well the models fit; what it warns of is said at once.
+
+    A release holds on to this function, so it holds on to nothing of the run but the measures.
+    """
+    fits.append(fit)
+    if fit.warning is not None:
+        notice(fit.warning)
 
 
 def _warnings(

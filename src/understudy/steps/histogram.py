@@ -6,19 +6,20 @@ import numpy as np
 
 from understudy.core.types import Vector
 
+_CLEAR = 3.8  # deviations of its noise that a bin must exceed: in 1 of 100 histograms noise does
 
-def clean_histogram(counts: Vector, sd: float, deviations: float = 2.5) -> Vector:
+
+def clean_histogram(counts: Vector, sd: float) -> Vector:
     """A noisy histogram as weights: bins that are all noise emptied, the rest normalised.
 
     Args:
         counts: (bins,) noisy counts.
         sd: Standard deviation of the noise in each.
-        deviations: How many of them a bin must exceed.
 
     Returns:
         (bins,) non-negative, summing to 1. All mass in the fullest bin if none stands out.
     """
-    kept = np.where(counts > deviations * sd, counts, 0.0)
+    kept = np.where(counts > _CLEAR * sd, counts, 0.0)
     if kept.sum() <= 0:
         kept = np.zeros_like(counts)
         kept[int(counts.argmax())] = 1.0

@@ -226,18 +226,21 @@ def shrink_matrix(matrix: Vector, target: Vector, noise_sd: float) -> Vector:
     return np.asarray(target + keep * (matrix - target))
 
 
-def shrink_leading(matrix: Vector, target: Vector, noise_sd: float) -> tuple[Vector, int, float]:
+def shrink_leading(
+    matrix: Vector, target: Vector, noise_sd: float, least: float
+) -> tuple[Vector, int, float]:
     """A noisy symmetric matrix moved to a target, but for the leading block that shows most signal.
 
     Of a difference D to the target, the leading (b, b) block of noise has an expected energy of
     noise_sd^2 b (b + 1) / 2 with a standard deviation of noise_sd^2 b. The block is kept whose
     energy exceeds the former by two of the latter and most, by signal / (signal + noise), but none
-    that is less than half signal; the rest becomes the target.
+    where that is less than ``least``; the rest becomes the target.
 
     Args:
         matrix: (d, d) noisy, noise as in `denoise_covariance`, coordinates in order of importance.
         target: (d, d), taken as exact.
         noise_sd: Standard deviation of the diagonal's noise.
+        least: The least part of signal, in [0, 1).
 
     Returns:
         The matrix, (d, d); b, which is 0 where nothing stands out of the noise; and the part of
@@ -250,7 +253,7 @@ def shrink_leading(matrix: Vector, target: Vector, noise_sd: float) -> tuple[Vec
     signals = energies - noise_sd**2 * (sizes * (sizes + 1) / 2 + 2 * sizes)
     best = int(signals.argmax())
     keep, block = float(signals[best] / max(energies[best], 1e-300)), int(sizes[best])
-    if keep < 0.5:
+    if keep <= least:
         return target.copy(), 0, 0.0
     moved = target.copy()
     moved[:block, :block] += keep * difference[:block, :block]

@@ -183,6 +183,7 @@ class Frame:
         lead: (q, s) the leading directions among the coordinates.
         lead_spread: (s,) standard deviation along those.
         rest: (d, r) root of the covariance of what lies outside of the axes.
+        clear: Whether every axis stands out of the noise in the covariance that it is of.
     """
 
     axes: Vector
@@ -191,6 +192,7 @@ class Frame:
     lead: Vector
     lead_spread: Vector
     rest: Vector
+    clear: bool = True
 
     @cached_property
     def plain(self) -> bool:

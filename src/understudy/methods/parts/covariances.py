@@ -17,6 +17,7 @@ from understudy.steps.mixture import square_root
 
 Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
 
+_SIGNAL = 0.5  # of a difference that is kept, where axes may be noise
 _SHORT = 0.25  # of the usual length of residuals: shorter ones hardly occur
 
 
@@ -79,6 +80,7 @@ def covariance_roots(
     stage: str,
     *,
     whitened: bool,
+    clear: bool,
     lengths: bool,
     shrink: bool,
 ) -> Roots:
@@ -92,6 +94,7 @@ def covariance_roots(
         rank: Kept directions for ``low_rank``.
         stage: The stage.
         whitened: Whether residuals have about unit covariance.
+        clear: Whether every coordinate is known to hold more than noise.
         lengths: Whether a class may have longer residuals than another.
         shrink: Whether to reckon with the noise.
     """
@@ -112,7 +115,7 @@ def covariance_roots(
         matrices, directions = _cleaned(sums, None if lengths else cells.dim / clip**2)
     else:
         groups = class_of if kind in ("full", "low_rank") else np.arange(len(sizes))
-        matrices, directions = _towards_pooled(sums, groups, whitened=whitened)
+        matrices, directions = _towards_pooled(sums, groups, clear=whitened or clear)
     if kind == "low_rank":
         matrices = np.stack([shrinkage.low_rank(m, min(rank, cells.dim)) for m in matrices])
     return Roots(np.stack([square_root(m) for m in matrices]), slot, directions)
@@ -129,20 +132,22 @@ def _deviations(sums: _Sums, *, one: bool) -> tuple[Vector, Labels]:
     return np.sqrt(variances), np.where(keep > 0, variances.shape[1], 0)
 
 
-def _towards_pooled(sums: _Sums, groups: Labels, *, whitened: bool) -> tuple[Vector, Labels]:
+def _towards_pooled(sums: _Sums, groups: Labels, *, clear: bool) -> tuple[Vector, Labels]:
     """Covariances (f, d, d), each moved to its group's, and that to the one of all, by the noise.
 
     Args:
         sums: Released.
         groups: (f,) the class of each.
-        whitened: Whether nothing may be left out; else the one of all has clear axes alone.
+        clear: Whether every coordinate is known to hold more than noise. Else the one of all has
+            clear axes alone, and what is kept of a difference is half signal or more.
     """
     everyone = sums.grouped(np.zeros(len(sums.sizes), dtype=np.int64))
-    clean = shrinkage.denoise_covariance if whitened else shrinkage.clear_part
+    clean = shrinkage.denoise_covariance if clear else shrinkage.clear_part
+    least = 0.0 if clear else _SIGNAL
     pooled = clean(everyone.means[0], float(everyone.noise[0]))
     classes = sums.grouped(groups)
     own = [
-        shrinkage.shrink_leading(mean, pooled, noise)
+        shrinkage.shrink_leading(mean, pooled, noise, least)
         for mean, noise in zip(classes.means, classes.noise, strict=True)
     ]
     targets = np.stack([matrix for matrix, _, _ in own])
@@ -150,7 +155,7 @@ def _towards_pooled(sums: _Sums, groups: Labels, *, whitened: bool) -> tuple[Vec
     if len(groups) == len(targets):
         return targets, directions
     moved = [
-        shrinkage.shrink_leading(mean, targets[group], noise)
+        shrinkage.shrink_leading(mean, targets[group], noise, least)
         for mean, noise, group in zip(sums.means, sums.noise, groups, strict=True)
     ]
     blocks = np.array([block for _, block, _ in moved])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from understudy.core.errors import ConfigError
@@ -65,7 +67,8 @@ def within_class_frame(
     covariance = np.zeros_like(raw)
     covariance[:block, :block] = shrinkage.denoise_covariance(raw[:block, :block], noise_sd)
     lead = min(lead, max(above, 1))
-    return principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
+    frame = principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
+    return replace(frame, clear=above >= least)
 
 
 def clear_block(matrix: Vector, noise_sd: float) -> tuple[int, int]:

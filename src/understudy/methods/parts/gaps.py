@@ -21,7 +21,7 @@ RADIUS_STAGE = "clip radius"
 """The stage that measures a clipping radius, where the scale of the embeddings is unknown."""
 
 _LEAST_QUANTILE = 0.75  # of the distances: what is clipped is found again, so no more is needed
-_BINS, _DEVIATIONS = 120, 3.8  # noise alone exceeds the latter in one histogram of a hundred
+_BINS = 120
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _measured_radius(place: Place, cells: Cells, usual: float) -> tuple[float, f
     query = NormHistogram(cells, edges)
     counts = place.values.release(query, stage=RADIUS_STAGE)[:, 0]
     sd = place.values.noise_sd(query, stage=RADIUS_STAGE)
-    weights = histogram.clean_histogram(counts, sd, _DEVIATIONS)
+    weights = histogram.clean_histogram(counts, sd)
     rows = max(float(counts.sum()), 1.0) / place.classes
     radius = max(
         histogram.quantile(weights, edges, _LEAST_QUANTILE),
