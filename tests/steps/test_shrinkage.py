@@ -128,12 +128,12 @@ def test_only_the_leading_block_that_shows_signal_is_a_matrixs_own():
     rng = np.random.default_rng(9)
     target, sd = np.eye(40), 0.3
     noise = orthogonal_noise(40, sd, rng)
-    same, none, keep = shrinkage.shrink_leading(target + noise, target, sd, 0.5)
+    same, none, keep = shrinkage.shrink_leading(target + noise, target, sd, clear=False)
     np.testing.assert_array_equal(same, target)
     assert (none, keep) == (0, 0.0)
     own = target.copy()
     own[:3, :3] += 4.0
-    moved, block, keep = shrinkage.shrink_leading(own + noise, target, sd, 0.5)
+    moved, block, keep = shrinkage.shrink_leading(own + noise, target, sd, clear=False)
     assert 3 <= block <= 12
     assert keep > 0.8
     assert np.linalg.norm(moved - own) < 0.5 * np.linalg.norm(noise)

@@ -11,6 +11,8 @@ from scipy.optimize import isotonic_regression
 
 from understudy.core.types import Vector
 
+SEEN = 2.5  # deviations of its noise that a block of an image's mean must exceed
+_FAINT = 0.1  # of a target's energy
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
 
@@ -48,7 +50,7 @@ def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = N
     average = weighted_average(means, variances)
     if origin is not None:
         common = common_mean(means, variances, origin)
-        return np.asarray(common + shrink_in_blocks(means - average, variances))
+        return np.asarray(common + shrink_in_blocks(means - average, variances, SEEN))
     if len(means) == 1:
         return means
     return np.asarray(average + shrink_to_zero(means - average, variances))
@@ -66,7 +68,7 @@ def common_mean(means: Vector, variances: Vector, origin: Vector | None = None) 
     if origin is None:
         return average
     variance = 1 / (1 / np.maximum(variances, 1e-300)).sum(keepdims=True)
-    return np.asarray(origin + shrink_in_blocks((average - origin)[None], variance)[0])
+    return np.asarray(origin + shrink_in_blocks((average - origin)[None], variance, SEEN)[0])
 
 
 def shrink_to_zero(rows: Vector, variances: Vector) -> Vector:
@@ -81,7 +83,7 @@ def shrink_to_zero(rows: Vector, variances: Vector) -> Vector:
     return np.asarray(keep[:, None] * rows)
 
 
-def shrink_in_blocks(rows: Vector, variances: Vector) -> Vector:
+def shrink_in_blocks(rows: Vector, variances: Vector, deviations: float = 1.0) -> Vector:
     """Rows shrunk towards zero in blocks of 8, 8, 16, 32, ... numbers, the most important first.
 
     Noise is the same in all numbers, and signal is not: most of it lies in the leading ones. So
@@ -91,22 +93,25 @@ def shrink_in_blocks(rows: Vector, variances: Vector) -> Vector:
     Args:
         rows: (m, d).
         variances: (m,) variance of the noise in each number of a row.
+        deviations: As for `signal_part`.
     """
     shrunk, start, size = np.empty_like(rows), 0, 8
     while start < rows.shape[1]:
         block = rows[:, start : start + size]
-        shrunk[:, start : start + size] = block * signal_part(block, block.shape[1], variances)
+        part = signal_part(block, block.shape[1], variances, deviations)
+        shrunk[:, start : start + size] = block * part
         start, size = start + size, max(size, start + size)
     return shrunk
 
 
-def signal_part(rows: Vector, dim: int, variances: Vector) -> Vector:
+def signal_part(rows: Vector, dim: int, variances: Vector, deviations: float = 1.0) -> Vector:
     """What part of each row to keep, (m, 1): none where its energy is what noise alone may have.
 
     Noise of ``dim`` numbers has an energy of dim v, and sqrt(2 dim) v is its standard deviation. A
-    row that noise has moved is worse than one that stayed, so one of them is allowed for.
+    row that noise has moved is worse than one that stayed, so one of them is allowed for, or more
+    where a row of noise would be seen: as static in an image.
     """
-    noise = (dim + np.sqrt(2 * dim)) * variances
+    noise = (dim + deviations * np.sqrt(2 * dim)) * variances
     energy = np.maximum((rows**2).sum(axis=1), 1e-300)
     return np.asarray(np.clip(1 - noise / energy, 0.0, 1.0)[:, None])
 
@@ -227,20 +232,22 @@ def shrink_matrix(matrix: Vector, target: Vector, noise_sd: float) -> Vector:
 
 
 def shrink_leading(
-    matrix: Vector, target: Vector, noise_sd: float, least: float
+    matrix: Vector, target: Vector, noise_sd: float, *, clear: bool
 ) -> tuple[Vector, int, float]:
     """A noisy symmetric matrix moved to a target, but for the leading block that shows most signal.
 
     Of a difference D to the target, the leading (b, b) block of noise has an expected energy of
     noise_sd^2 b (b + 1) / 2 with a standard deviation of noise_sd^2 b. The block is kept whose
     energy exceeds the former by two of the latter and most, by signal / (signal + noise), but none
-    where that is less than ``least``; the rest becomes the target.
+    that is less than half signal, unless the noise that stays is faint beside the target; the rest
+    becomes the target.
 
     Args:
         matrix: (d, d) noisy, noise as in `denoise_covariance`, coordinates in order of importance.
         target: (d, d), taken as exact.
         noise_sd: Standard deviation of the diagonal's noise.
-        least: The least part of signal, in [0, 1).
+        clear: Whether every coordinate of the target is known to hold more than noise: only then is
+            it known what is faint.
 
     Returns:
         The matrix, (d, d); b, which is 0 where nothing stands out of the noise; and the part of
@@ -253,7 +260,9 @@ def shrink_leading(
     signals = energies - noise_sd**2 * (sizes * (sizes + 1) / 2 + 2 * sizes)
     best = int(signals.argmax())
     keep, block = float(signals[best] / max(energies[best], 1e-300)), int(sizes[best])
-    if keep <= least:
+    noise = keep**2 * (energies[best] - max(signals[best], 0.0))
+    faint = noise <= _FAINT * float((target[:block, :block] ** 2).sum())
+    if keep <= 0 or (keep < _PURE and not (clear and faint)):
         return target.copy(), 0, 0.0
     moved = target.copy()
     moved[:block, :block] += keep * difference[:block, :block]

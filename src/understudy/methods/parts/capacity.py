@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.methods.parts.estimators import least_cluster
+from understudy.steps.shrinkage import SEEN
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
@@ -69,8 +70,9 @@ class Model:
 def capacity(model: Model, noise: Noise) -> tuple[Carried, ...]:
     """What classes of `SIZES` images can carry."""
     numbers = min(model.dim, _LEADING) if model.ordered else model.dim
-    # sqrt(d + sqrt(2 d)) noise / n <= 1 / 2, in units of the clipping radius
-    mean_size = 2 * np.sqrt(numbers + np.sqrt(2 * numbers)) * noise("means")
+    deviations = SEEN if model.ordered else 1.0
+    # sqrt(d + k sqrt(2 d)) noise / n <= 1 / 2, in units of the clipping radius
+    mean_size = 2 * np.sqrt(numbers + deviations * np.sqrt(2 * numbers)) * noise("means")
     cluster_size = np.inf
     if model.clusters > 1:
         cluster_size = least_cluster(noise("cluster means"), model.axes)

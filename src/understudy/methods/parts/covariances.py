@@ -17,7 +17,6 @@ from understudy.steps.mixture import square_root
 
 Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
 
-_SIGNAL = 0.5  # of a difference that is kept, where axes may be noise
 _SHORT = 0.25  # of the usual length of residuals: shorter ones hardly occur
 
 
@@ -139,15 +138,14 @@ def _towards_pooled(sums: _Sums, groups: Labels, *, clear: bool) -> tuple[Vector
         sums: Released.
         groups: (f,) the class of each.
         clear: Whether every coordinate is known to hold more than noise. Else the one of all has
-            clear axes alone, and what is kept of a difference is half signal or more.
+            clear axes alone.
     """
     everyone = sums.grouped(np.zeros(len(sums.sizes), dtype=np.int64))
     clean = shrinkage.denoise_covariance if clear else shrinkage.clear_part
-    least = 0.0 if clear else _SIGNAL
     pooled = clean(everyone.means[0], float(everyone.noise[0]))
     classes = sums.grouped(groups)
     own = [
-        shrinkage.shrink_leading(mean, pooled, noise, least)
+        shrinkage.shrink_leading(mean, pooled, noise, clear=clear)
         for mean, noise in zip(classes.means, classes.noise, strict=True)
     ]
     targets = np.stack([matrix for matrix, _, _ in own])
@@ -155,7 +153,7 @@ def _towards_pooled(sums: _Sums, groups: Labels, *, clear: bool) -> tuple[Vector
     if len(groups) == len(targets):
         return targets, directions
     moved = [
-        shrinkage.shrink_leading(mean, targets[group], noise, least)
+        shrinkage.shrink_leading(mean, targets[group], noise, clear=clear)
         for mean, noise, group in zip(sums.means, sums.noise, groups, strict=True)
     ]
     blocks = np.array([block for _, block, _ in moved])
