@@ -27,7 +27,7 @@ from understudy.backends.plugin import full_name
 from understudy.core.independence import even_parts
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
-_CHUNK = 1 << 21  # numbers transformed at once: 8 MB as float32
+_CHUNK = 1 << 18  # numbers transformed at once: 1 MB as float32, which stays in the cache
 _ROUNDING = 1 + 2.0**-20  # float32 may round a norm up by a few parts in 10^7
 
 
@@ -70,7 +70,8 @@ class _Codec:
         self.name = full_name("embedded:dct", kept)
         self.licence = "none"
         self._order = frequency_order(shape)[: self.dim]
-        self._chunk = max(1, _CHUNK // total)
+        # A power of two, so that whole parts make up a call with private records.
+        self._chunk = 1 << (max(1, _CHUNK // total).bit_length() - 1)
         self._colour = OPPONENT.astype(np.float32) if shape[2] == 3 else np.eye(1, dtype=np.float32)
 
 

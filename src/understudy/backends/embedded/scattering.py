@@ -30,7 +30,7 @@ from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.types import Embeddings, Images, Shape
 
-_CHUNK = 32 * 28 * 28  # pixels encoded at once: the maps of a layer then stay in the cache
+_CHUNK = 16 * 28 * 28  # pixels encoded at once: the maps of a layer then stay in the cache
 _ROUNDING = 1 + 2.0**-16  # float32 sums in the convolutions
 _PADDINGS = ("zero", "symmetric")
 _COLOURS = ("rgb", "opponent", "grey")
@@ -159,6 +159,7 @@ class ScatteringEncoder:
         self.licence = "none"
         self.ordered = options.coefficients is not None
         self._options = options
+        self._threads = _SingleThreads()
         self._margin = step if options.padding == "symmetric" else 0
         self._channels = 1 if options.colour == "grey" else channels
         padded = (height + 2 * self._margin, width + 2 * self._margin)
@@ -201,7 +202,7 @@ class ScatteringEncoder:
                     paths = self._spectrum(paths)
                 out[rows] = paths.reshape(len(part), -1).numpy()[: len(out[rows])]
 
-        _each_on_one_thread(encode_part, even_parts(images, size))
+        self._threads.each(encode_part, even_parts(images, size))
         return out
 
     def _maps(self, images: Images) -> NDArray[np.float32]:
@@ -239,19 +240,26 @@ class ScatteringEncoder:
         return paths if gain == 0 else paths.sign() * torch.log1p(gain * paths.abs()) / gain
 
 
-def _each_on_one_thread(work: Callable[[T], None], parts: Iterable[T]) -> None:
-    """Run the parts side by side on as many threads as PyTorch may use, each part on one.
+class _SingleThreads:
+    """A pool of as many threads as PyTorch may use, each of which computes on itself alone.
 
     The operations are too small to split: on a busy machine their threads would wait for each other
     most of the time. It also makes the result independent of the number of threads.
     """
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for _ in pool.map(work, parts):  # raises what a part raised
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(
+            torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)
+        )
+
+    def each(self, work: Callable[[T], None], parts: Iterable[T]) -> None:
+        """Run the parts side by side, each on one thread."""
+        threads = torch.get_num_threads()
+        try:
+            for _ in self._pool.map(work, parts):  # raises what a part raised
                 pass
-    finally:
-        torch.set_num_threads(threads)  # the workers set it for threads to come, too
+        finally:
+            torch.set_num_threads(threads)  # a worker that starts sets it for others too
 
 
 def path_count(options: ScatteringOptions) -> int:
