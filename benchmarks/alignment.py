@@ -29,10 +29,10 @@ from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder, Generator, PromptedDecoder
 from understudy.core.types import Images
 from understudy.data import open_source
-from understudy.evaluate.fidelity import frechet_distance
-from understudy.evaluate.utility import Labelled, Network, gather, utility
-from understudy.methods.alignment import METHOD, AlignmentParams
-from understudy.methods.parts.interface import Context
+from understudy.methods.alignment.algorithm import METHOD, AlignmentParams
+from understudy.methods.base import Context
+from understudy.metrics.fidelity import frechet_distance
+from understudy.metrics.utility import Labelled, Network, gather, utility
 from understudy.playhouse.source import open_playhouse
 from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget

@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.benches import METHODS, ready
 from benchmarks.tables import Table
-from understudy.core.figures import Evaluation
-from understudy.evaluate.audit import audit_one_run, audit_pairs
+from understudy.audit.audit import How, audit, audit_bench, audit_mechanisms
+from understudy.audit.audit_verdict import BOUND, GAUSSIAN_BOUND
+from understudy.core.results import Evaluation
+from understudy.metrics.privacy_bounds import audit_one_run, audit_pairs
 from understudy.privacy.account import run_mu_of
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
-from understudy.run.audit import How, audit, audit_bench, audit_mechanisms
-from understudy.run.auditing.telling import BOUND, GAUSSIAN_BOUND
 
 REPEATS = 20
 DRAWS = 100_000

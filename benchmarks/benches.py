@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.methods.evolution import METHOD, EvolutionParams
-from understudy.methods.parts.interface import Context
+from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.bench import Bench
+from understudy.methods.base import Context
+from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Unit
-from understudy.run.auditing.neighbours import Rows
-from understudy.run.auditing.runs import Bench
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 

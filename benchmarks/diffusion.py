@@ -211,7 +211,7 @@ def plain(pipeline: Any, steps: int, embeddings: bool) -> Callable[[int], Any]:
     import torch
 
     from understudy.backends.diffusion.loading import text_pipeline
-    from understudy.backends.pretrained import without_numpy_notes
+    from understudy.backends.hub.pretrained import without_numpy_notes
 
     told: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": 5.0}
     if embeddings:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluate.scoring import balanced_accuracy, confusion
+from understudy.metrics.scoring import balanced_accuracy, confusion
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.int64]
@@ -189,7 +189,7 @@ def opacus_linear(
 def opacus_two_layer(
     x: Floats, y: Labels, xt: Floats, yt: Labels, epsilon: float, delta: float, **options: Any
 ) -> Peer:
-    """The two-layer network of evaluate.networks, by Opacus.
+    """The two-layer network of metrics.networks, by Opacus.
 
     Batch normalisation mixes rows, so per-row gradients do not exist: layer normalisation stands
     in, as Opacus advises, and dropout, which only adds noise here, is left out.

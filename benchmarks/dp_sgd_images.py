@@ -1,6 +1,6 @@
 """The rival on images: train the ConvNet itself by DP-SGD (Opacus).
 
-`evaluate.dp_sgd` does it, so everything leans to the rival: the number of rows is public and the
+`metrics.dp_sgd` does it, so everything leans to the rival: the number of rows is public and the
 noise comes from a seeded generator. ResNet-50 and VGG-11 have no such rival in the alignment paper:
 batch normalisation mixes rows, so per-row gradients do not exist.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.dp_sgd import Labels, Peer
-from understudy.evaluate.dp_sgd import dp_sgd
-from understudy.evaluate.utility import Labelled
+from understudy.metrics.dp_sgd import dp_sgd
+from understudy.metrics.utility import Labelled
 
 Images = NDArray[np.uint8]
 
@@ -28,7 +28,7 @@ def opacus_convnet(
     delta: float,
     **options: Any,
 ) -> Peer:
-    """The ConvNet of evaluate.networks by Opacus: Poisson sampling, its PRV accountant.
+    """The ConvNet of metrics.networks by Opacus: Poisson sampling, its PRV accountant.
 
     Args:
         images: (n, height, width, channels) private images.

@@ -20,7 +20,7 @@ from benchmarks.tables import CACHE, DATA, Table, load, need, percent
 from understudy import synthesize
 from understudy.backends.registry import load_encoder
 from understudy.data import open_source
-from understudy.evaluate.utility import Labelled, utility
+from understudy.metrics.utility import Labelled, utility
 
 DELTA = 1e-5
 EPSILONS = (1.0, 8.0)

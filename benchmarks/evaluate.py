@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tables import Table
-from understudy.evaluate.fidelity import frechet_distance, kernel_distance
-from understudy.evaluate.leakage import closeness
-from understudy.evaluate.neighbours import coverage
+from understudy.metrics.fidelity import frechet_distance, kernel_distance
+from understudy.metrics.leakage import closeness
+from understudy.metrics.nearest_neighbours import coverage
 
 ROWS, DIM = 60_000, 1280
 _PLACES = 10

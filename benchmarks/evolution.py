@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.tables import Skipped, Table
 from understudy import synthesize
-from understudy.backends.embedded.studio.opening import WEIGHTS
+from understudy.backends.embedded.studio.studio_models import WEIGHTS
 
 SOURCE = "playhouse:pet-status"
 ONE_HOME = "playhouse:pet-status?homes=1&per_home=1000"

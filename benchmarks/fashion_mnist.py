@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.tables import Table, load, need, percent
 from understudy import synthesize
-from understudy.evaluate.utility import utility
+from understudy.metrics.utility import utility
 from understudy.run.synthesize import Result
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")

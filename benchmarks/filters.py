@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.eurosat import DELTA, features
 from benchmarks.tables import DATA, Table, load, need, percent
 from understudy import synthesize
-from understudy.evaluate.utility import Labelled, utility
+from understudy.metrics.utility import Labelled, utility
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COUNT = 5000

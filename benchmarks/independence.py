@@ -26,7 +26,7 @@ from understudy.engine.local import LocalEngine
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.cells import Cells
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.nearest import Nearest
 from understudy.privacy.probe import require_independent
 from understudy.privacy.queries import (

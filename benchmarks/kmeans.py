@@ -19,11 +19,11 @@ from benchmarks.tables import Table
 from understudy.core.types import Vector
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.methods.parts import estimators
+from understudy.methods import dp_estimators
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.cells import Cells
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
@@ -75,20 +75,20 @@ def ours(points: NDArray[np.float32], k: int, epsilon: float, delta: float = DEL
 def _centres(vault: Vault, dim: int, k: int) -> Vector:
     """Mean, covariance, votes for candidates along its leading axes, Lloyd steps: (k, d)."""
     rng = np.random.default_rng(0)
-    mean = estimators.group_means(vault, Cells(np.zeros((1, 1, dim))), 1.0, "mean")
+    mean = dp_estimators.group_means(vault, Cells(np.zeros((1, 1, dim))), 1.0, "mean")
     # In many dimensions a random subspace, which is public, tells clusters apart as well, and its
     # covariance is far fewer noisy numbers (Johnson and Lindenstrauss 1984).
     subspace = np.linalg.qr(rng.standard_normal((dim, min(dim, SUBSPACE))))[0]
     shadow = vault.view(lambda values: values @ subspace.astype(np.float32))
     centre = (mean.means @ subspace)[None]
-    total, sd = estimators.second_moments(shadow, Cells(centre), 1.0, None, stage="covariance")
+    total, sd = dp_estimators.second_moments(shadow, Cells(centre), 1.0, None, stage="covariance")
     size = float(mean.counts[0])
     covariance = shrinkage.denoise_covariance(total[0] / size, sd / size)
     values, axes = np.linalg.eigh(covariance)
     spread = np.sqrt(np.maximum(values[::-1][:k], 1e-12))
     axes = subspace @ axes[:, ::-1][:, :k]
     stages = ["votes 1", "votes 2", "lloyd 1", "lloyd 2"]
-    return estimators.dp_kmeans(vault, mean.means, axes, spread, k, 1.0, stages, rng)[0]
+    return dp_estimators.dp_kmeans(vault, mean.means, axes, spread, k, 1.0, stages, rng)[0]
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 from benchmarks.fashion_mnist import FOLDER
 from benchmarks.tables import Table, load, need
 from understudy import evaluate_release, synthesize
-from understudy.evaluate.utility import Labelled
+from understudy.metrics.utility import Labelled
 
 PRIVATE, RELEASE, TEST = 5000, 1000, 1000
 

@@ -19,14 +19,14 @@ from PIL import Image, ImageFilter
 
 from benchmarks.tables import DATA, Table, load, need
 from understudy import synthesize
+from understudy.audit.adjacent_datasets import Rows
 from understudy.core.types import Images, Labels
-from understudy.evaluate import verdicts
-from understudy.evaluate.verdicts import Attacks
-from understudy.run.auditing.neighbours import Rows
-from understudy.run.measuring.attacks import attack
-from understudy.run.measuring.features import Features, load_features
-from understudy.run.measuring.leakage import LeakageOf
-from understudy.run.measuring.reading import Side, read
+from understudy.evaluation.attack_adapter import attack
+from understudy.evaluation.embedding_pass import Side, read
+from understudy.evaluation.features import Features, load_features
+from understudy.evaluation.leakage_adapter import LeakageOf
+from understudy.metrics import verdicts
+from understudy.metrics.verdicts import Attacks
 from understudy.run.progress import progress_bars
 from understudy.run.released import open_release
 

@@ -23,7 +23,7 @@ from benchmarks.tables import DATA, Table, need, percent
 from understudy import synthesize
 from understudy.core.types import Images, Vector
 from understudy.data import open_source
-from understudy.evaluate.utility import Labelled, gather, utility
+from understudy.metrics.utility import Labelled, gather, utility
 from understudy.report import contact_sheet
 
 EPSILON = 1.0

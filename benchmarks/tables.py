@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.data import open_source
-from understudy.evaluate.utility import Labelled, gather
+from understudy.metrics.utility import Labelled, gather
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"

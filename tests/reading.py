@@ -25,8 +25,8 @@ from tests.documents import Command, Snippet
 from understudy.backends.registry import BUILT_IN, backends
 from understudy.cli.main import app
 from understudy.core.errors import UnderstudyError
+from understudy.evaluation.inputs import Asked
 from understudy.run.config import RunConfig, make_config, make_params
-from understudy.run.measuring.opening import Asked
 from understudy.run.methods import method
 
 PROGRAM = typer.main.get_command(app)

@@ -49,10 +49,10 @@ from understudy.backends.registry import load_encoder
 from understudy.core.errors import BudgetRefused, RunError
 from understudy.core.types import Release
 from understudy.data import open_source
-from understudy.methods.clustering import ClusteringParams
+from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.privacy import noise
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.run import synthesize as run_module
 from understudy.run.config import RunConfig, make_config

@@ -20,7 +20,7 @@ from tests.cli.processes import Commands, commands
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 
 KILLS = 50
 KILLS_A_RUN = 5
@@ -188,7 +188,7 @@ def test_evolution_killed_at_random_moments(
             class_folders(folder / "scans", {"dog": 12, "person": 12}, (32, 32, 3))
             super().__init__(folder)
 
-    modules = "understudy.cli.main,understudy.backends.embedded.studio.opening"
+    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
     (tmp_path / "commands").mkdir()
     with commands(tmp_path / "commands", modules) as understudy:
         check_killed_at_random(understudy, tmp_path, Evolved, 15)
@@ -197,18 +197,18 @@ def test_evolution_killed_at_random_moments(
 # Kills at chosen moments: between any two of these something is written or paid.
 
 MOMENTS = [
-    ("understudy.run.folder:write_json", 1, "before"),  # start.json
-    ("understudy.run.folder:write_json", 1, "after"),
-    ("understudy.privacy.ledger:Ledger.register", 1, "after"),
+    ("understudy.run.run_folder:write_json", 1, "before"),  # start.json
+    ("understudy.run.run_folder:write_json", 1, "after"),
+    ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
     ("understudy.privacy.rows:CachedRows", 1, "before"),
-    ("understudy.privacy.ledger:Ledger.charge", 1, "before"),
-    ("understudy.privacy.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
+    ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
+    ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
     ("understudy.privacy.noise:add_discrete_gaussian", 1, "after"),  # drawn, not stored
     ("understudy.privacy.noise:add_discrete_gaussian", 4, "before"),
     ("understudy.privacy.account:np.savez", 2, "before"),  # an empty .part
     ("understudy.privacy.account:np.savez", 2, "after"),  # a whole one that nobody knows of
-    ("understudy.privacy.ledger:Ledger.record_release", 3, "before"),
-    ("understudy.privacy.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
+    ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "before"),
+    ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
     ("understudy.privacy.account:Account._store", 3, "after"),
     ("understudy.privacy.vault:Vault.close", 1, "after"),
     ("understudy.data.release:_png", 7, "after"),  # half of the images

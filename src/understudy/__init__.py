@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from understudy.core.errors import BudgetRefused, InputError, UnderstudyError
+    from understudy.evaluation.evaluate import evaluate_release
     from understudy.privacy.budget import Budget
-    from understudy.privacy.ledger import Ledger
-    from understudy.run.evaluate import evaluate_release
+    from understudy.privacy.ledger.ledger import Ledger
     from understudy.run.synthesize import Result, synthesize
 
 __all__ = [
@@ -27,10 +27,10 @@ _HOMES = {
     "Budget": "privacy.budget",
     "BudgetRefused": "core.errors",
     "InputError": "core.errors",
-    "Ledger": "privacy.ledger",
+    "Ledger": "privacy.ledger.ledger",
     "Result": "run.synthesize",
     "UnderstudyError": "core.errors",
-    "evaluate_release": "run.evaluate",
+    "evaluate_release": "evaluation.evaluate",
     "synthesize": "run.synthesize",
 }
 

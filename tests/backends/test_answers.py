@@ -1,6 +1,6 @@
 import pytest
 
-from understudy.backends.answers import MalformedAnswer, Rules, read_answer
+from understudy.backends.chat.answers import MalformedAnswer, Rules, read_answer
 
 RULES = Rules(fewest=3, most=12)
 CAPTION = "A brown dog sleeps on a red sofa."

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from understudy.backends.chatting import ChatOptions, ChatWriter, whole_lines
-from understudy.backends.prompting import Messages, load_prompts
+from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
+from understudy.backends.chat.prompt_templates import Messages, load_prompts
 from understudy.core.errors import BackendError
 
 CAPTIONS = [f"a {colour} dog sleeps on the old sofa" for colour in ("red", "blue", "white", "grey")]

@@ -33,7 +33,7 @@ def unit(rows: Any) -> Any:
 
 
 def network(folder: Path, kind: str = "AutoModel") -> Any:
-    from understudy.backends.pretrained import quiet
+    from understudy.backends.hub.pretrained import quiet
 
     with quiet():
         return getattr(transformers, kind).from_pretrained(folder).eval()
@@ -108,7 +108,7 @@ def test_a_network_always_sees_as_many_images(hub: Path, monkeypatch: pytest.Mon
 
 
 def test_kernels_are_exact_while_a_network_runs_and_as_before_afterwards() -> None:
-    from understudy.backends.pretrained import exact_kernels
+    from understudy.backends.hub.pretrained import exact_kernels
 
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
 

@@ -26,9 +26,9 @@ from understudy.backends.diffusion import (  # noqa: E402
     stable_diffusion,
     without_image_conditioning,
 )
-from understudy.backends.diffusion.prompts import Prompts  # noqa: E402
-from understudy.backends.diffusion.sampling import generators, seeded, steps_for  # noqa: E402
-from understudy.backends.pretrained import quiet, without_numpy_notes  # noqa: E402
+from understudy.backends.diffusion.pipeline_calls import generators, seeded, steps_for  # noqa: E402
+from understudy.backends.diffusion.text_conditioning import Prompts  # noqa: E402
+from understudy.backends.hub.pretrained import quiet, without_numpy_notes  # noqa: E402
 
 SHAPE = (32, 32, 3)
 

@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 
 from tests.backends.tiny_models import language as tiny  # noqa: E402
 
-from understudy.backends.language import LocalChat, RowSampler, WriterOptions  # noqa: E402
+from understudy.backends.chat.language_model import LocalChat, RowSampler, WriterOptions  # noqa: E402
 from understudy.backends.registry import load_model  # noqa: E402
 from understudy.core.errors import BackendError, HubUnreachable  # noqa: E402
 from understudy.core.ports import Writer  # noqa: E402

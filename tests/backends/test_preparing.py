@@ -15,7 +15,7 @@ from understudy.core.types import Images, Shape
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from understudy.backends.preparing import (  # noqa: E402
+from understudy.backends.hub.preprocessing import (  # noqa: E402
     Preparation,
     check_pictures,
     preparation_config,

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.backends.prompting import blanked, load_prompts, prompt_names
+from understudy.backends.chat.prompt_templates import blanked, load_prompts, prompt_names
 from understudy.core.errors import BackendError
 
 TEXT = "A small, brown dog sleeps on a child's red sofa."

@@ -18,19 +18,6 @@ pytest.importorskip("skimage")
 
 from tests.backends.tiny_models.studio import PLAN, longer, train_tiny_studio  # noqa: E402
 
-from understudy.backends.embedded.studio.training.corpus import (  # noqa: E402
-    CorpusRow,
-    read_corpus,
-    write_corpus,
-)
-from understudy.backends.embedded.studio.training.diffusion import mostly_where  # noqa: E402
-from understudy.backends.embedded.studio.training.loop import (  # noqa: E402
-    Machine,
-    Schedule,
-    train,
-)
-from understudy.backends.embedded.studio.training.plan import STAGES, StudioPlan  # noqa: E402
-from understudy.backends.embedded.studio.training.tokens import learn_tokenizer  # noqa: E402
 from understudy.backends.registry import load_decoder, load_encoder, load_model  # noqa: E402
 from understudy.core.errors import (  # noqa: E402
     BackendError,
@@ -39,7 +26,20 @@ from understudy.core.errors import (  # noqa: E402
     UnsupportedTask,
 )
 from understudy.core.ports import Captioner, Generator, Segmenter, TextEncoder  # noqa: E402
-from understudy.run.studio import Order, export_studio, make_studio  # noqa: E402
+from understudy.studio.corpus import (  # noqa: E402
+    CorpusRow,
+    read_corpus,
+    write_corpus,
+)
+from understudy.studio.diffusion import mostly_where  # noqa: E402
+from understudy.studio.loop import (  # noqa: E402
+    Machine,
+    Schedule,
+    train,
+)
+from understudy.studio.plan import STAGES, StudioPlan  # noqa: E402
+from understudy.studio.tokens import learn_tokenizer  # noqa: E402
+from understudy.studio.train import Order, export_studio, make_studio  # noqa: E402
 
 SHAPE = (32, 32, 3)
 PROMPTS = ["a brown dog sleeping", "a person reading"]

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file
 from tests.backends.tiny_models.studio import PLAN, train_tiny_studio
 
-from understudy.backends.embedded.studio.training.corpus import read_corpus
-from understudy.backends.embedded.studio.training.loop import Machine
-from understudy.backends.embedded.studio.training.sharpening import DecoderStage
-from understudy.backends.embedded.studio.training.stages import StudioTrainer
+from understudy.studio.corpus import read_corpus
+from understudy.studio.loop import Machine
+from understudy.studio.sharpening import DecoderStage
+from understudy.studio.stages import StudioTrainer
 
 BEFORE = ["vae", "clip", "unet"]
 WEIGHTS = Path("vae") / "diffusion_pytorch_model.safetensors"

@@ -24,8 +24,8 @@ from understudy.backends.tuning import (  # noqa: E402
     merge_into_inpainting,
     with_lora,
 )
+from understudy.backends.tuning.dreambooth import Lesson, Noising, Pupils, train  # noqa: E402
 from understudy.backends.tuning.material import views  # noqa: E402
-from understudy.backends.tuning.training import Lesson, Noising, Pupils, train  # noqa: E402
 from understudy.backends.tuning.weights import has_lora  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
 from understudy.core.ports import Generator, Tuner  # noqa: E402

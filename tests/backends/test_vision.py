@@ -25,7 +25,7 @@ def noise(shape: Shape = (40, 56, 3), rows: int = 3) -> Images:
 
 
 def network(folder: Path, kind: str) -> Any:
-    from understudy.backends.pretrained import quiet
+    from understudy.backends.hub.pretrained import quiet
 
     with quiet():
         return getattr(transformers, kind).from_pretrained(folder).eval()
@@ -111,7 +111,7 @@ def test_settings_of_sampling_in_the_models_files_do_not_matter(hub: Path, tmp_p
 
 
 def test_an_image_without_a_word_is_asked_again(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.backends.vision import BlipCaptioner
+    from understudy.backends.vision.captioners import BlipCaptioner
 
     captioner = load_model(Captioner, f"hf:{built('blip', hub)}?tokens=4")
     usual = captioner.caption(noise())
@@ -181,7 +181,7 @@ def test_a_chat_model_without_a_template_is_refused(hub: Path, tmp_path: Path) -
 def test_a_processor_that_needs_more_packages_says_which(
     hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from understudy.backends import pretrained
+    from understudy.backends.hub import pretrained
 
     def fails(kind: Any) -> Any:
         raise ImportError("BaseVideoProcessor requires torchvision")
@@ -325,7 +325,7 @@ def test_classes_without_a_name_are_unused(hub: Path, tmp_path: Path) -> None:
     folder = edited(built("segformer", hub), tmp_path / "gaps", "config.json", id2label=names)
     with pytest.raises(BackendError, match="lacks 2 of the weights"):
         load_model(Segmenter, f"hf:{folder}")  # the library counts names as classes
-    from understudy.backends.pretrained import class_names
+    from understudy.backends.hub.pretrained import class_names
 
     config = transformers.SegformerConfig(id2label={0: "a", 2: "c"})
     assert class_names(config) == ("a", "unused", "c")

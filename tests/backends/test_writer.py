@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripts import write_grammar
 
-from understudy.backends.embedded.phrases import Grammar, load_grammar
+from understudy.backends.embedded.caption_grammar import Grammar, load_grammar
 from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
 from understudy.backends.registry import load_model
 from understudy.core.errors import BackendError

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError
-from understudy.core.figures import Evaluation, Figure
+from understudy.core.results import Evaluation, Figure
 
 
 def command(*words: object) -> Result:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from understudy.core.errors import InputError
 from understudy.core.independence import constantly, even_parts, filled, product, rounded
-from understudy.methods.parts.voting import of_length_one
+from understudy.methods.evolution.voting import of_length_one
 from understudy.steps.grid import GridSpace
 from understudy.steps.space import Frame, Leading, Sphere, principal_frame, whitening
 

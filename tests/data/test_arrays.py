@@ -17,7 +17,7 @@ from tests.data.samples import KEY, check_source, read_all
 from understudy.core.errors import SourceError
 from understudy.core.types import Batch
 from understudy.data import open_source
-from understudy.data.arrays import regroup
+from understudy.data.stored_arrays import regroup
 
 RNG = np.random.default_rng(4)
 IMAGES = RNG.integers(0, 256, (7, 4, 5), dtype=np.uint8)

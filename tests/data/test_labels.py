@@ -19,8 +19,8 @@ from tests.data.test_webdataset import write as write_tar
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
+from understudy.data.image_decoding import decode, with_channels
 from understudy.data.labels import label_column_of
-from understudy.data.pixels import decode, with_channels
 
 ATTRIBUTES = ["Smiling", "Male", *(f"Attribute_{n}" for n in range(38))]
 """Forty, as CelebA has."""

@@ -124,7 +124,7 @@ def test_one_class(folder: Path) -> None:
 
 
 def test_captions_are_no_classes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.data.records.MAX_CLASSES", 1)
+    monkeypatch.setattr("understudy.data.encoded_images.MAX_CLASSES", 1)
     (folder / "manifest.csv").write_text(ROWS)
     with pytest.raises(SourceError, match="Class names are public"):
         open_source(folder)

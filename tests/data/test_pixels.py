@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 from tests.data.samples import encode, picture
 
-from understudy.data.pixels import BadImage, decode, header, resize_pixels
+from understudy.data.image_decoding import BadImage, decode, header, resize_pixels
 
 RED = (255, 0, 0)
 

@@ -17,13 +17,13 @@ from tests.methods.colour_world import Painter, Pen
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.ports import Captioner
-from understudy.methods.alignment import METHOD as ALIGNMENT
-from understudy.methods.alignment import AlignmentParams
-from understudy.methods.clustering import METHOD as CLUSTERING
-from understudy.methods.clustering import ClusteringParams
-from understudy.methods.evolution import METHOD as EVOLUTION
-from understudy.methods.evolution import EvolutionParams
-from understudy.methods.parts.interface import Context
+from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
+from understudy.methods.alignment.algorithm import AlignmentParams
+from understudy.methods.base import Context
+from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
+from understudy.methods.clustering.algorithm import ClusteringParams
+from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
+from understudy.methods.evolution.algorithm import EvolutionParams
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

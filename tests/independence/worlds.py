@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.pixels import fit_images
+from understudy.backends.arrays import fit_images
 from understudy.core.types import Batch, Receipt, Release, Vector
 from understudy.engine.local import LocalEngine
-from understudy.methods.parts.interface import Context, Materials, Method
+from understudy.methods.base import Context, Materials, Method
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Batch, Fit, Receipt, Release
 from understudy.engine.local import LocalEngine
-from understudy.methods.evolution import METHOD, EvolutionParams
-from understudy.methods.parts.interface import Arrays, Context, Make, Materials
+from understudy.methods.base import Arrays, Context, Make, Materials
+from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
-from understudy.run.folder import RunFolder
+from understudy.run.run_folder import RunFolder
 
 NAMES = ["black", "red", "green", "yellow", "blue", "pink", "cyan", "white"]
 COLOURS = frozenset(NAMES)

@@ -12,12 +12,18 @@ from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.evaluate.fidelity import frechet_distance
-from understudy.methods.alignment import METHOD, AlignmentParams, alignment, roles, settled
-from understudy.methods.parts.interface import Context, Materials
+from understudy.methods.alignment.algorithm import (
+    METHOD,
+    AlignmentParams,
+    alignment,
+    roles,
+    settled,
+)
+from understudy.methods.base import Context, Materials
+from understudy.metrics.fidelity import frechet_distance
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 

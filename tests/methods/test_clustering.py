@@ -11,9 +11,9 @@ from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
-from understudy.methods.clustering import METHOD, ClusteringParams, settled
-from understudy.methods.parts.covariances import Covariance
-from understudy.methods.parts.interface import Context
+from understudy.methods.base import Context
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, settled
+from understudy.methods.clustering.covariance import Covariance
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 

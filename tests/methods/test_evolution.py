@@ -28,10 +28,10 @@ from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
 from understudy.data import write_release
-from understudy.methods.evolution import METHOD, EvolutionParams, roles
-from understudy.methods.parts.voting import CAPTIONED_AT_ONCE
+from understudy.methods.evolution.algorithm import METHOD, EvolutionParams, roles
+from understudy.methods.evolution.voting import CAPTIONED_AT_ONCE
 from understudy.privacy.accounting import delta_of, epsilon_of_mu
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 
 MUCH = 60.0  # an epsilon at which noise hardly matters
@@ -83,7 +83,7 @@ def test_votes_are_shared_as_the_private_rows_are(squares, tmp_path):
 
 
 def test_the_frechet_distance_falls_over_the_rounds_if_somebody_watches(squares, tmp_path):
-    from understudy.evaluate.fidelity import frechet_distance
+    from understudy.metrics.fidelity import frechet_distance
 
     private = Eye().encode(squares.images)
     seen: dict[str, float] = {}

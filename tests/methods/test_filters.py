@@ -12,15 +12,15 @@ from benchmarks.benches import ready
 from tests.run.samples import class_folders, embeddings
 
 from understudy import synthesize
+from understudy.audit.bench import Bench, Forgetful
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.methods.parts.filtering import most_survivors
-from understudy.methods.parts.interface import Materials
+from understudy.methods.base import Materials
+from understudy.methods.clustering.vote_filter import most_survivors
 from understudy.privacy.account import Account
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.vault import Vault
-from understudy.run.auditing.runs import Bench, Forgetful
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 from understudy.steps.quality import ROUNDS, QualityFilter

@@ -18,7 +18,7 @@ from sqlalchemy import Row, create_engine, text
 from tests.conftest import Missing
 
 from understudy.core.types import Batch
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 
 _numbers = itertools.count()
 

@@ -20,10 +20,10 @@ import pytest
 from tests.privacy.conftest import Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
-from understudy.privacy import _chain
 from understudy.privacy.accounting import Event, Gaussian, Laplace, epsilon_of, mu_of
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Charge, Dataset, Ledger, Preview, Spending
+from understudy.privacy.ledger import chain
+from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, Preview, Spending
 
 DELTA = 1e-5
 IMAGE: dict[str, Any] = {"unit": "image", "adjacency": "add-remove"}
@@ -523,7 +523,7 @@ def test_a_row_forged_with_another_key_is_found(
 ) -> None:
     last = hash_of(site, 8)
     more = {"kind": "budget", "dataset": filled.id, "epsilon": 99.0, "delta": DELTA, "time": "now"}
-    forge(site, bytes(32), _chain.Head(8, last, ""), more)
+    forge(site, bytes(32), chain.Head(8, last, ""), more)
     found = ledger.verify()
     assert len(found) == 2
     assert f"row 9 (budget, dataset {filled.id})" in found[0]
@@ -548,8 +548,8 @@ def test_rows_put_back_to_an_older_copy_are_found(
     before = hash_of(site, 7)
     site.sql("DELETE FROM ledger_rows WHERE seq = 8")
     other = {"kind": "budget", "dataset": filled.id, "epsilon": 99.0, "delta": DELTA, "time": "now"}
-    forge(site, ledger.key, _chain.Head(7, before, ""), other)
-    forge(site, ledger.key, _chain.Head(8, before, ""), other)
+    forge(site, ledger.key, chain.Head(7, before, ""), other)
+    forge(site, ledger.key, chain.Head(8, before, ""), other)
     [found] = ledger.verify()
     assert f"row 9 (budget, dataset {filled.id}) does not follow row 8" in found
     with pytest.raises(LedgerError, match="does not add up"):  # it had read another row 8
@@ -563,10 +563,10 @@ def hash_of(site: Site, seq: int) -> str:
     return str(site.sql("SELECT hash FROM ledger_rows WHERE seq = :seq", seq=seq)[0][0])
 
 
-def forge(site: Site, key: bytes, after: _chain.Head, entry: dict[str, Any]) -> None:
+def forge(site: Site, key: bytes, after: chain.Head, entry: dict[str, Any]) -> None:
     """Append a row with a key of one's own, and a head to match."""
-    link = _chain.link_after(key, after, _chain.canonical(entry))
-    head = _chain.head_at(key, link.seq, link.hash)
+    link = chain.link_after(key, after, chain.canonical(entry))
+    head = chain.head_at(key, link.seq, link.hash)
     site.sql("INSERT INTO ledger_rows VALUES (:seq, :previous, :entry, :hash)", **asdict(link))
     site.sql("UPDATE ledger_head SET count = :count, hash = :hash, seal = :seal", **asdict(head))
 
@@ -585,7 +585,7 @@ def test_a_row_of_unknown_kind_is_refused_not_skipped(
     """A newer version, with the right key, wrote what this one cannot account for."""
     entry = json.loads(site.sql("SELECT entry FROM ledger_rows WHERE seq = 8")[0][0])
     last = hash_of(site, 8)
-    forge(site, ledger.key, _chain.Head(8, last, ""), {**entry, "stage": "new", **change})
+    forge(site, ledger.key, chain.Head(8, last, ""), {**entry, "stage": "new", **change})
     for _ in range(2):  # and not only the first time
         with pytest.raises(LedgerError, match=words):
             ledger.charge(filled.id, [charge("r9", event=Gaussian(0.01))], **IMAGE)

@@ -19,10 +19,10 @@ from tests.privacy.conftest import Rows, Site, rows
 from tests.privacy.test_ledger import forge, hash_of
 
 from understudy.core.errors import BudgetRefused, LedgerError
-from understudy.privacy import _chain
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Charge, Dataset, Ledger
+from understudy.privacy.ledger import chain
+from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 
 DELTA = 1e-5
 IMAGE: dict[str, Any] = {"unit": "image", "adjacency": "add-remove"}
@@ -233,7 +233,7 @@ def test_a_ledger_of_the_first_version_is_read_and_recognises_overlaps(
     sketch = {"total": f"{total:032x}", "lowest": b"".join(digests[:256]).hex()}
     for entry in ({**page, "sketch": sketch}, budget):
         last = len(list(ledger.rows()))
-        forge(site, ledger.key, _chain.Head(last, hash_of(site, last), ""), entry)
+        forge(site, ledger.key, chain.Head(last, hash_of(site, last), ""), entry)
     recognised = ledger.recognise(big)
     assert recognised is not None
     assert recognised.name == "big"

@@ -19,7 +19,7 @@ from tests.privacy.conftest import Rows, Site, rows
 from understudy.core.errors import BudgetRefused, UnderstudyError
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Charge, Dataset, Ledger
+from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 
 ROUNDS = 40
 UNIONS = 10

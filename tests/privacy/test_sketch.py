@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.core.errors import LedgerError
-from understudy.privacy._sketch import SIZE, Sketch
+from understudy.privacy.ledger.fingerprint import SIZE, Sketch
 
 digests = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=40)
 

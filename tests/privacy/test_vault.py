@@ -21,7 +21,7 @@ from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault

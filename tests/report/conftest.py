@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from understudy.core.figures import Curve, Evaluation, Figure, Pairs, Verdict
+from understudy.core.results import Curve, Evaluation, Figure, Pairs, Verdict
 from understudy.core.types import Receipt, StageReceipt
 from understudy.report import Model, OwnerRecord, Recall, RunRecord, Score, Sheet, Spending
 

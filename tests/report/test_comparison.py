@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from understudy.core.figures import Evaluation, Figure
+from understudy.core.results import Evaluation, Figure
 from understudy.report import Released, RunRecord, compare
 
 Make = Callable[..., Released]

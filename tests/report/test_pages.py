@@ -20,7 +20,7 @@ from tests.report.pages import (
     without_text,
 )
 
-from understudy.core.figures import Evaluation, Pairs
+from understudy.core.results import Evaluation, Pairs
 from understudy.report import (
     OwnerRecord,
     Released,

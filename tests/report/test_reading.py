@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import RunError
-from understudy.core.figures import Evaluation, Pairs
+from understudy.core.results import Evaluation, Pairs
 from understudy.report import (
     OwnerRecord,
     RunRecord,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from understudy.core.figures import FIELDS, Curve, Evaluation, Figure
+from understudy.core.results import FIELDS, Curve, Evaluation, Figure
 from understudy.report.tables import (
     as_csv,
     as_parquet,

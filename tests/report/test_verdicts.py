@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.core.figures import Evaluation, Verdict
+from understudy.core.results import Evaluation, Verdict
 from understudy.core.types import Receipt
 from understudy.report import RunRecord, Score
 from understudy.report.rendering import coded
-from understudy.report.verdicts import cards, guarantee_card, guarantee_sentence
+from understudy.report.verdict_table import cards, guarantee_card, guarantee_sentence
 
 
 @pytest.mark.parametrize(

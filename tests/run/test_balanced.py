@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from understudy.cli import show
-from understudy.evaluate import verdicts
-from understudy.evaluate.utility import Labelled
+from understudy.evaluation.utility_adapter import trained
+from understudy.metrics import verdicts
+from understudy.metrics.utility import Labelled
 from understudy.report.tables import by_class
-from understudy.run.measure import Accuracy, measure
-from understudy.run.measuring.utility import trained
+from understudy.run.accuracy import Accuracy, measure
 from understudy.run.progress import progress_bars
 
 pytest.importorskip("torch", reason="pip install 'understudy[torch]'")

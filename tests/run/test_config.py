@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from understudy.core.errors import ConfigError
-from understudy.methods.clustering import ClusteringParams
+from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.run.config import RunConfig, make_config, make_params, read_config
 
 EVERY_OPTION = {

@@ -15,11 +15,11 @@ from tests.run.samples import QUICK, SIZES, class_folders, embeddings, pictures,
 import understudy
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.books import account, set_budget
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
-from understudy.run.holdout import FILE, parts_of, read_hold_out
+from understudy.run.held_out import FILE, parts_of, read_hold_out
 
 EXACT = 1e5  # an epsilon whose noise a count does not show
 

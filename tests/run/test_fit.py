@@ -8,14 +8,14 @@ import pytest
 from tests.run.samples import class_folders, save
 
 from understudy import synthesize
-from understudy.backends.embedded.phrases import load_grammar
+from understudy.backends.embedded.caption_grammar import load_grammar
 from understudy.cli import show
 from understudy.core.types import Vocabulary
 from understudy.data import open_source
 from understudy.playhouse.homes import TASKS
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
-from understudy.run.fit import drawn_fit, words_fit
+from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import prepare
 
 SHAPE = (8, 8, 1)

@@ -7,7 +7,7 @@ from tests.run.samples import QUICK, class_folders, embeddings
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
-from understudy.methods.clustering import METHOD, ClusteringParams
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run.config import make_config
 from understudy.run.methods import _BUILT_IN
 from understudy.run.models import names_of_roles, phrases_of

@@ -10,8 +10,8 @@ from tests.run.samples import class_folders, embeddings
 from understudy import synthesize
 from understudy.core.errors import ConfigError, InputError, SourceError
 from understudy.data import open_source
-from understudy.privacy.ledger import Ledger
-from understudy.run.quality import fit_niqe_model
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.quality_filter import fit_niqe_model
 from understudy.steps.niqe import NiqeModel, fit_niqe, niqe
 from understudy.steps.piqe import piqe
 

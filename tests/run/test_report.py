@@ -19,9 +19,9 @@ from tests.run.samples import QUICK, class_folders, embeddings, save
 
 import understudy
 from understudy.core.errors import ConfigError, LedgerError, RunError
-from understudy.core.figures import Curve, Evaluation, Figure, Verdict
+from understudy.core.results import Curve, Evaluation, Figure, Verdict
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.run import report
 
 CLASSES = {"cat": 37, "dog": 23}

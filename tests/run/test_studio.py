@@ -13,7 +13,7 @@ from understudy.data import write_release
 
 def rows_of(data, captions, side=8):
     pytest.importorskip("torch")
-    from understudy.run.studio import captioned_rows
+    from understudy.studio.train import captioned_rows
 
     return list(captioned_rows(data, captions, side))
 

@@ -22,7 +22,7 @@ import understudy
 from understudy.core.errors import BudgetRefused, InputError, LedgerError, RunError
 from understudy.data import open_source
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 

@@ -8,7 +8,7 @@ from tests.run.samples import class_folders
 
 from understudy.backends.registry import load_encoder
 from understudy.data import open_source
-from understudy.evaluate.fidelity import frechet_distance
+from understudy.metrics.fidelity import frechet_distance
 from understudy.run.watch import Watch
 
 

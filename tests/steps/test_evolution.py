@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.steps.evolution import (
+from understudy.methods.evolution.arithmetic import (
     averaged,
     probabilities,
     ranked,

@@ -25,9 +25,9 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from understudy.backends.hub import hub_errors
+from understudy.backends.arrays import Floats, check_images, with_channels
+from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
-from understudy.backends.pixels import Floats, check_images, with_channels
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.independence import even_parts

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
-from understudy.backends.pixels import (
+from understudy.backends.arrays import (
     Floats,
     check_embeddings,
     check_images,
@@ -24,6 +23,7 @@ from understudy.backends.pixels import (
     to_uint8,
     with_channels,
 )
+from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.backends.pixels import Floats
+from understudy.backends.arrays import Floats
 from understudy.core.errors import BackendError, MissingExtra
 
 _PROBE = """

@@ -44,7 +44,7 @@ GROUP = "understudy.backends"
 
 BUILT_IN = {
     "embedded": "understudy.backends.embedded:backend",
-    "hf": "understudy.backends.hub:backend",
+    "hf": "understudy.backends.hub.hub_models:backend",
     "inception": "understudy.backends.inception:backend",
     "onnx": "understudy.backends.onnx:backend",
 }

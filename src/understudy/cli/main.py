@@ -10,8 +10,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from understudy.cli import audit, evaluate, ledger, report, show, studio
-from understudy.cli.settings import parse_settings
+from understudy.cli import (
+    audit_command,
+    evaluate_command,
+    ledger_command,
+    report_command,
+    show,
+    studio_command,
+)
+from understudy.cli.option_values import parse_settings
 from understudy.core.errors import ConfigError, UnderstudyError
 
 app = typer.Typer(
@@ -23,8 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(studio.app, name="studio")
+app.add_typer(ledger_command.app, name="ledger")
+app.add_typer(studio_command.app, name="studio")
 
 
 # Options of `synthesize` that do not fit a line; None: not given, so that a file can say it.
@@ -109,7 +116,12 @@ def synthesize(
         show.result(run(chosen, show.carried))
 
 
-for command in (evaluate.evaluate, report.report, report.compare, audit.audit):
+for command in (
+    evaluate_command.evaluate,
+    report_command.report,
+    report_command.compare,
+    audit_command.audit,
+):
     app.command()(command)
 
 
@@ -133,7 +145,7 @@ def sample(
     licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
-    from understudy.run.base_set import base_set
+    from understudy.run.base_set_release import base_set
     from understudy.run.sample import sample as draw
 
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}

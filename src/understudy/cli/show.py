@@ -12,14 +12,14 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
-    from understudy.methods.parts.capacity import Carried
-    from understudy.methods.parts.interface import Method
+    from understudy.methods.base import Method
+    from understudy.methods.clustering.capacity import Carried
     from understudy.report import Premise
-    from understudy.run.base_set import BaseSet
+    from understudy.run.accuracy import Accuracy
+    from understudy.run.base_set_release import BaseSet
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
-    from understudy.run.measure import Accuracy
     from understudy.run.sample import Samples
     from understudy.run.synthesize import Result
 

@@ -10,10 +10,10 @@ import numpy as np
 from understudy.core.errors import SourceError
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
+from understudy.data.encoded_images import Options, require_declared, require_labels
+from understudy.data.image_decoding import with_channels
 from understudy.data.labels import require_no_column
 from understudy.data.names import UNLABELLED
-from understudy.data.pixels import with_channels
-from understudy.data.records import Options, require_declared, require_labels
 
 
 def as_declared(source: Source, options: Options) -> Source:

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from understudy.core.errors import RunError, SourceError
 from understudy.core.types import Labels, Shape, SyntheticBatch
+from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import inside
-from understudy.data.records import Options, Record, RecordSource
 
 CAPTIONS_FILE = "captions.csv"
 """At the root of a release of PNG files."""

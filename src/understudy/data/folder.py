@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from understudy.core.errors import SourceError
+from understudy.data.encoded_images import Options, Record, RecordSource
+from understudy.data.image_decoding import SUFFIXES
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import Manifest
 from understudy.data.names import UNLABELLED
-from understudy.data.pixels import SUFFIXES
-from understudy.data.records import Options, Record, RecordSource
 
 CLASSES_FILE = "classes.json"
 """Beside ``train/`` in a release: class names in label order, each with its folder."""

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
-from understudy.data.arrays import regroup
 from understudy.data.labels import label_column_of
+from understudy.data.stored_arrays import regroup
 
 _AT_ONCE = 512  # records decoded at a time where units are told apart
 _DIGEST_BYTES = 16

@@ -13,10 +13,10 @@ from typing import IO, cast
 import numpy as np
 
 from understudy.core.errors import SourceError
-from understudy.data.arrays import ArraySource
+from understudy.data.encoded_images import Options
 from understudy.data.labels import require_no_column
-from understudy.data.records import Options
 from understudy.data.stored import StoredArray
+from understudy.data.stored_arrays import ArraySource
 
 _NAME = re.compile(
     r"(?P<head>.*?)(?P<what>images|labels)[-.]idx\d[-.]ubyte(?P<gz>\.gz)?", re.IGNORECASE

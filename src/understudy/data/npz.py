@@ -13,10 +13,10 @@ import numpy as np
 from numpy.lib import format as npy
 
 from understudy.core.errors import SourceError
-from understudy.data.arrays import ArraySource, from_arrays
+from understudy.data.encoded_images import Options
 from understudy.data.labels import require_no_column
-from understudy.data.records import Options
 from understudy.data.stored import StoredArray
+from understudy.data.stored_arrays import ArraySource, from_arrays
 
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
 

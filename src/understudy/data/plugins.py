@@ -11,7 +11,7 @@ from typing import Any
 
 from understudy.core.errors import SourceError, UnderstudyError
 from understudy.core.ports import Source
-from understudy.data.records import Options
+from understudy.data.encoded_images import Options
 
 GROUP = "understudy.sources"
 

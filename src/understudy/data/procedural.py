@@ -21,8 +21,8 @@ from PIL import Image
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Batch, Images, Shape
+from understudy.data.encoded_images import Options
 from understudy.data.names import UNLABELLED
-from understudy.data.records import Options
 from understudy.data.scenes import scene
 
 PREFIX = "procedural:"

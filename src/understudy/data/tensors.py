@@ -13,9 +13,9 @@ from typing import IO, Any
 import numpy as np
 
 from understudy.core.errors import SourceError
-from understudy.data.arrays import ArraySource, from_arrays
-from understudy.data.records import Options
+from understudy.data.encoded_images import Options
 from understudy.data.stored import StoredArray
+from understudy.data.stored_arrays import ArraySource, from_arrays
 
 CLASSES_KEY = "classes"
 """Where a release keeps its class names in the metadata: a JSON list."""

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from understudy.core.errors import SourceError
+from understudy.data.encoded_images import Options, Record, RecordSource
+from understudy.data.image_decoding import MAX_BYTES, SUFFIXES
 from understudy.data.labels import NO_LABELS, Column, Kind, label_column, real_label
 from understudy.data.manifest import text
 from understudy.data.names import UNLABELLED
-from understudy.data.pixels import MAX_BYTES, SUFFIXES
-from understudy.data.records import Options, Record, RecordSource
 
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)

@@ -23,7 +23,7 @@ from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
 from understudy.privacy.accounting import Gaussian, discretisation_slack, run_mu
 from understudy.privacy.budget import Budget, normalised_shares
-from understudy.privacy.ledger import Charge, Ledger
+from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
 

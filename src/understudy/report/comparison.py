@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from understudy.core.figures import Figure, Group, Kind
+from understudy.core.results import Figure, Group, Kind
 from understudy.report import meaning
 from understudy.report.plots import Line, Plot, around
 from understudy.report.record import Released

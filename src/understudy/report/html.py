@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.figures import Evaluation, Group, Kind
-from understudy.report import comparison, meaning, pictures, tables, verdicts, words
+from understudy.core.results import Evaluation, Group, Kind
+from understudy.report import comparison, images, meaning, tables, verdict_table, words
 from understudy.report.comparison import Comparison
 from understudy.report.plots import Drawing, Plot
 from understudy.report.record import OwnerRecord, RunRecord, Sample, public_name
@@ -99,7 +99,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         record: The public facts of the run.
         owner: What only the owner may see.
     """
-    first, more = pictures.nearest(owner.pairs)
+    first, more = images.nearest(owner.pairs)
     trades = comparison.trades(owner.releases)
     return _render(
         "report.html",
@@ -107,9 +107,9 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         owner=owner,
         dataset=public_name(owner.dataset),  # short; the folder is told below
         best=max(owner.scores, key=lambda score: score.synthetic, default=None),
-        cards=verdicts.cards(record, owner.evaluation, owner.scores),
+        cards=verdict_table.cards(record, owner.evaluation, owner.scores),
         budget_bar=_budget_bar(record, owner),
-        pictures=pictures.gallery(owner.sheets),
+        pictures=images.gallery(owner.sheets),
         pairs=first,
         more_pairs=more,
         sections=_sections(owner.evaluation) if owner.evaluation else [],
@@ -128,8 +128,8 @@ def public_report(record: RunRecord, samples: Sequence[Sample] = ()) -> str:
     return _render(
         "public.html",
         record,
-        card=verdicts.guarantee_card(record.receipt),
-        samples=pictures.samples(tuple(samples)),
+        card=verdict_table.guarantee_card(record.receipt),
+        samples=images.samples(tuple(samples)),
         groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],
     )
 
@@ -151,7 +151,7 @@ def comparison_report(found: Comparison, samples: Sequence[Sample] = ()) -> str:
             trades=[
                 _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(found.trades)
             ],
-            samples=pictures.samples(tuple(samples)),
+            samples=images.samples(tuple(samples)),
             words=words.explained(one.figure.name for one in found.shared),
         )
     )
@@ -167,7 +167,7 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
             record=record,
             receipt=receipt,
             unit=meaning.unit_in_words(receipt),
-            guarantee=verdicts.guarantee_sentence(receipt),
+            guarantee=verdict_table.guarantee_sentence(receipt),
             stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
             **more,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from understudy.report import verdicts
+from understudy.report import verdict_table
 from understudy.report.comparison import facts_of
 from understudy.report.record import OwnerRecord, RunRecord
 from understudy.report.statement import jsonable, privacy_json
@@ -23,7 +23,7 @@ def public_json(record: RunRecord) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kind": "public",
-        "verdicts": [asdict(verdicts.guarantee_card(record.receipt))],
+        "verdicts": [asdict(verdict_table.guarantee_card(record.receipt))],
         "privacy": privacy_json(record),
     }
 
@@ -35,7 +35,7 @@ def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
         record: The public facts of the run.
         owner: What only the owner may see.
     """
-    cards = verdicts.cards(record, owner.evaluation, owner.scores)
+    cards = verdict_table.cards(record, owner.evaluation, owner.scores)
     return {
         "schema": SCHEMA,
         "kind": "owner-only",

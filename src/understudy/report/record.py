@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from understudy.core.errors import ConfigError
-from understudy.core.figures import Evaluation, Pairs
+from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.figures import FIELDS, Curve, Evaluation, Figure, Group, Kind
+from understudy.core.results import FIELDS, Curve, Evaluation, Figure, Group, Kind
 from understudy.report import meaning
 from understudy.report.plots import LINES, Axis, Line, Plot, around
 

@@ -12,7 +12,7 @@ from understudy.core.ports import Source
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger import Dataset, Ledger, Row, Spending
+from understudy.privacy.ledger.ledger import Dataset, Ledger, Row, Spending
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from understudy.data.labels import NO_LABELS
 from understudy.data.names import class_names
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Adjacency, Unit
-from understudy.run.holdout import check_hold_out
+from understudy.run.held_out import check_hold_out
 
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 

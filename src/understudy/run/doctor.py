@@ -15,7 +15,7 @@ from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
 from understudy.core.independence import product
 from understudy.privacy import noise
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.documents import understudy_version
 
 

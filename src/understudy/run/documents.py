@@ -13,8 +13,8 @@ import numpy as np
 
 from understudy.core.ports import Source
 from understudy.core.types import Fit, Images, Labels, Receipt, Release
-from understudy.data.opening import CONTACT_SHEET
-from understudy.privacy.ledger import Ledger
+from understudy.data.open_source import CONTACT_SHEET
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
     Model,
     OwnerRecord,
@@ -25,10 +25,10 @@ from understudy.report import (
     owner_report,
     public_documents,
 )
-from understudy.run.folder import RunFolder, read_arrays, write_arrays, write_json
-from understudy.run.measure import Accuracy
+from understudy.run.accuracy import Accuracy
 from understudy.run.premises import premises_of
 from understudy.run.prepare import Prepared
+from understudy.run.run_folder import RunFolder, read_arrays, write_arrays, write_json
 
 _SHEET = 16  # images of a class on each side of the contact sheet
 

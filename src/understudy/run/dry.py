@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.types import Fit
-from understudy.methods.parts.capacity import Carried
-from understudy.privacy.ledger import Ledger
+from understudy.methods.clustering.capacity import Carried
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import Premise
 from understudy.run.config import RunConfig
-from understudy.run.fit import drawn_fit, words_fit
+from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.prepare import Prepared, prepare
 

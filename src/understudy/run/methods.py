@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from understudy.core.errors import ConfigError
-from understudy.methods.alignment import METHOD as ALIGNMENT
-from understudy.methods.clustering import METHOD as CLUSTERING
-from understudy.methods.evolution import METHOD as EVOLUTION
-from understudy.methods.parts.interface import Method
+from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
+from understudy.methods.base import Method
+from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
+from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.run.config import unknown
 
 GROUP = "understudy.methods"

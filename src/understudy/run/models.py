@@ -8,7 +8,7 @@ from typing import Any
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Captioner, Generator, PhrasedSource, Source, Writer
-from understudy.methods.parts.interface import PROCEDURAL, ROLES, Context, Method
+from understudy.methods.base import PROCEDURAL, ROLES, Context, Method
 from understudy.run.config import RunConfig
 
 _PORTS: Mapping[str, type[Any]] = {

@@ -10,10 +10,10 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS, NoColumns
-from understudy.methods.parts.interface import Context, Method
+from understudy.methods.base import Context, Method
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
-from understudy.run.independence import require_independent_models
+from understudy.run.independence_probe import require_independent_models
 from understudy.run.methods import method
 from understudy.run.models import (
     load_models,
@@ -22,7 +22,7 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
 )
-from understudy.run.quality import quality_of
+from understudy.run.quality_filter import quality_of
 from understudy.steps.quality import QualityFilter
 
 
@@ -171,7 +171,7 @@ def _require_trainable(source: Source, params: Any, decoder: Decoder | None) -> 
         ConfigError: No classes, or images that are too small.
         MissingExtra: The package that trains networks is not installed.
     """
-    from understudy.evaluate.networks import SMALLEST_SIDE  # imports torch, which is an extra
+    from understudy.metrics.networks import SMALLEST_SIDE  # imports torch, which is an extra
 
     if len(source.classes) < 2 or not getattr(params, "conditional", True):
         raise ConfigError(

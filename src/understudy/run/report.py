@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import ConfigError, LedgerError, RunError
-from understudy.core.figures import Evaluation, Figure, Pairs
+from understudy.core.results import Evaluation, Figure, Pairs
 from understudy.core.types import Images
-from understudy.evaluate.verdicts import BALANCED, RECALL
-from understudy.privacy.ledger import Ledger
+from understudy.metrics.verdicts import BALANCED, RECALL
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
     Comparison,
     OwnerRecord,
@@ -36,8 +36,8 @@ from understudy.report import (
 )
 from understudy.report import compare as compare_records
 from understudy.run.documents import first_of_each, read_gallery, spending
-from understudy.run.folder import read_arrays
 from understudy.run.released import open_release, read_json, release_folder
+from understudy.run.run_folder import read_arrays
 
 _SAMPLES = 8  # images of a release in a comparison
 _BATCH = 512

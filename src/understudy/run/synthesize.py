@@ -11,18 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.backends.pixels import fit_images
+from understudy.backends.arrays import fit_images
 from understudy.core.errors import RunError
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
-from understudy.methods.parts.capacity import Carried
-from understudy.methods.parts.interface import Materials
+from understudy.methods.base import Materials
+from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.account import Account
-from understudy.privacy.ledger import Dataset, Ledger
+from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
 from understudy.report import Spending
+from understudy.run.accuracy import Accuracy, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
     Charged,
@@ -34,15 +35,14 @@ from understudy.run.documents import (
     write_public,
 )
 from understudy.run.dry import carried
-from understudy.run.fit import notice, words_fit
-from understudy.run.folder import RunFolder, private_cache, run_folder
-from understudy.run.holdout import keep_hold_out
-from understudy.run.measure import Accuracy, measure
+from understudy.run.held_out import keep_hold_out
+from understudy.run.model_fit import notice, words_fit
 from understudy.run.premises import ONE_CLASS, is_unlabelled
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import Bars, progress_bars
-from understudy.run.quality import quality_warnings, write_dropped
+from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.released import open_release
+from understudy.run.run_folder import RunFolder, private_cache, run_folder
 from understudy.run.watch import Watch
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from understudy.core.ports import Encoder, Source
 from understudy.core.types import Embeddings
-from understudy.evaluate.fidelity import frechet_distance
-from understudy.evaluate.moments import Moments
+from understudy.metrics.fidelity import frechet_distance
+from understudy.metrics.moments import Moments
 from understudy.run.progress import Bars
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from understudy.backends.embedded.studio.training.loop import Machine, Schedule
-from understudy.backends.embedded.studio.training.plan import STAGES, StudioPlan
-from understudy.run.studio import Order, train_studio
+from understudy.studio.loop import Machine, Schedule
+from understudy.studio.plan import STAGES, StudioPlan
+from understudy.studio.train import Order, train_studio
 
 PLAN = StudioPlan(
     count=40,

@@ -9,6 +9,7 @@ prompts are kept, images are encoded in one go, and row i draws its noise from t
 """
 
 from understudy.backends.diffusion.autoencoders import LatentDecoder, LatentEncoder, latent_encoder
+from understudy.backends.diffusion.generators import Pictures
 from understudy.backends.diffusion.loaders import encoder_for, load_decoder, load_generator
 from understudy.backends.diffusion.loading import stable_diffusion
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
@@ -18,7 +19,6 @@ from understudy.backends.diffusion.options import (
     RunOptions,
     UnclipOptions,
 )
-from understudy.backends.diffusion.pictures import Pictures
 from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
 from understudy.backends.diffusion.unclip import KandinskyDecoder, UnclipDecoder
 

@@ -13,6 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from understudy.backends.arrays import (
+    check_embeddings,
+    check_images,
+    chunks,
+    resized,
+    to_uint8,
+    with_channels,
+)
 from understudy.backends.diffusion.loading import (
     INSTEAD,
     diffusers,
@@ -21,17 +29,9 @@ from understudy.backends.diffusion.loading import (
     read_network,
 )
 from understudy.backends.diffusion.options import LatentOptions, numbers
-from understudy.backends.hub import read_config
-from understudy.backends.pixels import (
-    check_embeddings,
-    check_images,
-    chunks,
-    resized,
-    to_uint8,
-    with_channels,
-)
+from understudy.backends.hub.hub_models import read_config
+from understudy.backends.hub.pretrained import exact_kernels
 from understudy.backends.plugin import full_name, read_options
-from understudy.backends.pretrained import exact_kernels
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder

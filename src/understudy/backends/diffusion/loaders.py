@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from understudy.backends.diffusion.autoencoders import KINDS, latent_decoder
+from understudy.backends.diffusion.generators import Pictures
 from understudy.backends.diffusion.loading import (
     INSTEAD,
     LEFT_OUT,
@@ -15,10 +16,9 @@ from understudy.backends.diffusion.loading import (
     text_pipeline,
 )
 from understudy.backends.diffusion.options import GeneratorOptions, UnclipOptions
-from understudy.backends.diffusion.pictures import Pictures
 from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
 from understudy.backends.diffusion.unclip import KandinskyDecoder, UnclipDecoder
-from understudy.backends.hub import read_config
+from understudy.backends.hub.hub_models import read_config
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape

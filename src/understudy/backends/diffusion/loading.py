@@ -11,9 +11,9 @@ import diffusers as _diffusers
 import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
-from understudy.backends.hub import HubOptions, hub_errors, read_config
-from understudy.backends.pretrained import licence_of as licence_of
-from understudy.backends.pretrained import quiet as quiet
+from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_config
+from understudy.backends.hub.pretrained import licence_of as licence_of
+from understudy.backends.hub.pretrained import quiet as quiet
 from understudy.core.errors import BackendError
 
 diffusers: Any = _diffusers  # their calls carry no types

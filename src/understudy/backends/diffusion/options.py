@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from understudy.backends.hub import HubOptions
+from understudy.backends.hub.hub_models import HubOptions
 from understudy.core.types import Shape
 
 

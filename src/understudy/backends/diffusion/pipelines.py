@@ -23,7 +23,7 @@ from understudy.backends.diffusion.loading import (
 )
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
 from understudy.backends.diffusion.options import GeneratorOptions, RunOptions, numbers
-from understudy.backends.hub import read_config
+from understudy.backends.hub.hub_models import read_config
 from understudy.core.errors import BackendError
 
 _TEXT, _VARIATION = "AutoPipelineForText2Image", "AutoPipelineForImage2Image"

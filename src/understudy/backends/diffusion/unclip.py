@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from diffusers.models.embeddings import get_timestep_embedding
 
+from understudy.backends.arrays import check_embeddings, chunks, resized, with_channels
 from understudy.backends.diffusion.networks import Conditioned
 from understudy.backends.diffusion.options import UnclipOptions
+from understudy.backends.diffusion.pipeline_calls import check_prompts, check_seeds, run, seeded
 from understudy.backends.diffusion.pipelines import Pipelines
-from understudy.backends.diffusion.prompts import Prompts
-from understudy.backends.diffusion.sampling import check_prompts, check_seeds, run, seeded
-from understudy.backends.pixels import check_embeddings, chunks, resized, with_channels
+from understudy.backends.diffusion.text_conditioning import Prompts
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape, Texts, Vocabulary

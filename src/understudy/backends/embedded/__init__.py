@@ -19,7 +19,7 @@ from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 if TYPE_CHECKING:
-    from understudy.backends.embedded.studio.opening import Studio
+    from understudy.backends.embedded.studio.studio_models import Studio
 
 _DCT = "embedded:dct"
 _SCATTERING = "embedded:scattering"
@@ -137,7 +137,7 @@ class EmbeddedBackend:
 
 def _studio(options: Mapping[str, Any]) -> Studio:
     try:
-        from understudy.backends.embedded.studio.opening import Studio
+        from understudy.backends.embedded.studio.studio_models import Studio
     except ImportError as error:
         raise MissingExtra(_STUDIO, "models") from error
     folder = options.get("folder")

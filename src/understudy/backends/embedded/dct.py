@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 
-from understudy.backends.pixels import (
+from understudy.backends.arrays import (
     OPPONENT,
     Floats,
     check_embeddings,

@@ -22,9 +22,9 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.backends.arrays import OPPONENT, check_images, with_channels
 from understudy.backends.embedded.spectrum import cosine_basis, low_first, path_basis
 from understudy.backends.embedded.wavelets import Bank, bank
-from understudy.backends.pixels import OPPONENT, check_images, with_channels
 from understudy.backends.plugin import full_name
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts

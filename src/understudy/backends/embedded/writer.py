@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.backends.embedded.phrases import (
+from understudy.backends.embedded.caption_grammar import (
     FURNITURE,
     PLACE,
     SECOND,

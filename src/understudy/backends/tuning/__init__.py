@@ -8,10 +8,10 @@ For the denoising networks of Stable Diffusion 1 and 2, those of unCLIP too: LoR
 What was learned moves into an inpainting model by `merge_into_inpainting`.
 """
 
+from understudy.backends.tuning.dreambooth import Progress, denoising_loss
 from understudy.backends.tuning.material import Latents, encode_images
-from understudy.backends.tuning.settings import SPINML, TuningSettings
-from understudy.backends.tuning.training import Progress, denoising_loss
 from understudy.backends.tuning.tuner import DreamBooth, load_tuner
+from understudy.backends.tuning.tuning_settings import SPINML, TuningSettings
 from understudy.backends.tuning.weights import fold_lora, fused, merge_into_inpainting, with_lora
 
 __all__ = [

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from understudy.backends.arrays import chunks, resized, with_channels
 from understudy.backends.diffusion.autoencoders import to_tensor
-from understudy.backends.pixels import chunks, resized, with_channels
-from understudy.backends.tuning.settings import TuningSettings
+from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 from understudy.core.types import Images
 

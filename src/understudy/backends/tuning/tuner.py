@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from understudy.backends.diffusion.generators import Pictures
 from understudy.backends.diffusion.loading import licence_of, loading
 from understudy.backends.diffusion.options import GeneratorOptions
-from understudy.backends.diffusion.pictures import Pictures
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
 from understudy.backends.plugin import full_name, read_options
+from understudy.backends.tuning.dreambooth import Lesson, Progress, Pupils, train
 from understudy.backends.tuning.material import Latents, class_images, encode_images, views
-from understudy.backends.tuning.settings import TuningSettings
-from understudy.backends.tuning.training import Lesson, Progress, Pupils, train
+from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
     fused,
     merge_into_inpainting,

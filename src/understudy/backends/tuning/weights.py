@@ -18,7 +18,7 @@ from peft.utils import get_peft_model_state_dict
 from torch import nn
 
 from understudy.backends.diffusion.loading import loading
-from understudy.backends.tuning.settings import TuningSettings
+from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
 N = TypeVar("N", bound=nn.Module)

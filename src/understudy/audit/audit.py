@@ -1,0 +1,139 @@
+"""``understudy audit``: does the implementation keep its promise? Owner-only, releases nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.audit import audit_verdict
+from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.bench import Bench
+from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
+from understudy.audit.pairs import audit_by_canaries, audit_by_pairs
+from understudy.audit.shadow_runs import audit_by_lira
+from understudy.core.errors import ConfigError
+from understudy.core.results import Evaluation
+from understudy.metrics.noise_checks import shared_confidence
+from understudy.privacy.account import Plan
+from understudy.privacy.budget import Budget
+from understudy.run.config import make_config, unknown
+from understudy.run.prepare import prepare
+from understudy.run.progress import progress_bars
+
+How = Literal["pairs", "canaries", "lira"]
+
+ROWS = 200
+"""Rows of the source that an audit runs on, unless told otherwise."""
+
+DRAWS = 100_000
+"""Draws of each mechanism, unless told otherwise."""
+
+_USUAL = {"pairs": 400, "canaries": 4000, "lira": 16}
+_LEAST = {"pairs": 40, "canaries": 20, "lira": 4}
+_COUNT = 64  # synthetic rows of a run: sampling is post-processing
+
+
+def audit(
+    source: str | Path,
+    *,
+    how: How = "pairs",
+    runs: int | None = None,
+    rows: int = ROWS,
+    confidence: float = 0.95,
+    **options: Any,
+) -> Evaluation:
+    """Run a whole method on data that its owner may use for it, and try to refute its epsilon.
+
+    What is spent is on no account and nothing is released: the data must be the auditor's own to
+    look at. What comes back was measured on it without noise, so it is for the owner alone.
+
+    Args:
+        source: The dataset: a folder, a file or ``hf:NAME``.
+        how: ``"pairs"`` of runs with and without one row; ``"canaries"``, many rows in each run;
+            ``"lira"``, membership inference against networks trained on releases.
+        runs: Runs in all; of canaries how many there are; of LiRA how many shadow models.
+        rows: Use at most so many rows of the source, chosen at random.
+        confidence: That nothing is refuted that holds.
+        **options: As for `understudy.synthesize`: ``method``, ``epsilon``, ``settings`` ...
+
+    Returns:
+        Figures of the group ``"audit"`` and a verdict: ``"poor"`` where the promise is refuted.
+
+    Raises:
+        InputError: What `synthesize` would refuse, or too few runs.
+    """
+    if how not in _USUAL:
+        raise unknown("audit", how, list(_USUAL))
+    runs = _USUAL[how] if runs is None else runs
+    _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
+    usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
+    config = make_config({**usual, **options, "source": str(source)})
+    if config.hold_out is not None:
+        raise ConfigError("an audit chooses its rows itself: leave out hold_out")
+    prepared = prepare(config)
+    bench = Bench.of(prepared)
+    known = Rows.of(prepared.source, rows, bench.seed)
+    found = audit_bench(bench, known, how, runs, confidence)
+    settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(known)}
+    return replace(found, settings={**found.settings, **settings})
+
+
+def audit_bench(
+    bench: Bench, rows: Rows, how: How, runs: int, confidence: float = 0.95
+) -> Evaluation:
+    """As `audit`, of a method with models of one's own on rows in memory."""
+    budget, what = bench.plan.budget, f"{bench.method.name}, {how}"
+    with progress_bars() as bars:
+        if how == "lira":
+            step = bars("training networks on releases and on private rows", 2 * runs)
+            lira = audit_by_lira(bench, rows, runs, confidence=confidence, progress=step)
+            return audit_verdict.of_lira(lira, budget, what, confidence)
+        if how == "canaries":
+            step = bars("running the method with canaries", runs)
+            whole = audit_by_canaries(bench, rows, runs, confidence=confidence, progress=step)
+        else:
+            step = bars("running the method with and without a row", runs)
+            whole = audit_by_pairs(bench, rows, runs, confidence=confidence, progress=step)
+    return audit_verdict.of_whole(whole, budget, what)
+
+
+def audit_mechanisms(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    draws: int = DRAWS,
+    confidence: float = 0.95,
+) -> Evaluation:
+    """Draw every mechanism many times, with a whole budget for one release. Needs no data.
+
+    Args:
+        epsilon: The budget that is stated.
+        delta: Its delta.
+        draws: Draws of each, half of them with the row.
+        confidence: That nothing is refuted that holds, of all mechanisms together.
+
+    Raises:
+        ConfigError: Too few draws, or a confidence that is none.
+    """
+    _check(confidence, draws=(draws, 4000))
+    plan = one_stage(Plan.of(Budget(epsilon, delta), {"one": 1.0}))
+    known = mechanisms()
+    # Two bounds of each, and the scale of its noise.
+    each, miss = shared_confidence(confidence, 3 * len(known), len(known))
+    found = {}
+    with progress_bars() as bars:
+        for one in known:
+            step = bars(f"drawing {one.name}", draws)
+            found[one.name] = audit_mechanism(
+                one, plan, draws, confidence=each, miss=miss, progress=step
+            )
+    return audit_verdict.of_mechanisms(found, plan.budget, confidence)
+
+
+def _check(confidence: float, **least: tuple[int, int]) -> None:
+    for name, (value, low) in least.items():
+        if value < low:
+            raise ConfigError(f"{name} must be {low} or more for an audit, found {value}")
+    if not 0.5 <= confidence < 1:
+        raise ConfigError(f"confidence must lie in [0.5, 1), found {confidence}")

@@ -1,0 +1,229 @@
+"""A method, run again and again on rows of one's choice, and what each run gives away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.audit.adjacent_datasets import Rows
+from understudy.backends.arrays import fit_images
+from understudy.core.ports import Source
+from understudy.core.types import Embeddings, Images, Labels, Receipt, Release
+from understudy.methods.base import Arrays, Context, Make, Materials, Method
+from understudy.privacy.account import Account, Plan
+from understudy.privacy.ledger.ledger import Charge, Ledger
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import Vault
+from understudy.run.prepare import Prepared
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_IN_MEMORY = Path("/dev/shm")  # where a system has it: thousands of runs, and no disk is written
+
+
+class Forgetful(Ledger):
+    """A ledger that refuses nothing and keeps nothing.
+
+    What an audit spends is on nobody's account: it releases nothing. A ledger on disk would take
+    most of the time of its runs, and is not what is audited.
+    """
+
+    def __init__(self) -> None:
+        self._drawn: set[tuple[str, str, int]] = set()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def check(self, dataset: str, charges: Any, *, unit: str, adjacency: str) -> None:
+        """Refuses nothing."""
+
+    def charge(self, dataset: str, charges: Any, *, unit: str, adjacency: str) -> None:
+        """Keeps which were charged, for the account's own rules."""
+        new: list[Charge] = list(charges)
+        self._drawn |= {(one.run, one.stage, one.attempt) for one in new}
+
+    def attempts(self, run: str, stage: str) -> int:
+        """How often a stage was charged."""
+        return sum((run, stage) == drawn[:2] for drawn in self._drawn)
+
+    def released(self, run: str, stage: str, attempt: int) -> str | None:
+        """No release is known."""
+        return None
+
+    def record_release(self, dataset: str, run: str, stage: str, attempt: int, digest: str) -> None:
+        """Keeps nothing."""
+
+
+class InTurn:
+    """An engine without threads: tiny datasets take less time than starting one."""
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """One after the other."""
+        return map(function, items)
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A folder of the owner's alone (mode 0700), gone afterwards."""
+    place = _IN_MEMORY if _IN_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="understudy-audit-", dir=place) as name:
+        yield Path(name)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A stored release of a run.
+
+    Attributes:
+        noisy: (slots, width) int64, in grid steps.
+        query: The fingerprint of what was asked.
+    """
+
+    noisy: NDArray[np.int64]
+    query: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What an attacker sees of a run: everything that was ever released of it.
+
+    Attributes:
+        answers: The noisy answers by stage.
+        receipt: What the run says of itself.
+        labels: (n,) classes of the synthetic rows.
+        embeddings: (n, d) of them, where there are any.
+        images: (n, h, w, c) of them, where there are any.
+    """
+
+    answers: Mapping[str, Answer]
+    receipt: Receipt
+    labels: Labels
+    embeddings: Embeddings | None
+    images: Images | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A method that is ready to run on rows of one's choice.
+
+    Attributes:
+        method: The method.
+        params: Its parameters, settled.
+        plan: Budget and shares.
+        context: The models and other public facts.
+        unit: The unit of protection.
+        seed: Seed of everything public; attackers know it.
+        public: The public dataset, or None.
+        base: The base set, or None.
+    """
+
+    method: Method
+    params: Any
+    plan: Plan
+    context: Context
+    unit: Unit
+    seed: int = 0
+    public: Source | None = None
+    base: Source | None = None
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> Bench:
+        """From a run that is ready to start."""
+        return cls(
+            prepared.method,
+            prepared.params,
+            prepared.plan,
+            prepared.context,
+            prepared.config.privacy_unit,
+            prepared.config.seed,
+            prepared.public,
+            prepared.base,
+        )
+
+    def observe(self, rows: Rows, place: Path, *, sample: bool = True) -> Observed:
+        """Run the method on rows, as `understudy.run.synthesize` does, but for the ledger.
+
+        Args:
+            rows: The private rows.
+            place: A folder for the run, made for it and removed after it.
+            sample: Whether the synthetic rows are wanted too.
+        """
+        vault, account = self.vault(rows, place)
+        release = self.run(vault)
+        vault.close()
+        labels, embeddings, images = _sampled(release) if sample else _nothing()
+        answers = _stored(place / "stages")
+        shutil.rmtree(place)
+        return Observed(answers, account.receipt(), labels, embeddings, images)
+
+    def vault(self, rows: Rows, place: Path) -> tuple[Vault, Account]:
+        """Rows in a vault on nobody's account, with its files under ``place``."""
+        cache = place / "cache"
+        cache.mkdir(parents=True, exist_ok=True)
+        account = Account(Forgetful(), "audit", self.unit, self.plan, place / "stages")
+        return Vault(rows, account, InTurn(), cache), account
+
+    def run(self, vault: Vault) -> Release:
+        """The method on a vault."""
+        return self.method.run(
+            Materials(
+                context=self.context,
+                vault=vault,
+                public=self.public,
+                seed=self.seed,
+                progress=lambda *_: lambda _: None,
+                base=self.base,
+                fit=partial(fit_images, shape=self.context.shape),
+                keep=_kept(),
+            ),
+            self.params,
+        )
+
+
+def _kept() -> Any:
+    """What a run's folder keeps for it, in memory."""
+    found: dict[str, Arrays] = {}
+
+    def keep(name: str, make: Make) -> Arrays:
+        if name not in found:
+            found[name] = make()
+        return found[name]
+
+    return keep
+
+
+def _stored(folder: Path) -> dict[str, Answer]:
+    """The answers that an account stored."""
+    found = {}
+    for path in folder.glob("*.npz"):
+        with np.load(path, allow_pickle=False) as archive:
+            note = json.loads(str(archive["note"]))
+            found[path.stem] = Answer(archive["noisy"], str(note["drawn"]["query"]))
+    return found
+
+
+def _sampled(release: Release) -> tuple[Labels, Embeddings | None, Images | None]:
+    batches = list(release.batches())
+    labels = np.concatenate([batch.labels for batch in batches])
+    embeddings = [batch.embeddings for batch in batches if batch.embeddings is not None]
+    images = [batch.images for batch in batches if batch.images is not None]
+    return (
+        labels,
+        np.concatenate(embeddings) if embeddings else None,
+        np.concatenate(images) if images else None,
+    )
+
+
+def _nothing() -> tuple[Labels, None, None]:
+    return np.zeros(0, np.int64), None, None

@@ -1,0 +1,1 @@
+"""Chat models that write captions: local ones and any OpenAI-compatible server."""

@@ -1,0 +1,204 @@
+"""What a chat model answered, read as one caption, or refused with the reason.
+
+Models say more than they are asked: "Sure, here is a caption:", numbers, quotes, lists, notes,
+JSON. What wraps a caption is taken off; what is no caption is called malformed and why.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from understudy.backends.chat.prompt_templates import BLANK
+
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_OPEN_THOUGHT = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
+_FENCE = re.compile(r"^```[\w-]*\n(.*?)\n?```", re.DOTALL)
+_CONTROL = re.compile(r"<\|[^|>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
+_KEYS = ("caption", "text", "description", "prompt", "sentence", "answer", "output")
+
+_WHAT = r"(?:image |photo |picture |new |final |random |rephrased )*"
+_NOUN = (
+    r"(?:captions?|descriptions?|prompts?|sentences?|texts?|versions?|variations?|rephras\w+"
+    r"|examples?|answers?|outputs?|results?|filled[\w -]*)"
+)
+_OPENING = re.compile(
+    r"^(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|no problem|yes)[,!.:]\s+",
+    re.IGNORECASE,
+)
+_PREAMBLE = re.compile(
+    r"^(?:(?:sure|certainly|of course)\b[^:\n.!]{0,80}:|here(?:'s| is| are| you)\b[^:\n]{0,100}:"
+    rf"|(?:the|a|my|your) {_WHAT}{_NOUN}[^:\n]{{0,40}}:)\s*",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    rf"^\W{{0,2}}(?:{_WHAT}{_NOUN}|image|photo|picture)(?: (?:\d+|[a-z]))?\W{{0,2}}:\W{{0,2}}\s+",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"^(?:\(?\d{1,3}[.):]\s+|#\d{1,3}[:.]?\s+|[-*•\u2013]\s+|#{1,4}\s+)")
+_NOTE = re.compile(
+    r"^\W{0,2}(?:note(?::| that)|explanation:|let me know|i hope|please note)", re.IGNORECASE
+)
+_REFUSAL = re.compile(
+    r"^(?:i'?m (?:very |really )?(?:sorry|afraid|unable|not able|just an? )"
+    r"|i am (?:sorry|unable|not)|sorry\b|i apologi[sz]e"
+    r"|i (?:can't|cannot|can not|won't|will not|could not|couldn't|do not|don't)"
+    r"|as an? (?:ai|artificial|(?:large )?language model)|unfortunately\b"
+    r"|(?:could|can|would) you (?:please )?(?:provide|clarify|share|tell)"
+    r"|please (?:provide|share|clarify)|it (?:seems|looks like|appears) (?:that )?(?:you|there))",
+    re.IGNORECASE,
+)
+_APOSTROPHES = str.maketrans("\u2018\u2019", "''")
+_QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`", "„": "“"}
+_BLANKS = re.compile(rf"(?:^|[\s(\"']){BLANK}+(?=$|[\s.,;:!?)\"'])")
+
+
+class MalformedAnswer(ValueError):
+    """An answer that is no caption. Its text is the reason, in a word or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a caption must be.
+
+    Attributes:
+        fewest: Words it has at least.
+        most: Words it has at most.
+    """
+
+    fewest: int = 1
+    most: int = 60
+
+
+def read_answer(answer: str, rules: Rules, *, asked: str = "", given: str | None = None) -> str:
+    """The caption in an answer.
+
+    Args:
+        answer: What the model said.
+        rules: What a caption must be.
+        asked: What it was asked; an answer that repeats it is malformed.
+        given: The text it was to vary; an answer that gives it back is malformed.
+
+    Returns:
+        The caption: one line, no quotes.
+
+    Raises:
+        MalformedAnswer: It is no caption; the message is the reason.
+    """
+    text = _unwrapped(unicodedata.normalize("NFC", answer).translate(_APOSTROPHES))
+    line = _first_line(text)
+    _check(line, rules)
+    plain = _plain(line)
+    if given is not None:
+        asked = asked.replace(given, "")
+        if plain == _plain(given):
+            raise MalformedAnswer("unchanged")
+    if any(_plain(piece) == plain for piece in asked.splitlines()):
+        raise MalformedAnswer("repeats the question")
+    if len(plain.split()) >= 8 and plain in _plain(asked):
+        raise MalformedAnswer("repeats the question")
+    return line
+
+
+def _unwrapped(text: str) -> str:
+    """Without thoughts, code fences and JSON."""
+    text = _THOUGHT.sub("", text).strip()
+    if _OPEN_THOUGHT.search(text):
+        raise MalformedAnswer("unfinished thought")
+    introduced = _PREAMBLE.sub("", _OPENING.sub("", text, count=1), count=1).strip()
+    for candidate in (text, introduced):
+        fenced = _FENCE.match(candidate)
+        candidate = fenced[1].strip() if fenced else candidate
+        if candidate[:1] in ("[", "{"):
+            return _from_json(candidate)
+        if fenced:
+            return candidate
+    return text
+
+
+def _from_json(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise MalformedAnswer("broken JSON") from None
+    for value in _json_texts(found):
+        if value.strip():
+            return value.strip()
+    raise MalformedAnswer("JSON without a caption")
+
+
+def _json_texts(found: object) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, list):
+        for entry in found:
+            yield from _json_texts(entry)
+    elif isinstance(found, dict):
+        for key, value in found.items():
+            if str(key).lower().rstrip("s") in _KEYS:
+                yield from _json_texts(value)
+
+
+def _first_line(text: str) -> str:
+    """The first line that says something, without what introduces, numbers or quotes it."""
+    fault = "empty"
+    for line in text.splitlines():
+        if _NOTE.match(line.strip()):
+            break
+        bare = _bare(line.strip())
+        if bare.endswith(":") or (not bare and any(map(str.isalpha, line))):
+            fault = "introduction only"
+        elif bare:
+            return bare
+    raise MalformedAnswer(fault)
+
+
+def _bare(line: str) -> str:
+    before = None
+    while line != before:  # an answer may be wrapped more than once: 1. Caption: "**...**"
+        before = line
+        for pattern in (_OPENING, _PREAMBLE, _LABEL, _NUMBER):
+            line = pattern.sub("", line, count=1).strip()
+        for mark in ("**", "__", "*"):
+            if len(line) > 2 * len(mark) and line.startswith(mark) and line.endswith(mark):
+                line = line[len(mark) : -len(mark)].strip()
+        line = _unquoted(line)
+    return " ".join(line.split())
+
+
+def _unquoted(line: str) -> str:
+    inside = line[1:].rstrip(".,;")
+    close = _QUOTES.get(line[:1])
+    if close and inside.endswith(close) and line[0] not in inside[:-1]:
+        return inside.removesuffix(close).strip()
+    return line
+
+
+def _check(line: str, rules: Rules) -> None:
+    words = line.split()
+    if not any(letter.isalpha() for letter in line):
+        raise MalformedAnswer("no words")
+    if (
+        _CONTROL.search(line)
+        or "\ufffd" in line
+        or any(unicodedata.category(letter) == "Cc" for letter in line)
+    ):
+        raise MalformedAnswer("control characters")
+    if _REFUSAL.match(line):
+        raise MalformedAnswer("refusal")
+    if _BLANKS.search(line):
+        raise MalformedAnswer("blanks left")
+    if len(words) > rules.most:
+        raise MalformedAnswer("too long")
+    if len(words) < rules.fewest:
+        raise MalformedAnswer("too short")
+    if len(words) >= 8 and max(Counter(word.lower() for word in words).values()) > len(words) / 2:
+        raise MalformedAnswer("one word again and again")
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))

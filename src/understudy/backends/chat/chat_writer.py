@@ -1,0 +1,215 @@
+"""A writer of captions over any chat model: what to ask, what to make of the answers.
+
+The model is one function from conversations to answers, so that local models (`language`) and
+models behind a network share all of this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from understudy.backends.chat.answers import MalformedAnswer, Rules, read_answer
+from understudy.backends.chat.prompt_templates import Messages, Prompts
+from understudy.core.errors import BackendError
+from understudy.core.types import Texts
+
+Chat = Callable[[Sequence[Messages], Sequence[int]], list[str]]
+"""Conversations and a seed each to one answer each. An answer depends on its own conversation and
+seed only, so that batches may be put together in any way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """How answers are asked for.
+
+    Attributes:
+        tries: How often one caption is asked for before giving up.
+        variation: ``"rephrase"``, ``"blanks"``, or ``"mixed"``: one of them at random for each
+            text, of those the prompts have.
+    """
+
+    tries: int = 4
+    variation: str = "mixed"
+
+    def __post_init__(self) -> None:
+        if self.tries < 1:
+            raise ValueError(f"tries must be 1 or more, found {self.tries}")
+        if self.variation not in ("mixed", "rephrase", "blanks"):
+            raise ValueError(f"variation is mixed, rephrase or blanks, found {self.variation!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One caption to ask for.
+
+    Attributes:
+        messages: The conversation.
+        rules: What the caption must be.
+        given: The text that it must not repeat, if any.
+    """
+
+    messages: Messages
+    rules: Rules
+    given: str | None = None
+
+    def read(self, answer: str) -> str:
+        """The caption in an answer.
+
+        Raises:
+            MalformedAnswer: It holds none.
+        """
+        asked = "\n".join(message["content"] for message in self.messages)
+        return read_answer(answer, self.rules, asked=asked, given=self.given)
+
+
+class ChatWriter:
+    """RANDOM_API and VARIATION_API of text Private Evolution (Aug-PE, SPTI).
+
+    Malformed answers are counted and asked for again, never passed on.
+
+    Args:
+        chat: The model.
+        prompts: What it is told.
+        name: The name it was asked for by.
+        licence: Licence and origin of the weights.
+        options: How answers are asked for.
+
+    Attributes:
+        name: As given.
+        licence: As given.
+        asked: Answers asked for so far.
+        faults: Malformed answers so far, by reason.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        prompts: Prompts,
+        *,
+        name: str,
+        licence: str = "unknown",
+        options: ChatOptions | None = None,
+    ) -> None:
+        self.name, self.licence = name, licence
+        self.asked = 0
+        self.faults: Counter[str] = Counter()
+        self._chat, self._prompts = chat, prompts
+        self._options = options or ChatOptions()
+        self._rules = Rules(*prompts.words)
+        wanted = self._options.variation
+        self._ways = prompts.ways if wanted == "mixed" else (wanted,)
+        if wanted != "mixed" and wanted not in prompts.ways:
+            raise BackendError(
+                f"{name}: the prompts {prompts.name} have no {wanted}; they have "
+                f"{' and '.join(prompts.ways)}"
+            )
+
+    @property
+    def malformed(self) -> int:
+        """Malformed answers so far."""
+        return self.faults.total()
+
+    def write(self, count: int, *, label: str | None = None, seed: int = 0) -> list[str]:
+        """``count`` captions from nothing, of a class if one is given.
+
+        Row i depends on ``label``, ``seed`` and i.
+
+        Raises:
+            BackendError: Some answers were still malformed after every try, or the prompts
+                cannot be asked for a class.
+        """
+        if count < 0:
+            raise BackendError(f"{self.name}: cannot write {count} captions")
+        before = self.malformed
+
+        def question(row: int, rng: np.random.Generator) -> Question:
+            return Question(self._prompts.write(label, rng), self._rules)
+
+        found, last = self._ask(list(range(count)), question, seed)
+        missing = sorted(last)
+        if missing:
+            told = ", ".join(f"{number} {why}" for why, number in self.faults.most_common())
+            raise BackendError(
+                f"{self.name}: {len(missing)} of {count} captions were still malformed after "
+                f"{self._options.tries} tries ({self.malformed - before} malformed answers; in all "
+                f"{told}). One of them: {_short(last[missing[0]])}. Change the prompts "
+                f"({self._prompts.name}), the temperature, or the model"
+            )
+        return [found[row] for row in range(count)]
+
+    def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
+        """One variation a text; a text whose answers were all malformed is given back unchanged.
+
+        Args:
+            texts: The texts.
+            degree: In [0, 1], how much of a text may change; 0 gives the texts back.
+            seed: Row i depends on its text, ``degree``, ``seed`` and i.
+
+        Raises:
+            BackendError: ``degree`` is not in [0, 1].
+        """
+        if not 0 <= degree <= 1:
+            raise BackendError(f"{self.name}: degree must be in [0, 1], found {degree}")
+        rows = [row for row, text in enumerate(texts) if degree > 0 and text.strip()]
+
+        def question(row: int, rng: np.random.Generator) -> Question:
+            text, way = texts[row], self._ways[int(rng.integers(len(self._ways)))]
+            length = len(text.split())
+            rules = Rules(min(self._rules.fewest, length), max(self._rules.most, length))
+            # Blanks may well be filled with the words that stood there.
+            given = text if way == "rephrase" else None
+            return Question(self._prompts.vary(text, degree, way, rng), rules, given)
+
+        found, _ = self._ask(rows, question, seed)
+        return [found.get(row, text) for row, text in enumerate(texts)]
+
+    def _ask(
+        self,
+        rows: list[int],
+        question: Callable[[int, np.random.Generator], Question],
+        seed: int,
+    ) -> tuple[dict[int, str], dict[int, str]]:
+        """Ask until every row has a caption or the tries are used up.
+
+        Returns:
+            The captions, and for each row that has none the last answer, both by row.
+        """
+        found: dict[int, str] = {}
+        last: dict[int, str] = {}
+        for attempt in range(self._options.tries):
+            pending = [row for row in rows if row not in found]
+            if not pending:
+                break
+            seeds = [np.random.SeedSequence((seed % 2**64, row, attempt)) for row in pending]
+            asked = [
+                question(r, np.random.default_rng(s)) for r, s in zip(pending, seeds, strict=True)
+            ]
+            # The model's own draws must not repeat those that chose the style and the blanks.
+            numbers = [int(one.spawn(1)[0].generate_state(1)[0] >> 1) for one in seeds]
+            answers = self._chat([one.messages for one in asked], numbers)
+            if len(answers) != len(pending):
+                raise BackendError(
+                    f"{self.name} gave {len(answers)} answers to {len(pending)} questions"
+                )
+            self.asked += len(answers)
+            for row, one, answer in zip(pending, asked, answers, strict=True):
+                try:
+                    found[row] = one.read(answer)
+                    last.pop(row, None)
+                except MalformedAnswer as fault:
+                    self.faults[str(fault)] += 1
+                    last[row] = answer
+        return found, last
+
+
+def whole_lines(answer: str) -> str:
+    """What an answer cut off at its limit says in lines that are complete."""
+    return answer.rpartition("\n")[0]
+
+
+def _short(answer: str, limit: int = 200) -> str:
+    return repr(answer if len(answer) <= limit else answer[:limit] + " ...")

@@ -1,0 +1,238 @@
+"""Chat models of the hub as writers of captions: ``hf:meta-llama/Llama-3.1-8B-Instruct``.
+
+    hf:Qwen/Qwen2.5-7B-Instruct?prompts=spti-lsun-bedroom&temperature=1.2
+    hf:./my-model?prompts=./my-prompts.yaml&variation=blanks
+
+Any causal language model with a chat template. Rows are answered in batches, and each row draws
+its words with its own generator, so that an answer does not depend on who shares its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jinja2 import TemplateError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
+
+from understudy.backends.arrays import chunks
+from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
+from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
+from understudy.backends.hub.hub_models import HubOptions, hub_errors
+from understudy.backends.hub.pretrained import licence_of, load_network, quiet, running
+from understudy.backends.plugin import full_name, read_options
+from understudy.core.errors import BackendError
+from understudy.core.ports import Writer
+
+INSTEAD = "embedded:writer"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions(HubOptions):
+    """Options of a chat model that writes captions.
+
+    Attributes:
+        prompts: Prompts of this package by name, or a YAML file (see `prompting`).
+        temperature: Of the sampling; 0 takes the likeliest word always.
+        top_p: Words are drawn from the likeliest ones that hold this share of the probability.
+        tokens: Most tokens of an answer.
+        tries: How often one caption is asked for before giving up.
+        variation: ``"rephrase"``, ``"blanks"``, or ``"mixed"``.
+    """
+
+    prompts: str = DEFAULT
+    temperature: float = 1.0
+    top_p: float = 0.95
+    tokens: int = 160
+    tries: int = 4
+    variation: str = "mixed"
+
+    def __post_init__(self) -> None:
+        HubOptions.__post_init__(self)
+        ChatOptions(self.tries, self.variation)
+        if not 0 <= self.temperature <= 5:
+            raise ValueError(f"temperature must be in [0, 5], found {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be in (0, 1], found {self.top_p}")
+        if self.tokens < 1:
+            raise ValueError(f"tokens must be 1 or more, found {self.tokens}")
+
+
+def load_writer(rest: str, options: dict[str, Any]) -> Writer:
+    """A chat model that writes captions.
+
+    Args:
+        rest: Name on the hub or a local folder.
+        options: See `WriterOptions`.
+
+    Raises:
+        BackendError: It is no chat model, its weights are not safetensors, or an option is wrong.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{rest}"
+    read = read_options(options, WriterOptions, name=name)
+    prompts = load_prompts(read.prompts)
+    return ChatWriter(
+        LocalChat(rest, read),
+        prompts,
+        name=full_name(name, read),
+        licence=licence_of(rest, read.revision),
+        options=ChatOptions(read.tries, read.variation),
+    )
+
+
+class LocalChat:
+    """A causal language model that answers conversations, in batches.
+
+    Args:
+        model: Name on the hub or a local folder.
+        options: How it answers.
+    """
+
+    def __init__(self, model: str, options: WriterOptions) -> None:
+        self._name, self._options = f"hf:{model}", options
+        with hub_errors(self._name, INSTEAD), quiet():
+            self._tokenizer = AutoTokenizer.from_pretrained(
+                model, revision=options.revision or "main", trust_remote_code=False
+            )
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise BackendError(
+                f"{self._name} is no chat model: its tokenizer has no chat template. Choose one "
+                "made for instructions (often named -Instruct or -chat)"
+            )
+        self._tokenizer.padding_side = "left"
+        if self._tokenizer.pad_token is None:
+            self._tokenizer.pad_token = self._tokenizer.eos_token
+        self._network = load_network(
+            AutoModelForCausalLM, model, options, port="chat model that writes captions"
+        )
+        self._settings = self._generation()
+        self._one_voice = not self._takes_system()
+
+    def __call__(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
+        """One answer a conversation; each depends on its own conversation and seed."""
+        answers: list[str] = []
+        for rows in chunks(len(conversations), self._options.batch):
+            answers += self._answer(conversations[rows], seeds[rows])
+        return answers
+
+    def _answer(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
+        device, _ = self._options.where()
+        told = [_merged(one) if self._one_voice else one for one in conversations]
+        inputs = self._render(told)
+        start = inputs["input_ids"].shape[1]
+        sampler = RowSampler(
+            seeds,
+            start=start,
+            tokens=self._options.tokens,
+            temperature=self._options.temperature,
+            top_p=self._options.top_p,
+        )
+        with running(self._network, self._options), quiet():
+            written = self._network.generate(
+                **{key: value.to(device) for key, value in inputs.items()},
+                generation_config=self._settings,
+                logits_processor=LogitsProcessorList([sampler]),
+            )[:, start:].cpu()
+        ends = torch.tensor(_listed(self._settings.eos_token_id))
+        finished = torch.isin(written, ends).any(1).tolist()
+        texts = self._tokenizer.batch_decode(written, skip_special_tokens=True)
+        return [
+            text if done else whole_lines(text) for text, done in zip(texts, finished, strict=True)
+        ]
+
+    def _render(self, conversations: Sequence[Messages]) -> dict[str, torch.Tensor]:
+        with quiet():
+            found: Any = self._tokenizer.apply_chat_template(
+                list(conversations),
+                add_generation_prompt=True,
+                # Words of a caption must not be read as marks of whose turn it is.
+                sanitize_control_tokens=True,
+                padding=True,
+                return_tensors="pt",
+                return_dict=True,
+                enable_thinking=False,  # a template that knows no such thing ignores it
+            )
+        return {key: found[key] for key in ("input_ids", "attention_mask")}
+
+    def _takes_system(self) -> bool:
+        """Whether the chat template knows the role of the system; some refuse it."""
+        try:
+            self._render([[{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]])
+        except TemplateError:
+            return False
+        return True
+
+    def _generation(self) -> GenerationConfig:
+        own: Any = self._network.generation_config
+        ends = own.eos_token_id if own.eos_token_id is not None else self._tokenizer.eos_token_id
+        if ends is None:
+            raise BackendError(f"{self._name} has no token that ends an answer (eos_token)")
+        # Everything that is not set here would be taken from the model's own file.
+        for field in ("temperature", "top_p", "top_k", "max_length"):
+            setattr(own, field, None)
+        return GenerationConfig(  # type: ignore[no-untyped-call]
+            do_sample=False,  # the sampler has drawn already
+            num_beams=1,
+            max_new_tokens=self._options.tokens,
+            eos_token_id=ends,
+            pad_token_id=self._tokenizer.pad_token_id,
+            cache_implementation="static" if self._options.compile else None,
+        )
+
+
+class RowSampler(LogitsProcessor):
+    """Draws the next word of each row with the row's own numbers (nucleus sampling).
+
+    Args:
+        seeds: One a row.
+        start: Length of the prompts.
+        tokens: Most tokens of an answer.
+        temperature: 0 takes the likeliest.
+        top_p: Share of the probability that is kept.
+    """
+
+    def __init__(
+        self, seeds: Sequence[int], *, start: int, tokens: int, temperature: float, top_p: float
+    ) -> None:
+        self._draws = torch.from_numpy(
+            np.stack([np.random.default_rng(seed).random(tokens, np.float32) for seed in seeds])
+        )
+        self._start, self._temperature, self._top_p = start, temperature, top_p
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Leave one word a row: (rows, words) scores, all but one of them minus infinity."""
+        if self._temperature == 0:
+            return scores
+        chances, order = torch.softmax(scores.float() / self._temperature, -1).sort(
+            -1, descending=True
+        )
+        before = chances.cumsum(-1) - chances
+        chances = chances.where(before < self._top_p, 0.0)
+        ends = chances.cumsum(-1)
+        step = input_ids.shape[1] - self._start
+        draw = self._draws[:, step : step + 1].to(scores.device) * ends[:, -1:]
+        chosen = order.gather(-1, (ends <= draw).sum(-1, keepdim=True).clamp(max=ends.shape[1] - 1))
+        return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
+
+
+def _merged(messages: Messages) -> Messages:
+    """What the system says put before what the user says, for templates that know no system."""
+    system = [message["content"] for message in messages if message["role"] == "system"]
+    others = [dict(message) for message in messages if message["role"] != "system"]
+    if system and others:
+        others[0]["content"] = "\n\n".join([*system, others[0]["content"]])
+    return others
+
+
+def _listed(tokens: Any) -> list[int]:
+    return list(tokens) if isinstance(tokens, list | tuple) else [int(tokens)]

@@ -1,0 +1,272 @@
+"""Prompts for chat models that write captions: templates to edit, and texts with blanks to fill.
+
+A file of prompts is YAML with Jinja templates inside; those of this package lie in ``prompts/``.
+
+    about: what it is for
+    words: [6, 40]          fewest and most words of a caption
+    keywords: [...]         one is drawn for each caption written from nothing: ``{{ keyword }}``
+    styles: [...]           one is drawn for each caption: ``{{ style }}``
+    write:                  RANDOM_API: ``{{ label }}``, ``{{ keyword }}``, ``{{ style }}``,
+      system: ...           ``{{ words }}`` (how many words to aim at)
+      user: ...
+    rephrase:               VARIATION_API: ``{{ text }}``, ``{{ share }}`` (per cent that may
+      system: ...           change), ``{{ style }}``, ``{{ words }}``
+      user: ...
+    blanks:                 VARIATION_API: ``{{ text }}`` with ``_`` for each word taken out,
+      system: ...           ``{{ style }}``, ``{{ words }}`` (how many words the text has)
+      user: ...
+
+``rephrase`` or ``blanks`` may be left out, but not both. Nothing here needs PyTorch or a network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from understudy.core.errors import BackendError
+
+Messages = list[dict[str, str]]
+"""One conversation: ``{"role": "system" or "user" or "assistant", "content": ...}`` each."""
+
+BLANK = "_"
+DEFAULT = "default"
+
+_WORD = re.compile(r"\w+(?:['\u2019\-]\w+)*")
+_PARTS = {
+    "write": frozenset({"label", "keyword", "style", "words"}),
+    "rephrase": frozenset({"text", "share", "style", "words"}),
+    "blanks": frozenset({"text", "style", "words"}),
+}
+_PLAIN = ("about", "words", "keywords", "styles")
+# Whoever edits prompts may not be who runs them, so a template can reach nothing but its variables.
+_JINJA = ImmutableSandboxedEnvironment(
+    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The templates of one kind of request.
+
+    Attributes:
+        user: What is asked.
+        system: What stands before it; None for none.
+        uses: The variables they mention.
+    """
+
+    user: Template
+    system: Template | None
+    uses: frozenset[str]
+
+    def render(self, **values: object) -> Messages:
+        """The conversation with these values put in.
+
+        Raises:
+            BackendError: A template does what it must not, or fails at these values.
+        """
+        messages: Messages = []
+        for role, template in (("system", self.system), ("user", self.user)):
+            if template is not None:
+                try:
+                    content = template.render(**values).strip()
+                except (TemplateError, TypeError, ValueError) as error:
+                    raise BackendError(f"the prompts cannot be filled in: {error}") from error
+                messages.append({"role": role, "content": content})
+        return messages
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Everything a chat model is told, and how long its captions may be.
+
+    Attributes:
+        name: As it was asked for.
+        about: What it is for.
+        parts: ``"write"``, and ``"rephrase"`` or ``"blanks"`` or both.
+        words: Fewest and most words of a caption.
+        keywords: One is drawn for each caption written from nothing.
+        styles: One is drawn for each caption.
+    """
+
+    name: str
+    about: str
+    parts: Mapping[str, Part]
+    words: tuple[int, int] = (4, 60)
+    keywords: tuple[str, ...] = ("",)
+    styles: tuple[str, ...] = ("",)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways of varying a text it has templates for."""
+        return tuple(part for part in ("rephrase", "blanks") if part in self.parts)
+
+    def write(self, label: str | None, rng: np.random.Generator) -> Messages:
+        """Ask for a caption from nothing.
+
+        Raises:
+            BackendError: A label is given, but the templates do not mention one.
+        """
+        part = self.parts["write"]
+        if label is not None and "label" not in part.uses:
+            raise BackendError(
+                f"the prompts {self.name} cannot be asked for a class ({label!r}): put "
+                "{{ label }} into their write templates, or choose others"
+            )
+        return part.render(
+            label=label,
+            keyword=_drawn(self.keywords, rng),
+            style=_drawn(self.styles, rng),
+            words=self._length(rng),
+        )
+
+    def vary(self, text: str, degree: float, way: str, rng: np.random.Generator) -> Messages:
+        """Ask for a variation of a text.
+
+        Args:
+            text: The text.
+            degree: In (0, 1], how much of it may change.
+            way: ``"rephrase"`` or ``"blanks"``.
+            rng: Draws the blanks and the style.
+        """
+        style, words = _drawn(self.styles, rng), len(text.split())
+        if way == "blanks":
+            text = blanked(text, degree, rng)
+            return self.parts["blanks"].render(text=text, style=style, words=words)
+        share = max(1, round(100 * degree))
+        return self.parts["rephrase"].render(text=text, share=share, style=style, words=words)
+
+    def _length(self, rng: np.random.Generator) -> int:
+        """A length to ask for: within the limits, but not so near that a word more breaks them."""
+        low, high = self.words
+        middle = (high - low) // 4
+        return int(rng.integers(low + middle, high - middle + 1))
+
+
+def blanked(text: str, share: float, rng: np.random.Generator) -> str:
+    """The text with a share of its words (at least one) replaced by ``_``; punctuation stays.
+
+    Args:
+        text: Any text.
+        share: In [0, 1].
+        rng: Draws which words.
+    """
+    found = list(_WORD.finditer(text))
+    count = min(len(found), max(1, round(share * len(found))))
+    for index in sorted(rng.choice(len(found), count, replace=False), reverse=True):
+        text = text[: found[index].start()] + BLANK + text[found[index].end() :]
+    return text
+
+
+def prompt_names() -> list[str]:
+    """The prompts that come with this package."""
+    return sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in files("understudy.backends.chat").joinpath("prompts").iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def load_prompts(name: str) -> Prompts:
+    """Read prompts of this package by name, or a file of them.
+
+    Args:
+        name: Such as ``"spti-lsun-bedroom"``, or a path that ends in .yaml or .yml.
+
+    Returns:
+        The prompts.
+
+    Raises:
+        BackendError: There are no such prompts, or the file is not as it should be.
+    """
+    if name in prompt_names():
+        text = (
+            files("understudy.backends.chat").joinpath("prompts", f"{name}.yaml").read_text("utf-8")
+        )
+    elif name.endswith((".yaml", ".yml")):
+        try:
+            text = Path(name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BackendError(f"cannot read the prompts {name}: {error}") from error
+    else:
+        raise BackendError(
+            f"there are no prompts {name!r}. There are {', '.join(prompt_names())}; "
+            "or give a .yaml file"
+        )
+    try:
+        return _read(name, yaml.safe_load(text))
+    except (yaml.YAMLError, TemplateError) as error:
+        raise BackendError(f"cannot read the prompts {name}: {error}") from error
+    except ValueError as error:
+        raise BackendError(f"the prompts {name}: {error}") from error
+
+
+def _read(name: str, document: Any) -> Prompts:
+    if not isinstance(document, dict):
+        raise ValueError(f"not a mapping, but {type(document).__name__}")
+    unknown = sorted(str(key) for key in document if key not in (*_PARTS, *_PLAIN))
+    if unknown:
+        known = ", ".join((*_PLAIN, *_PARTS))
+        raise ValueError(f"unknown entry {', '.join(unknown)}; there are {known}")
+    parts = {key: _part(key, document[key]) for key in _PARTS if key in document}
+    if "write" not in parts or len(parts) < 2:
+        raise ValueError("they need write, and rephrase or blanks")
+    words = document.get("words", [4, 60])
+    if not (
+        isinstance(words, list)
+        and len(words) == 2
+        and all(type(number) is int for number in words)
+        and 1 <= words[0] <= words[1]
+    ):
+        raise ValueError(f"words is [fewest, most], found {words!r}")
+    return Prompts(
+        name=name,
+        about=str(document.get("about", "")).strip(),
+        parts=parts,
+        words=(words[0], words[1]),
+        keywords=_strings(document, "keywords"),
+        styles=_strings(document, "styles"),
+    )
+
+
+def _part(key: str, document: Any) -> Part:
+    if isinstance(document, str):
+        document = {"user": document}
+    if not isinstance(document, dict) or set(document) - {"system", "user"}:
+        raise ValueError(f"{key} is a template, or a mapping of system and user")
+    if not isinstance(document.get("user"), str) or not document["user"].strip():
+        raise ValueError(f"{key} has no template under user")
+    texts = {role: str(document[role]) for role in ("system", "user") if document.get(role)}
+    uses = frozenset(
+        variable
+        for text in texts.values()
+        for variable in find_undeclared_variables(_JINJA.parse(text))
+    )
+    if not uses <= _PARTS[key]:
+        unknown, known = ", ".join(sorted(uses - _PARTS[key])), ", ".join(sorted(_PARTS[key]))
+        raise ValueError(f"{key} mentions {unknown}; it may mention {known}")
+    if key != "write" and "text" not in uses:
+        raise ValueError(f"{key} must mention {{{{ text }}}}, the text to vary")
+    system = _JINJA.from_string(texts["system"]) if "system" in texts else None
+    return Part(_JINJA.from_string(texts["user"]), system, uses)
+
+
+def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = document.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
+        raise ValueError(f"{key} is a list of texts, found {found!r}")
+    return tuple(found) or ("",)
+
+
+def _drawn(choices: tuple[str, ...], rng: np.random.Generator) -> str:
+    return choices[int(rng.integers(len(choices)))]

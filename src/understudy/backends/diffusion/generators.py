@@ -1,0 +1,286 @@
+"""Pictures from texts by any pipeline of diffusers: the port `Generator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.ndimage import distance_transform_edt
+
+from understudy.backends.arrays import check_images, chunks, resized, with_channels
+from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
+from understudy.backends.diffusion.loading import diffusers
+from understudy.backends.diffusion.options import GeneratorOptions, numbers
+from understudy.backends.diffusion.pipeline_calls import (
+    check_prompts,
+    check_strength,
+    generators,
+    run,
+    steps_for,
+)
+from understudy.backends.diffusion.pipelines import Pipelines, taken
+from understudy.backends.diffusion.text_conditioning import Prompts
+from understudy.core.errors import BackendError, UnsupportedTask
+from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
+
+_LEAST = 1 / 1000  # a smaller strength leaves no step of the usual schedule of 1000
+
+Inputs = Callable[[slice, Any], dict[str, Any]]
+
+
+class Pictures:
+    """Text to images, variation, inpainting and control, in batches.
+
+    Args:
+        pipelines: The task pipelines of one model.
+        options: See `GeneratorOptions`; ``batch``, ``shape``, ``negative``, ``control_scale`` and
+            ``seam`` are used here.
+        name: The name it was asked for by.
+        licence: Of the weights.
+
+    Attributes:
+        vocabulary: The words it was taught, where it knows no others.
+    """
+
+    vocabulary: Vocabulary | None = None
+
+    def __init__(
+        self, pipelines: Pipelines, options: GeneratorOptions, *, name: str, licence: str
+    ) -> None:
+        self.name, self.licence = name, licence
+        self.tasks, self.sampling = pipelines.tasks, pipelines.sampling
+        self._pipelines, self._options = pipelines, options
+        self._size = pipelines.size()
+        told = () if options.shape is None else numbers(options.shape, "shape")
+        self.shape: Shape = (*(told[:2] or self._size), *(told[2:] or (3,)))
+        self._prompts = Prompts(
+            pipelines.encoder_of_prompts,
+            negative=options.negative,
+            guided=pipelines.guidance() > 1,
+            batch=options.batch,
+        )
+
+    def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
+        """One image a prompt: (n, height, width, channels) uint8.
+
+        Raises:
+            UnsupportedTask: An inpainting model, which draws nothing from text alone.
+            BackendError: Something else than a list of texts.
+        """
+        pipeline = self._ready("text")
+        return self._draw(pipeline, "text", prompts, seed, lambda rows, _: {})
+
+    def vary(self, images: Images, prompts: Texts, *, strength: float, seed: int = 0) -> Images:
+        """Image to image: ``strength`` in [0, 1], 0 gives the image back, 1 forgets it.
+
+        Where so few steps would be left that none is run, more are taken.
+
+        Raises:
+            UnsupportedTask: The model's family has no image-to-image pipeline.
+            BackendError: Other images, another number of prompts, or a wrong strength.
+        """
+        pipeline = self._ready("variation")
+        self._check(images, prompts, strength)
+        if strength < _LEAST:
+            return images.copy()
+        if strength == 1 and "text" in self.tasks:
+            text = self._pipelines.ready("text")  # with other noise than `generate` draws
+            return self._draw(text, "variation", prompts, seed, lambda rows, _: {})
+
+        def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
+            return {"image": self._start(pipeline, self._scaled(images[rows]), device)}
+
+        return self._draw(pipeline, "variation", prompts, seed, inputs, strength)
+
+    def inpaint(
+        self, images: Images, masks: Masks, prompts: Texts, *, strength: float = 1.0, seed: int = 0
+    ) -> Images:
+        """Draw anew where a mask is True; every other pixel stays exactly as it was.
+
+        What is drawn fades in over ``seam`` pixels inside the mask, so that its rim does not show.
+
+        Raises:
+            UnsupportedTask: Neither the model nor its family inpaints.
+            BackendError: Other images or masks, another number of prompts, or a wrong strength.
+        """
+        pipeline = self._ready("inpainting")
+        self._check(images, prompts, strength)
+        if masks.dtype != np.bool_ or masks.shape != images.shape[:3]:
+            raise BackendError(
+                f"{self.name} takes bool masks of shape {images.shape[:3]}, "
+                f"found {masks.dtype} of shape {masks.shape}"
+            )
+        if strength < _LEAST or not masks.any():
+            return images.copy()
+        inpainter = self._pipelines.inpainter
+        if inpainter is not None:
+            drawn = self._fill(images, masks, prompts, strength, seed)
+        else:
+            if strength < 1 and "strength" not in taken(pipeline):
+                raise UnsupportedTask(self.name, "inpainting at a strength below 1", self.tasks)
+
+            def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
+                pixels = self._scaled(images[rows])
+                start = self._start(pipeline, pixels, device, latents=self._hard_coded())
+                told = {"image": start, "mask_image": self._mask_pictures(masks[rows])}
+                if isinstance(start, torch.Tensor):
+                    told["masked_image_latents"] = start  # else each row is encoded once more
+                return told
+
+            drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength)
+        return _pasted(images, drawn, masks, self._seam())
+
+    def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
+        """Images that follow hints (n, height, width, channels) uint8, such as edges or poses.
+
+        Raises:
+            UnsupportedTask: There is no ControlNet for this kind of hint.
+            BackendError: Other hints, or another number of prompts.
+        """
+        task = f"control:{kind}"
+        pipeline = self._ready(task)
+        self._check(hints, prompts, 1.0)
+        key = "control_image" if "control_image" in taken(pipeline) else "image"
+
+        def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
+            return {
+                key: _pictures(self._scaled(hints[rows])),
+                "controlnet_conditioning_scale": self._options.control_scale,
+            }
+
+        return self._draw(pipeline, task, prompts, seed, inputs)
+
+    def _ready(self, task: str) -> Any:
+        if task not in self.tasks:
+            raise UnsupportedTask(self.name, task, self.tasks)
+        return self._pipelines.ready(task)
+
+    def _check(self, images: Images, prompts: Texts, strength: float) -> None:
+        check_images(images, self.shape, self.name)
+        check_prompts(prompts, len(images), self.name)
+        check_strength(strength, self.name)
+
+    def _draw(
+        self,
+        pipeline: Any,
+        task: str,
+        prompts: Texts,
+        seed: int,
+        inputs: Inputs,
+        strength: float = 1.0,
+    ) -> Images:
+        """Run a pipeline over all rows: (n, height, width, channels) uint8."""
+        check_prompts(prompts, None, self.name)
+        height, width = self._size
+        steps = self._pipelines.steps()
+        out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
+        for rows in chunks(len(prompts), self._options.batch):
+            drawn = run(
+                pipeline,
+                self.name,
+                self._options.batch,
+                **self._prompts.told(prompts[rows]),
+                **inputs(rows, pipeline._execution_device),
+                generator=generators(seed, range(rows.start, rows.stop), task),
+                num_inference_steps=steps_for(strength, steps),
+                prior_num_inference_steps=min(25, steps),
+                guidance_scale=self._pipelines.guidance(),
+                strength=strength,
+                height=height,
+                width=width,
+                callback_steps=None,  # else Kandinsky's own call of its decoder is a deprecated one
+            )
+            out[rows] = resized(with_channels(drawn, self.shape[2]), *self.shape[:2])
+        return out
+
+    def _fill(
+        self, images: Images, masks: Masks, prompts: Texts, strength: float, seed: int
+    ) -> Images:
+        """Inpaint by a network that sees the mask and what is left of the image."""
+        inpainter, vae = self._pipelines.inpainter, self._pipelines.vae
+        if inpainter is None:
+            raise UnsupportedTask(self.name, "inpainting", self.tasks)
+        pipeline = self._pipelines.ready("inpainting")
+        if strength < 1:
+            pipeline = self._pipelines.inpainting_from_the_image()
+
+        def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
+            pixels = self._scaled(images[rows])
+            grey = np.asarray(self._mask_pixels(masks[rows])) > 127
+            hole = torch.from_numpy(grey)[:, None].to(device)
+            left = to_tensor(pixels, _At(device, vae.dtype))
+            with torch.no_grad():
+                # Grey is 0 to the autoencoder: what inpainting networks are trained to see there.
+                known = latents_of(vae, torch.where(hole, torch.full_like(left, 0.5), left))
+                mask = torch.nn.functional.interpolate(hole.to(known.dtype), known.shape[-2:])
+            inpainter.given(more=torch.cat([mask, known], dim=1))
+            return {} if strength == 1 else {"image": self._start(pipeline, pixels, device)}
+
+        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength)
+
+    def _hard_coded(self) -> bool:
+        """Whether latents have the number of channels that diffusers' inpainting knows them by."""
+        known = 4 if isinstance(self._pipelines.network, diffusers.UNet2DConditionModel) else 16
+        return bool(self._pipelines.vae.config["latent_channels"] == known)
+
+    def _start(
+        self, pipeline: Any, pixels: Images, device: torch.device, *, latents: bool = True
+    ) -> Any:
+        """The images a pipeline starts from: latents where it takes them, encoded in one go."""
+        vae = self._pipelines.vae
+        processor: Any = getattr(pipeline, "image_processor", None)
+        known = processor is not None and isinstance(
+            vae, diffusers.AutoencoderKL | diffusers.AutoencoderTiny
+        )
+        if (
+            not (known and latents)
+            or processor.config.get("vae_latent_channels") != vae.config["latent_channels"]
+            or vae.config.get("latents_mean") is not None
+            or (vae.dtype == torch.float16 and vae.config.get("force_upcast"))
+        ):
+            return _pictures(pixels)
+        with torch.no_grad():
+            return latents_of(vae, to_tensor(pixels, _At(device, vae.dtype)))
+
+    def _scaled(self, images: Images) -> Images:
+        return resized(with_channels(images, 3), *self._size)
+
+    def _mask_pixels(self, masks: Masks) -> NDArray[np.uint8]:
+        grey = masks[..., None].astype(np.uint8) * 255
+        return resized(grey, *self._size)[..., 0]
+
+    def _mask_pictures(self, masks: Masks) -> list[Image.Image]:
+        return [Image.fromarray(mask) for mask in self._mask_pixels(masks)]
+
+    def _seam(self) -> int:
+        told = self._options.seam
+        return max(1, min(self.shape[:2]) // 32) if told is None else told
+
+
+class _At:
+    """A device and a number format."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+
+
+def _pictures(images: Images) -> list[Image.Image]:
+    return [Image.fromarray(image) for image in images]
+
+
+def _pasted(images: Images, drawn: Images, masks: Masks, seam: int) -> Images:
+    """What was drawn, inside the masks; it fades in over ``seam`` pixels from their rim."""
+    weight = np.empty(masks.shape, dtype=np.float32)
+    for mask, row in zip(masks, weight, strict=True):
+        if mask.all():
+            row[...] = 1.0
+        else:
+            row[...] = np.clip(distance_transform_edt(mask) / (seam + 1), 0.0, 1.0)
+    old = images.astype(np.float32)
+    mixed = old + weight[..., None] * (drawn.astype(np.float32) - old)
+    out: Images = np.where(masks[..., None], np.rint(mixed), old).astype(np.uint8)
+    return out

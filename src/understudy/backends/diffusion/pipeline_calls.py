@@ -1,0 +1,112 @@
+"""One call of a pipeline on a few rows: the same noise for a row however rows are put together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from understudy.backends.arrays import to_uint8
+from understudy.backends.diffusion.loading import out_of_memory, quiet
+from understudy.backends.diffusion.pipelines import taken
+from understudy.core.errors import BackendError
+from understudy.core.types import Images, Seeds, Texts
+
+
+def generators(seed: int, rows: range, task: str) -> list[torch.Generator]:
+    """A source of noise a row: of the seed, the row's number and the task, and of nothing else.
+
+    The task counts so that varying the images of ``seed`` with ``seed`` draws other noise than
+    they were made of. They live on the processor: a GPU then draws the same images.
+    """
+    entropy = [seed % 2**64, _number_of(task)]
+    return [_generator([*entropy, row]) for row in rows]
+
+
+def seeded(seeds: Seeds, task: str) -> list[torch.Generator]:
+    """A source of noise a row: of the row's own seed and the task, as `generators`."""
+    return [_generator([seed, _number_of(task)]) for seed in seeds.tolist()]
+
+
+def _number_of(task: str) -> int:
+    return int.from_bytes(task.encode()[:8], "little")
+
+
+def _generator(entropy: list[int]) -> torch.Generator:
+    state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state) % 2**63)
+
+
+def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
+    """Call a pipeline: (n, height, width, 3) uint8.
+
+    Args:
+        pipeline: The pipeline.
+        name: The model, in errors.
+        batch: Rows run at once, in errors.
+        arguments: Of its call; those it does not take are left out.
+
+    Raises:
+        BackendError: It does not fit into memory, or gave numbers that are not finite.
+    """
+    known = taken(pipeline)
+    told = {key: value for key, value in arguments.items() if key in known}
+    try:
+        with quiet():
+            made = pipeline(**told, output_type="np", return_dict=True).images
+    except torch.OutOfMemoryError as error:
+        raise out_of_memory(name, batch, error) from error
+    pixels: NDArray[np.float32] = np.asarray(made)
+    if not np.isfinite(pixels).all():
+        raise BackendError(
+            f"{name} gave pixels that are not finite: use dtype=float32 or dtype=bfloat16"
+        )
+    return to_uint8(pixels)
+
+
+def steps_for(strength: float, steps: int) -> int:
+    """Steps of a schedule of which ``strength`` (more than 0) leaves at least one to run."""
+    if int(steps * strength) >= 1:
+        return steps
+    least = math.ceil(1 / strength)
+    return least if int(least * strength) >= 1 else least + 1
+
+
+def check_prompts(prompts: Texts, count: int | None, name: str) -> None:
+    """Refuse anything but texts, as many as there are images.
+
+    Raises:
+        BackendError: One text instead of several, something else than texts, or another number.
+    """
+    if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
+        raise BackendError(f"{name} takes a list of texts as prompts, found {prompts!r:.80}")
+    if count is not None and len(prompts) != count:
+        raise BackendError(
+            f"{name} takes one prompt an image, found {len(prompts)} prompts for {count} images"
+        )
+
+
+def check_seeds(seeds: Seeds, count: int, name: str) -> None:
+    """Refuse another number of seeds than there are embeddings.
+
+    Raises:
+        BackendError: As said.
+    """
+    if np.shape(seeds) != (count,):
+        raise BackendError(
+            f"{name} takes one seed an embedding, found seeds of shape {np.shape(seeds)} for "
+            f"{count} embeddings"
+        )
+
+
+def check_strength(strength: float, name: str) -> None:
+    """Refuse a strength that is not between 0 and 1.
+
+    Raises:
+        BackendError: It is not.
+    """
+    if not 0 <= strength <= 1:
+        raise BackendError(f"{name}: strength must be between 0 and 1, found {strength}")

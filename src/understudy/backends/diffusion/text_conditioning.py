@@ -1,0 +1,109 @@
+"""Prompts to what a pipeline is told: embeddings where the family lets us keep them."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from understudy.backends.arrays import chunks
+from understudy.backends.diffusion.loading import quiet
+from understudy.core.types import Texts
+
+_PAIR = ("prompt_embeds", "negative_prompt_embeds")
+_POOLED = (*_PAIR, "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
+
+_KEPT = {
+    "StableDiffusionPipeline": _PAIR,
+    "StableDiffusionXLPipeline": _POOLED,
+    "StableDiffusion3Pipeline": _POOLED,
+    "FluxPipeline": ("prompt_embeds", "pooled_prompt_embeds"),
+}
+"""Families whose prompts become rows of one shape, by the names of what `encode_prompt` gives."""
+
+_BYTES = 256 * 2**20  # of embeddings kept; one prompt of SDXL takes about 0.6 MB with its negative
+
+Row = tuple[torch.Tensor | None, ...]
+
+
+class Prompts:
+    """What a pipeline is told for some prompts; the embeddings of repeated ones are kept.
+
+    Args:
+        pipeline: The text-to-image pipeline whose text encoders are used.
+        negative: What not to draw.
+        guided: Whether classifier-free guidance is on.
+        batch: Prompts embedded at once.
+    """
+
+    def __init__(self, pipeline: Any, *, negative: str | None, guided: bool, batch: int) -> None:
+        self._pipeline, self._negative = pipeline, negative
+        self._guided, self._batch = guided, batch
+        self._names = _KEPT.get(type(pipeline).__name__)
+        self._rows: OrderedDict[str, Row] = OrderedDict()
+
+    def told(self, prompts: Texts) -> dict[str, Any]:
+        """Arguments of a pipeline's call for n prompts."""
+        if self._names is None:
+            told: dict[str, Any] = {"prompt": list(prompts)}
+            if self._negative is not None:
+                told["negative_prompt"] = [self._negative] * len(prompts)
+            return told
+        rows = self._embedded(prompts)
+        columns = zip(*(rows[prompt] for prompt in prompts), strict=True)
+        return {
+            name: torch.stack(list(column))
+            for name, column in zip(self._names, columns, strict=True)
+            if column[0] is not None
+        }
+
+    def _embedded(self, prompts: Texts) -> dict[str, Row]:
+        """A row for each different prompt."""
+        rows = {}
+        fresh: dict[str, None] = {}
+        for prompt in prompts:
+            if prompt in self._rows:
+                self._rows.move_to_end(prompt)
+                rows[prompt] = self._rows[prompt]
+            else:
+                fresh[prompt] = None
+        new = list(fresh)
+        for part in chunks(len(new), self._batch):
+            rows.update(zip(new[part], self._encode(new[part]), strict=True))
+        self._keep(new, rows)
+        return rows
+
+    def _encode(self, prompts: Sequence[str]) -> list[Row]:
+        encode = self._pipeline.encode_prompt
+        options = {
+            "prompt": list(prompts),
+            "prompt_2": None,
+            "prompt_3": None,
+            "device": self._pipeline._execution_device,
+            "num_images_per_prompt": 1,
+            "do_classifier_free_guidance": self._guided,
+            "negative_prompt": None if self._negative is None else [self._negative] * len(prompts),
+        }
+        taken = inspect.signature(encode).parameters
+        with torch.no_grad(), quiet():  # a note on every prompt that is cut
+            made = encode(**{key: value for key, value in options.items() if key in taken})
+        made = made[: len(self._names or ())]
+        blank = [None] * len(prompts)
+        columns = [blank if column is None else column.detach() for column in made]
+        return list(zip(*columns, strict=True))
+
+    def _keep(self, new: Sequence[str], rows: dict[str, Row]) -> None:
+        for prompt in new:
+            # Each row stands alone: a view would keep the whole batch it was embedded with.
+            self._rows[prompt] = tuple(
+                None if part is None else part.clone() for part in rows[prompt]
+            )
+        if not self._rows:
+            return
+        some = next(iter(self._rows.values()))
+        most = max(1, _BYTES // sum(part.nbytes for part in some if part is not None))
+        while len(self._rows) > most:
+            self._rows.popitem(last=False)

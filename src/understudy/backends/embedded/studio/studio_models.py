@@ -1,0 +1,274 @@
+"""``embedded:studio``: the mini studio, or another one that `understudy studio train` made.
+
+Its networks are stored one folder each, in the hub's formats, and run by the same code as the
+hub's own models: `clip`, `diffusion`, `vision`, `tuning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import diffusers as _diffusers
+import transformers as _transformers
+
+from understudy.backends.diffusion import (
+    GeneratorOptions,
+    Pictures,
+    Pipelines,
+    UnclipDecoder,
+    UnclipOptions,
+    stable_diffusion,
+)
+from understudy.backends.diffusion.loading import loading, read_network
+from understudy.backends.embedded.caption_grammar import load_grammar
+from understudy.backends.embedded.studio.shipped import WEIGHTS
+from understudy.backends.hub.image_text import HubEncoder, load_encoder
+from understudy.backends.hub.phrase_grammar import read_grammar
+from understudy.backends.hub.pretrained import licence_of
+from understudy.backends.hub.zero_shot import ZeroShotCaptioner
+from understudy.backends.plugin import full_name, read_options
+from understudy.backends.vision.segmenters import HubSegmenter, load_segmenter
+from understudy.core.errors import BackendError
+from understudy.core.ports import Encoder, Model, TextEncoder
+from understudy.core.types import Embeddings, Shape, Vocabulary
+
+if TYPE_CHECKING:
+    from understudy.backends.tuning import DreamBooth
+
+# Their calls carry no types.
+diffusers: Any = _diffusers
+transformers: Any = _transformers
+
+NAME = "embedded:studio"
+
+STEPS, GUIDANCE, CONTROL = 10, 3.0, 1.5
+"""What the mini studio draws well with; the defaults of its options."""
+
+M = TypeVar("M", bound=Model)
+
+_CONTROLS = ("edges", "pose")
+
+_SCOPE = "drawn scenes of the playhouse (dogs, persons, medicine bottles and photo frames in rooms)"
+
+
+@dataclass(frozen=True, slots=True)
+class StudioOptions(GeneratorOptions):
+    """Options of the studio's generator and tuner; those of `GeneratorOptions` besides.
+
+    Attributes:
+        batch: Images drawn at once.
+        steps: Denoising steps.
+        guidance: Classifier-free guidance.
+        control_scale: How strongly a hint counts.
+        folder: Another studio than the one in this package.
+    """
+
+    batch: int = 32
+    steps: int | None = STEPS
+    guidance: float | None = GUIDANCE
+    control_scale: float = CONTROL
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudioDecoderOptions(UnclipOptions):
+    """Options of the studio's decoder; those of `UnclipOptions` besides.
+
+    Attributes:
+        batch: Images drawn at once.
+        steps: Denoising steps.
+        guidance: Classifier-free guidance.
+        cue: Whether what to draw is read from an embedding that comes without a prompt, as
+            captions are; None: in the studio of this package, whose world the captioner knows.
+        folder: Another studio than the one in this package.
+    """
+
+    batch: int = 32
+    steps: int | None = STEPS
+    guidance: float | None = GUIDANCE
+    cue: bool | None = None
+    folder: str | None = None
+
+
+class Studio:
+    """The networks of one studio, each loaded when it is first needed.
+
+    Args:
+        folder: Where its networks are; None for the one in this package.
+
+    Raises:
+        BackendError: There is no studio.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = WEIGHTS if folder is None else Path(folder)
+        if not (self.folder / "clip" / "config.json").is_file():
+            raise BackendError(
+                f"{self.folder} holds no studio: it has no folder clip. "
+                "`understudy studio train --out FOLDER` makes one"
+            )
+        told = "" if folder is None else f"?folder={folder}"
+        self.name = f"{NAME}{told}"
+        self._shipped = folder is None
+        own = "apache-2.0 (made by Understudy from its own drawings)"
+        self.licence = own if folder is None else licence_of(str(self.folder))
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words of the playhouse's captions; None for a studio of another world."""
+        if not self._shipped:
+            return None
+        return Vocabulary(load_grammar().words, _SCOPE)
+
+    def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
+        """CLIP: images and texts in one space."""
+        left = {key: value for key, value in options.items() if key != "folder"}
+        encoder = self._ours(load_encoder(str(self.folder / "clip"), shape, left))
+        encoder.vocabulary = self.vocabulary
+        return encoder
+
+    def decoder(
+        self, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+    ) -> UnclipDecoder:
+        """UnCLIP: embeddings of `encoder` back to images."""
+        read = read_options(options, StudioDecoderOptions, name=NAME)
+        name = full_name(NAME, read)
+        with loading(name):
+            normalizer = self._part("image_normalizer", unclip_normalizer(), read)
+            noising = diffusers.DDPMScheduler.from_pretrained(self.folder / "image_noising")
+        unet = self._part("unet", diffusers.UNet2DConditionModel, read)
+        decoder = UnclipDecoder(
+            Pipelines(self._text(read, unet), read, name=name),
+            unet,
+            shape,
+            read,
+            name=name,
+            licence=self.licence,
+            normalizer=normalizer,
+            noising=noising,
+            encoder=encoder,
+            cue=self._cue if self._cued(read) else None,
+        )
+        decoder.vocabulary = self.vocabulary
+        return decoder
+
+    @cached_property
+    def _reader(self) -> ZeroShotCaptioner:
+        """Its own captioner, loaded where an embedding first comes without a prompt."""
+        return self.captioner({})
+
+    def _cue(self, embeddings: Embeddings) -> list[str]:
+        return self._reader.captions_of(embeddings)
+
+    def _cued(self, options: StudioDecoderOptions) -> bool:
+        return options.folder is None if options.cue is None else options.cue
+
+    def generator(self, options: Mapping[str, Any]) -> Pictures:
+        """Text to images, variation, inpainting and control."""
+        read = read_options(options, StudioOptions, name=NAME)
+        name = full_name(NAME, read)
+        pictures = Pictures(self._pipelines(read, name), read, name=name, licence=self.licence)
+        pictures.vocabulary = self.vocabulary
+        return pictures
+
+    def tuner(self, options: Mapping[str, Any]) -> DreamBooth:
+        """DreamBooth over the generator."""
+        from understudy.backends.tuning import DreamBooth  # takes a second to import
+
+        read = read_options(options, StudioOptions, name=NAME)
+        name = full_name(NAME, read)
+        return DreamBooth(self._pipelines(read, name), read, name=name, licence=self.licence)
+
+    def captioner(self, options: Mapping[str, Any]) -> ZeroShotCaptioner:
+        """Captions in the words of the playhouse, by the nearest phrases (zero-shot)."""
+        grammar = read_grammar(Path(__file__).with_name("grammar.json"))
+        encoder = cast(TextEncoder, self.encoder(None, options))
+        return ZeroShotCaptioner(encoder, grammar, name=self.name)
+
+    def segmenter(self, options: Mapping[str, Any]) -> HubSegmenter:
+        """What is where.
+
+        Raises:
+            BackendError: The studio was made without one.
+        """
+        if not (self.folder / "segmenter").is_dir():
+            raise BackendError(f"{self.name} has no segmenter: it was made from images alone")
+        left = {key: value for key, value in options.items() if key != "folder"}
+        return self._ours(load_segmenter(str(self.folder / "segmenter"), left))
+
+    def _ours(self, model: M) -> M:
+        """A model of the hub's backends under the studio's name, which holds no path."""
+        model.name, model.licence = self.name, self.licence
+        return model
+
+    def _pipelines(self, options: GeneratorOptions, name: str) -> Pipelines:
+        inpainting, controls = self.folder / "inpainting", {}
+        for kind in _CONTROLS:
+            if (self.folder / f"controlnet-{kind}").is_dir():
+                controls[kind] = self._part(
+                    f"controlnet-{kind}", diffusers.ControlNetModel, options
+                )
+        unet = self._part("unet", diffusers.UNet2DConditionModel, options)
+        return Pipelines(
+            self._text(options, unet),
+            options,
+            name=name,
+            inpainting=self._part("inpainting", diffusers.UNet2DConditionModel, options)
+            if inpainting.is_dir()
+            else None,
+            controlnets=controls,
+        )
+
+    def _text(self, options: Any, unet: Any) -> Any:
+        """The text-to-image pipeline over a network, which it shares."""
+        device, dtype = options.where()
+        with loading(self.name):
+            clip = self.folder / "clip"
+            text = transformers.CLIPTextModel.from_pretrained(clip, dtype=dtype)
+            parts = {
+                "tokenizer": transformers.CLIPTokenizer.from_pretrained(clip),
+                "text_encoder": text.eval(),
+                "vae": self._part("vae", diffusers.AutoencoderTiny, options),
+                "unet": unet,
+                "scheduler": diffusers.DPMSolverMultistepScheduler.from_pretrained(
+                    self.folder / "scheduler"
+                ),
+            }
+        return stable_diffusion(**parts).to(device)
+
+    def _part(self, name: str, kind: Any, options: Any) -> Any:
+        return read_network(kind, str(self.folder / name), options)
+
+    def export(self, folder: Path) -> None:
+        """Write the studio as one pipeline of diffusers, StableUnCLIPImg2ImgPipeline."""
+        read = StudioOptions(device="cpu")
+        unet = self._part("unet", diffusers.UNet2DConditionModel, read)
+        text = self._text(read, unet)
+        clip = self.folder / "clip"
+        with loading(self.name):
+            vision = transformers.CLIPVisionModelWithProjection.from_pretrained(clip)
+            pipeline = diffusers.StableUnCLIPImg2ImgPipeline(
+                feature_extractor=transformers.CLIPImageProcessorPil.from_pretrained(clip),
+                image_encoder=vision,
+                image_normalizer=self._part("image_normalizer", unclip_normalizer(), read),
+                image_noising_scheduler=diffusers.DDPMScheduler.from_pretrained(
+                    self.folder / "image_noising"
+                ),
+                tokenizer=text.tokenizer,
+                text_encoder=text.text_encoder,
+                unet=unet,
+                scheduler=text.scheduler,
+                vae=text.vae,
+            )
+            pipeline.save_pretrained(folder)
+
+
+def unclip_normalizer() -> Any:
+    """The class of the network that scales embeddings, which diffusers keeps deep inside."""
+    from diffusers.pipelines.stable_diffusion import stable_unclip_image_normalizer
+
+    return stable_unclip_image_normalizer.StableUnCLIPImageNormalizer

@@ -1,0 +1,1 @@
+"""``hf:NAME``: encoders, captioners and perception models in the hub's format, by transformers."""

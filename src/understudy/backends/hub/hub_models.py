@@ -1,0 +1,237 @@
+"""``hf:NAME``: any model in the hub's format, by its name on the hub or by a local folder.
+
+    hf:openai/clip-vit-base-patch32
+    hf:sd2-community/stable-diffusion-2-1-unclip-small?revision=main&dtype=bfloat16
+    hf:./my-model?device=cpu&batch=8
+
+What the folder holds decides which file here runs it: `clip` (embeddings), `diffusion` (pictures),
+`vision` (captions, segments, boxes, poses), `language` (texts), `tuning` (DreamBooth). Weights
+are read from safetensors only: other formats can run code while they are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from understudy.backends.plugin import BackendInfo, Kind, installed
+from understudy.core.errors import BackendError, HubUnreachable, MissingExtra
+from understudy.core.ports import Decoder, Encoder
+from understudy.core.types import Shape
+
+if TYPE_CHECKING:
+    import torch
+
+Config = dict[str, Any]
+
+EXTRA = "models"
+_LOCAL = "a local folder (hf:/path/to/model)"
+_AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
+
+
+@dataclass(frozen=True, slots=True)
+class HubOptions:
+    """Options that every model of the hub takes.
+
+    Attributes:
+        revision: Branch, tag or commit on the hub; pin a commit for a result that can be repeated.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for the best there is.
+        dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: bfloat16 on a GPU,
+            float32 elsewhere.
+        batch: Rows run at once.
+        compile: Whether to compile the network first; worth it for long runs on a GPU.
+        offload: Whether to keep parts of a pipeline in main memory until they are needed.
+    """
+
+    revision: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    batch: int = 16
+    compile: bool = False
+    offload: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"batch must be 1 or more, found {self.batch}")
+        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise ValueError(f"dtype is auto, float32, bfloat16 or float16, found {self.dtype!r}")
+
+    def where(self) -> tuple[torch.device, torch.dtype]:
+        """The device and the number format to run with.
+
+        Raises:
+            BackendError: There is no such device here.
+        """
+        import torch
+
+        asked = self.device
+        if asked == "auto":
+            asked = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(asked)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise BackendError(f"device {asked!r} cannot be used here: {error}") from error
+        if self.dtype == "auto":
+            return device, torch.bfloat16 if device.type == "cuda" else torch.float32
+        return device, getattr(torch, self.dtype)
+
+
+@contextmanager
+def hub_errors(name: str, instead: str, *, local: str = _LOCAL) -> Iterator[None]:
+    """Turn what the hub's libraries raise into our errors.
+
+    Args:
+        name: The model asked for.
+        instead: The embedded model to name where the hub cannot be reached.
+        local: What of one's own can be named there, too.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(name, EXTRA) from error
+    except BackendError:
+        raise
+    except Exception as error:
+        if _is_connection(error):
+            raise HubUnreachable(name, instead, local) from error
+        if isinstance(error, OSError | ValueError | KeyError | RuntimeError | TypeError):
+            raise BackendError(
+                f"{name} cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+        raise
+
+
+def _is_connection(error: BaseException | None) -> bool:
+    """Whether this error, or one that led to it, says that the hub did not answer."""
+    names = {
+        *("ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError"),
+        *("OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "TimeoutException"),
+    }
+    seen = 0
+    while error is not None and seen < 10:
+        if names & {kind.__name__ for kind in type(error).__mro__}:
+            return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
+
+
+def read_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
+    """What a model says it is.
+
+    Args:
+        model: Its name on the hub or a local folder.
+        revision: See `HubOptions`.
+        instead: The embedded model to name where the hub cannot be reached.
+
+    Returns:
+        ``"pipeline"`` and its ``model_index.json``, or ``"model"`` and its ``config.json``.
+
+    Raises:
+        BackendError: The folder holds neither, or the hub has no such model.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{model}"
+    files: tuple[tuple[Literal["pipeline", "model"], str], ...]
+    files = (("pipeline", "model_index.json"), ("model", "config.json"))
+    if Path(model).is_dir():
+        for kind, file in files:
+            if (Path(model) / file).is_file():
+                return kind, json.loads((Path(model) / file).read_text())
+        raise BackendError(f"{name} is a folder without model_index.json or config.json")
+    if model.startswith((".", "/", "~")) or model.count("/") > 1:
+        raise BackendError(f"{name}: there is no folder {model}")
+    with hub_errors(name, instead):
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        for kind, file in files:
+            try:
+                path = hf_hub_download(model, file, revision=revision)
+            except LocalEntryNotFoundError:
+                raise
+            except EntryNotFoundError:
+                continue
+            return kind, json.loads(Path(path).read_text())
+    raise BackendError(f"{name} has neither model_index.json nor config.json on the hub")
+
+
+@cache
+def _module(name: str, wanted: str) -> Any:
+    """One of the sibling modules that need the extra."""
+    try:
+        return import_module(f"understudy.backends.{name}")
+    except ImportError as error:
+        raise MissingExtra(wanted, EXTRA) from error
+
+
+class HubBackend:
+    """The family ``hf``."""
+
+    def models(self) -> list[BackendInfo]:
+        """One line: what it runs is decided by the model."""
+        return [
+            BackendInfo(
+                name="hf:MODEL",
+                kind="all kinds",
+                what="any model of the hub or a local folder in its format, safetensors only",
+                extra=EXTRA,
+                available=installed("torch", "transformers", "diffusers"),
+                licence="the model's",
+            )
+        ]
+
+    def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
+        """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder.
+
+        Raises:
+            BackendError: There is no such model, or its options are wrong.
+        """
+        kind, config = read_config(rest, options.get("revision"), instead="embedded:studio")
+        inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
+        if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
+            made = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
+        else:
+            made = _module("hub.image_text", f"hf:{rest}").load_encoder(rest, shape, options)
+        return made  # type: ignore[no-any-return]
+
+    def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
+        """UnCLIP, or the decoder of an autoencoder.
+
+        Raises:
+            BackendError: There is no such model, or its options are wrong.
+        """
+        read_config(rest, options.get("revision"), instead="embedded:studio")
+        diffusion = _module("diffusion", f"hf:{rest}")
+        return diffusion.load_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
+
+    def model(self, kind: Kind, rest: str, **options: Any) -> object:
+        """A generator, tuner, captioner, writer, segmenter, detector or pose estimator.
+
+        Raises:
+            BackendError: There is no such model, or its options are wrong.
+        """
+        loaders = {
+            "generator": ("diffusion", "load_generator"),
+            "tuner": ("tuning", "load_tuner"),
+            "writer": ("chat.language_model", "load_writer"),
+            "captioner": ("vision.captioners", "load_captioner"),
+            "segmenter": ("vision.segmenters", "load_segmenter"),
+            "detector": ("vision.detectors", "load_detector"),
+            "pose estimator": ("vision.pose_estimators", "load_pose_estimator"),
+        }
+        if kind not in loaders:
+            raise BackendError(f"hf: has no {kind}")
+        instead = "embedded:writer" if kind == "writer" else "embedded:studio"
+        read_config(rest, options.get("revision"), instead=instead)
+        file, function = loaders[kind]
+        return getattr(_module(file, f"hf:{rest}"), function)(rest, options)
+
+
+backend = HubBackend()

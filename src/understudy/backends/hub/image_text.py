@@ -1,0 +1,329 @@
+"""``hf:MODEL`` as an encoder: CLIP, SigLIP and SigLIP 2 (images and text), DINO (images).
+
+    hf:openai/clip-vit-base-patch32
+    hf:google/siglip2-base-patch16-naflex?size=224
+    hf:facebook/dinov2-small?pooling=mean
+    hf:sd2-community/stable-diffusion-2-1-unclip?subfolder=image_encoder
+
+Embeddings have unit norm unless ``normalise=false``, which leaves out the texts: cosines compare
+the two kinds only at the same length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from understudy.backends.arrays import chunks
+from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
+from understudy.backends.hub.preprocessing import Preparation, check_pictures, read_preparation
+from understudy.backends.hub.pretrained import (
+    INSTEAD,
+    config_of,
+    licence_of,
+    load_network,
+    quiet,
+    running,
+    wrong_kind,
+)
+from understudy.backends.plugin import full_name, read_options
+from understudy.core.errors import BackendError
+from understudy.core.independence import even_parts
+from understudy.core.types import Embeddings, Images, Shape, Texts, Vocabulary
+
+CONTRASTIVE = frozenset({"altclip", "chinese_clip", "clip", "metaclip_2", "siglip", "siglip2"})
+"""``model_type`` of models with images and texts in one space."""
+
+_DINO = frozenset({"dinov2", "dinov2_with_registers", "dinov3_vit", "vit"})
+_TOWERS = frozenset({"CLIPVisionModel", "CLIPVisionModelWithProjection", "SiglipVisionModel"})
+_TOKENS = 16  # texts are filled up to a multiple of so many tokens
+_BELOW_ONE = 1 - 2.0**-20  # so that rounding to float32 takes no norm over its bound
+
+Features = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOptions(HubOptions):
+    """Options of an encoder, besides those of `HubOptions`.
+
+    Attributes:
+        batch: Images run at once.
+        subfolder: Folder inside the model, for an image encoder that is part of a pipeline.
+        size: Pixels a side that images are resized to, instead of what the model's files say;
+            smaller is faster, and further from what the model was trained on.
+        normalise: Whether embeddings are scaled to unit norm.
+        pooling: Of DINO: ``"cls"``, the token that stands for all, or ``"mean"`` of the patches.
+    """
+
+    batch: int = 64
+    subfolder: str | None = None
+    size: int | None = None
+    normalise: bool = True
+    pooling: str = "cls"
+
+    def __post_init__(self) -> None:
+        HubOptions.__post_init__(self)
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size must be 1 or more, found {self.size}")
+        if self.pooling not in ("cls", "mean"):
+            raise ValueError(f"pooling is cls or mean, found {self.pooling!r}")
+
+
+class HubEncoder:
+    """Images to embeddings by a network of the hub.
+
+    Attributes:
+        shape: (height, width, channels) of the images it takes; None takes any.
+        vocabulary: The words it was taught, where it knows no others.
+    """
+
+    ordered = False
+    vocabulary: Vocabulary | None = None
+
+    def __init__(
+        self, model: str, shape: Shape | None, options: EncoderOptions, config: Config
+    ) -> None:
+        self.name = full_name(f"hf:{model}", options)
+        self.shape = shape
+        self.norm_bound = 1.0 if options.normalise else None
+        self.licence = licence_of(model, options.revision)
+        self._options = options
+        self._network = _load(model, options, config)
+        self._config: Any = self._network.config
+        told = read_preparation(model, revision=options.revision, subfolder=options.subfolder)
+        self._preparation = told.asked(options.size)
+        features: Features = partial(_features(self._network, options.pooling), self._network)
+        self._features = torch.compile(features) if options.compile else features
+        self._flexible = getattr(self._config, "model_type", "") == "siglip2"
+        probe = np.zeros((1, *(shape or (64, 64, 3))), dtype=np.uint8)
+        self.dim = int(self._raw(probe).shape[1])
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type, or an output that is not finite.
+        """
+        check_pictures(images, self.name, self.shape)
+        out = np.empty((len(images), self.dim), dtype=np.float32)
+        for rows, part in even_parts(images, self._options.batch):
+            out[rows] = self._raw(part)[: len(out[rows])]
+        return _finished(out, self._options.normalise, self.name)
+
+    def _raw(self, images: Images) -> NDArray[np.float32]:
+        """One batch: (n, d), of any norm."""
+        device, dtype = self._options.where()
+        with running(self._network, self._options):
+            prepare = self._preparation
+            if self._flexible:
+                prepare = _flexible(prepare, images.shape, self._config, self._options.size)
+            values = self._features(prepare(images, device, dtype))
+            return values.float().cpu().numpy()
+
+
+class HubTextEncoder(HubEncoder):
+    """Images and texts to embeddings of one space."""
+
+    def __init__(
+        self, model: str, shape: Shape | None, options: EncoderOptions, config: Config
+    ) -> None:
+        super().__init__(model, shape, options, config)
+        with hub_errors(f"hf:{model}", INSTEAD), quiet():
+            from transformers import AutoTokenizer
+
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(
+                model,
+                revision=options.revision or "main",
+                subfolder=options.subfolder or "",
+                trust_remote_code=False,
+            )
+        # SigLIP was trained on texts filled up to the end, without a mask.
+        self._fills = self._config.model_type in ("siglip", "siglip2")
+        self._longest = int(self._config.text_config.max_position_embeddings)
+        if self._config.model_type == "altclip":  # RoBERTa counts positions from 2 on
+            self._longest -= 2
+
+    def encode_text(self, texts: Texts) -> Embeddings:
+        """n texts to (n, d) float32 of unit norm; what is longer than the model reads is cut off.
+
+        Raises:
+            BackendError: A text is no string, or an output is not finite.
+        """
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise BackendError(f"{self.name} takes a list of texts")
+        out = np.empty((len(texts), self.dim), dtype=np.float32)
+        widths = self._widths(texts)
+        for width in np.unique(widths):
+            alike = np.flatnonzero(widths == width)
+            for rows in chunks(len(alike), self._options.batch):
+                part = [texts[index] for index in alike[rows]]
+                out[alike[rows]] = self._of_width(part, int(width))
+        return _finished(out, True, self.name)
+
+    def _widths(self, texts: Texts) -> NDArray[np.int64]:
+        """How many tokens each text is filled up to, (n,): by its own length, not its neighbours'.
+
+        Of few kinds, so that texts of about the same length are run together.
+        """
+        if self._fills or len(texts) == 0:
+            return np.full(len(texts), self._longest)
+        found = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
+        lengths = np.array([len(one) for one in found["input_ids"]])
+        return np.asarray(np.minimum(-(-lengths // _TOKENS) * _TOKENS, self._longest))
+
+    def _of_width(self, texts: list[str], width: int) -> NDArray[np.float32]:
+        """Raw embeddings of at most a batch of texts, always of that many at once: (n, d)."""
+        device, _ = self._options.where()
+        network: Any = self._network
+        tokens = self._tokenizer(
+            texts + [""] * (self._options.batch - len(texts)),
+            padding="max_length",
+            truncation=True,
+            max_length=width,
+            return_tensors="pt",
+        ).to(device)
+        used = {"input_ids": tokens["input_ids"]}
+        if not self._fills:
+            used["attention_mask"] = tokens["attention_mask"]
+        with running(self._network, self._options):
+            made = _pooled(network.get_text_features(**used)).float().cpu().numpy()
+        return np.asarray(made[: len(texts)], dtype=np.float32)
+
+
+def load_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
+    """The encoder of a model of the hub.
+
+    Args:
+        rest: Its name on the hub or a local folder.
+        shape: (height, width, channels) of the images; None takes any.
+        options: See `EncoderOptions`.
+
+    Raises:
+        BackendError: There is no such model, it is no encoder, or an option is wrong.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{rest}"
+    read = read_options(options, EncoderOptions, name=name)
+    config = config_of(rest, revision=read.revision, subfolder=read.subfolder)
+    kind = HubTextEncoder if _speaks(config) and read.normalise else HubEncoder
+    return kind(rest, shape, read, config)
+
+
+def _speaks(config: Config) -> bool:
+    return config.get("model_type") in CONTRASTIVE and "text_config" in config
+
+
+def _load(model: str, options: EncoderOptions, config: Config) -> Any:
+    """The network, of the class that its files name."""
+    family = config.get("model_type", "")
+    built = str(next(iter(config.get("architectures") or []), ""))
+    known = family in CONTRASTIVE | _DINO | {"clip_vision_model", "siglip_vision_model"}
+    if not known and built not in _TOWERS:
+        raise wrong_kind(f"hf:{model}", "encoder of images", config)
+    with hub_errors(f"hf:{model}", INSTEAD):
+        import transformers
+    kind = getattr(transformers, built) if built in _TOWERS else transformers.AutoModel
+    left_out: dict[str, Any] = {"add_pooling_layer": False} if family == "vit" else {}
+    return load_network(
+        kind,
+        model,
+        options,
+        subfolder=options.subfolder,
+        port="encoder of images",
+        **left_out,
+    )
+
+
+def _features(network: Any, pooling: str) -> Callable[[Any, torch.Tensor], torch.Tensor]:
+    """What makes embeddings of prepared images with such a network."""
+    family = network.config.model_type
+    if family in _DINO:
+        return _class_token if pooling == "cls" else _patch_mean
+    if family == "siglip2":
+        return _of_patches
+    return _joint if hasattr(network, "get_image_features") else _tower
+
+
+def _joint(network: Any, pixels: torch.Tensor) -> torch.Tensor:
+    other = _other_size(network.config.vision_config, pixels)
+    return _pooled(network.get_image_features(pixels, interpolate_pos_encoding=other))
+
+
+def _tower(network: Any, pixels: torch.Tensor) -> torch.Tensor:
+    found = network(pixels, interpolate_pos_encoding=_other_size(network.config, pixels))
+    return _pooled(found if "image_embeds" not in found else found.image_embeds)
+
+
+def _class_token(network: Any, pixels: torch.Tensor) -> torch.Tensor:
+    return _states(network, pixels)[:, 0]
+
+
+def _patch_mean(network: Any, pixels: torch.Tensor) -> torch.Tensor:
+    registers = getattr(network.config, "num_register_tokens", 0)
+    return _states(network, pixels)[:, 1 + registers :].mean(dim=1)
+
+
+def _states(network: Any, pixels: torch.Tensor) -> torch.Tensor:
+    more = {"interpolate_pos_encoding": True} if network.config.model_type == "vit" else {}
+    return network(pixels, **more).last_hidden_state  # type: ignore[no-any-return]
+
+
+def _of_patches(network: Any, pixels: torch.Tensor) -> torch.Tensor:
+    """SigLIP 2 of any size takes patches, row after row, and how many there are each way."""
+    step = network.config.vision_config.patch_size
+    n, channels, height, width = pixels.shape
+    rows, columns = height // step, width // step
+    patches = pixels.reshape(n, channels, rows, step, columns, step).permute(0, 2, 4, 3, 5, 1)
+    patches = patches.reshape(n, rows * columns, -1)
+    shapes = torch.tensor([[rows, columns]] * n, device=pixels.device)
+    mask = torch.ones(patches.shape[:2], dtype=torch.int32, device=pixels.device)
+    found = network.get_image_features(patches, pixel_attention_mask=mask, spatial_shapes=shapes)
+    return _pooled(found)
+
+
+def _pooled(found: Any) -> torch.Tensor:
+    return found if isinstance(found, torch.Tensor) else found.pooler_output
+
+
+def _other_size(config: Any, pixels: torch.Tensor) -> bool:
+    """Whether images have not the size that the positions were learned at."""
+    return tuple(pixels.shape[2:]) != (config.image_size, config.image_size)
+
+
+def _flexible(told: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
+    """For SigLIP 2: as many whole patches as fit in its limit, in the shape of the image."""
+    step = config.vision_config.patch_size
+    limit = config.vision_config.num_patches if size is None else max(1, size // step) ** 2
+    height, width = shape[1:3]
+
+    def patches(scale: float) -> tuple[int, int]:
+        return max(1, math.ceil(scale * height / step)), max(1, math.ceil(scale * width / step))
+
+    low, high = 1e-6, 100.0  # halved until they meet, as the model's own processor does
+    while high - low >= 1e-5:
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.prod(patches(middle)) <= limit else (low, middle)
+    rows, columns = patches(low)
+    return told.sized(rows * step, columns * step)
+
+
+def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddings:
+    """Checked, and of unit norm if so asked."""
+    if not np.isfinite(rows).all():
+        raise BackendError(
+            f"{name} gave embeddings that are not finite; with dtype=float16 try bfloat16 or "
+            "float32"
+        )
+    if not normalise:
+        return rows
+    exact = rows.astype(np.float64)
+    norms = np.linalg.norm(exact, axis=1, keepdims=True)
+    unit: Embeddings = (exact / np.maximum(norms, 1e-12) * _BELOW_ONE).astype(np.float32)
+    return unit

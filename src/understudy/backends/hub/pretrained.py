@@ -1,0 +1,345 @@
+"""Networks of ``transformers``, loaded one way: safetensors only, nobody's code, no noise.
+
+A network whose folder lacks some of its weights is refused: the library would draw those at random,
+and a model of another kind would then seem to work.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
+from understudy.core.errors import BackendError
+
+INSTEAD = "embedded:studio"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No bars and no notes of the libraries: of transformers, and of diffusers once it is loaded.
+
+    What diffusers passes on makes others complain: the hub's library of an argument that it no
+    longer knows, numpy of how tensors are handed to it.
+    """
+    from transformers.utils import logging as noise
+
+    loaded = sys.modules.get("diffusers")  # to load it takes seconds, and most need it not
+    noises: list[Any] = [noise, *([] if loaded is None else [loaded.logging])]
+    levels = [each.get_verbosity() for each in noises]
+    bars = [each for each in noises if each.is_progress_bar_enabled()]
+    for each in noises:
+        each.set_verbosity(logging.ERROR)
+        each.disable_progress_bar()
+    try:
+        with without_numpy_notes():
+            warnings.filterwarnings("ignore", "The `local_dir_use_symlinks`", UserWarning)
+            yield
+    finally:
+        for each, level in zip(noises, levels, strict=True):
+            each.set_verbosity(level)
+        for each in bars:
+            each.enable_progress_bar()
+
+
+@contextmanager
+def without_numpy_notes() -> Iterator[None]:
+    """Schedulers of diffusers hand tensors to numpy in a way that numpy 2 complains of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        yield
+
+
+def read_json(
+    model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
+) -> Config | None:
+    """One JSON file of a model; None where it has no such file.
+
+    Raises:
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    text = read_text(model, file, revision=revision, subfolder=subfolder)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BackendError(f"hf:{model}: {file} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BackendError(
+            f"hf:{model}: {file} should hold an object, found {type(found).__name__}"
+        )
+    return found
+
+
+def read_text(
+    model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
+) -> str | None:
+    """One text file of a model; None where it has no such file.
+
+    Raises:
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    if Path(model).is_dir():
+        path = Path(model) / (subfolder or "") / file
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+    with hub_errors(f"hf:{model}", INSTEAD):
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        try:
+            found = hf_hub_download(model, file, revision=revision, subfolder=subfolder)
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError:
+            return None
+        return Path(found).read_text(encoding="utf-8")
+
+
+def config_of(model: str, *, revision: str | None = None, subfolder: str | None = None) -> Config:
+    """What a model says it is.
+
+    Raises:
+        BackendError: It says nothing.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    config = read_json(model, "config.json", revision=revision, subfolder=subfolder)
+    if config is None:
+        where = f" in its folder {subfolder}" if subfolder else ""
+        raise BackendError(f"hf:{model} has no config.json{where}")
+    return config
+
+
+def built_for(config: Config, ending: str) -> bool:
+    """Whether a model was saved as a class with this ending of its name."""
+    return any(str(name).endswith(ending) for name in config.get("architectures") or [])
+
+
+def licence_of(model: str, revision: str | None = None) -> str:
+    """Licence and origin of the weights, from the model's card."""
+    card: str | None = None
+    try:
+        card = read_text(model, "README.md", revision=revision)
+    except BackendError:  # a card that cannot be had now; the model may still be cached
+        card = None
+    head = re.match(r"---\s*\n(.*?)\n---", card or "", re.DOTALL)
+    line = re.search(r"^license:\s*(\S+)", head.group(1), re.MULTILINE) if head else None
+    where = Path(model).name if Path(model).is_dir() else model
+    at = f" at {revision}" if revision else ""
+    told = line.group(1).strip("\"'") if line else "no licence stated"
+    return f"{told} ({where}{at})"
+
+
+def load_network(
+    kind: Any,
+    model: str,
+    options: HubOptions,
+    *,
+    subfolder: str | None = None,
+    port: str,
+    instead: str = INSTEAD,
+    **settings: Any,
+) -> Any:
+    """A network with its weights, ready to run.
+
+    Args:
+        kind: A model class of ``transformers``, or one of its ``AutoModelFor...``.
+        model: Name on the hub or a local folder.
+        options: Where and how it runs.
+        subfolder: The folder inside the model that holds it.
+        port: What it should do, in words, for messages.
+        instead: The embedded model to name where the hub cannot be reached.
+        settings: More arguments of ``from_pretrained``.
+
+    Raises:
+        BackendError: It is of another kind, or its weights are missing or not safetensors.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{model}" + (f"/{subfolder}" if subfolder else "")
+    device, dtype = options.where()
+    if options.revision:
+        settings["revision"] = options.revision
+    if subfolder:
+        settings["subfolder"] = subfolder
+    with hub_errors(name, instead), quiet():
+        network, told = _from_pretrained(kind, model, name, port, {**settings, "dtype": dtype})
+    missing = sorted({*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])})
+    if missing:
+        raise BackendError(
+            f"{name} lacks {len(missing)} of the weights that a {type(network).__name__} needs, or "
+            f"has them in another shape, such as {', '.join(missing[:3])}: it is no {port}, or its "
+            "files do not belong together"
+        )
+    network.eval().requires_grad_(False)
+    if not options.offload:
+        network.to(device)
+    return network
+
+
+def _from_pretrained(
+    kind: Any, model: str, name: str, port: str, settings: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The network, and what the library says of loading it."""
+    try:
+        made: tuple[Any, Any] = kind.from_pretrained(
+            model,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # the caller refuses them by their names
+            **settings,
+        )
+    except OSError as error:
+        if "safetensors" in str(error):
+            raise BackendError(_no_safetensors(name)) from error
+        raise
+    except ValueError as error:
+        if "Unrecognized configuration class" in str(error):
+            config = read_json(model, "config.json", revision=settings.get("revision")) or {}
+            raise wrong_kind(name, port, config) from error
+        raise
+    return made
+
+
+@contextmanager
+def exact_kernels() -> Iterator[None]:
+    """No TF32, no kernel by trial and no order of a sum by chance, while a network runs on a GPU.
+
+    Then a GPU treats the records of a batch of constant shape alike as far as its libraries can be
+    told; the probe before a run (`understudy.privacy.probe`) looks whether that was enough.
+    """
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = (
+        cudnn.allow_tf32,
+        cudnn.benchmark,
+        cudnn.deterministic,
+        products.allow_tf32,
+        products.allow_bf16_reduced_precision_reduction,
+    )
+
+    def settle(values: tuple[bool, ...]) -> None:
+        cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = values[:3]
+        products.allow_tf32, products.allow_bf16_reduced_precision_reduction = values[3:]
+
+    settle((False, False, True, False, False))
+    try:
+        yield
+    finally:
+        settle(before)
+
+
+@contextmanager
+def running(network: torch.nn.Module, options: HubOptions) -> Iterator[None]:
+    """Run a network: no gradients, and on its device only for so long where it is offloaded."""
+    device, _ = options.where()
+    with torch.no_grad(), exact_kernels():
+        if not options.offload or device.type == "cpu":
+            yield
+            return
+        network.to(device)
+        try:
+            yield
+        finally:
+            network.to("cpu")
+
+
+def wrong_kind(name: str, port: str, config: Config) -> BackendError:
+    """The error for a model of another kind than was asked for."""
+    kind = ", ".join(config.get("architectures") or []) or config.get("model_type", "unknown")
+    return BackendError(f"{name} is no {port}: its config.json says {kind}")
+
+
+def class_names(config: Any) -> tuple[str, ...]:
+    """Names of the classes of a model, by index; ``"unused"`` where an index has none."""
+    names = {int(key): str(value) for key, value in (config.id2label or {}).items()}
+    return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
+
+
+def _no_safetensors(name: str) -> str:
+    return (
+        f"{name} has no weights as safetensors, and other formats can run code while they are "
+        "loaded. Look for a revision with safetensors (?revision=refs/pr/NUMBER), or load the "
+        "model where you trust it and save it anew: "
+        "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)"
+    )
+
+
+def load_image_processor(model: str, options: HubOptions) -> Any:
+    """The processor of a model that takes images, by Pillow; for what it makes of the outputs.
+
+    Raises:
+        BackendError: The model has none, or none without torchvision.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{model}"
+    with hub_errors(name, INSTEAD), quiet():
+        from transformers import AutoImageProcessor
+
+        try:
+            return AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
+                model, backend="pil", trust_remote_code=False, revision=options.revision or "main"
+            )
+        except ImportError as error:
+            raise BackendError(
+                f"{name}: its image processor needs a package that is not installed: {error}"
+            ) from error
+
+
+def load_processor(model: str, options: HubOptions) -> Any:
+    """The processor of a model that takes images and texts, by Pillow.
+
+    Video is left out where the processor of videos needs torchvision: one image needs none.
+
+    Raises:
+        BackendError: The model has no processor, or its processor cannot do without torchvision.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{model}"
+    told: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
+    if options.revision:
+        told["revision"] = options.revision
+    with hub_errors(name, INSTEAD), quiet():
+        from transformers import AutoConfig, AutoProcessor
+        from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+
+        try:
+            return AutoProcessor.from_pretrained(model, **told)  # type: ignore[no-untyped-call]
+        except (ImportError, TypeError, ValueError) as error:
+            if "torchvision" not in str(error) and "ideo" not in str(error):
+                raise
+            config = AutoConfig.from_pretrained(
+                model, revision=options.revision, trust_remote_code=False
+            )
+            try:
+                return _without_video(PROCESSOR_MAPPING[type(config)]).from_pretrained(
+                    model, **told
+                )
+            except (ImportError, KeyError, TypeError, ValueError) as second:
+                raise BackendError(
+                    f"{name}: its processor needs more than is installed ({error}; without video: "
+                    f"{second}). Install what it names, such as pip install torchvision, or "
+                    "choose another model"
+                ) from error
+
+
+def _without_video(kind: Any) -> Any:
+    """A class of processors with everything but the part for videos."""
+
+    class Still(kind):  # type: ignore[misc]
+        """The same for images and texts only."""
+
+        @classmethod
+        def get_attributes(cls) -> list[str]:
+            return [part for part in kind.get_attributes() if part != "video_processor"]
+
+    Still.__name__ = kind.__name__
+    return Still

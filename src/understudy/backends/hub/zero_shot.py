@@ -1,0 +1,94 @@
+"""Captions from any image-text encoder and a grammar of phrases, without training.
+
+For each slot of the grammar (the target, its colour, what it does, ...) the value is taken whose
+phrases lie closest to the image, as CLIP classifies (arXiv 2103.00020, section 3.1.4: the mean of
+several phrases' embeddings stands for a value). A slot may depend on others: a coat is asked for
+where the target is a dog, and its phrases may name what was found before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from understudy.backends.hub.phrase_grammar import Attributes, PhraseGrammar, Slot
+from understudy.core.independence import product
+from understudy.core.ports import TextEncoder
+from understudy.core.types import Embeddings, Images, Vector
+
+
+class ZeroShotCaptioner:
+    """Images to captions by an encoder that knows texts and a grammar.
+
+    Args:
+        encoder: Puts images and texts in one space.
+        grammar: What to look for and how to say it.
+        name: The name it was asked for by; the encoder's if not given.
+    """
+
+    def __init__(
+        self, encoder: TextEncoder, grammar: PhraseGrammar, *, name: str | None = None
+    ) -> None:
+        self.name = name or encoder.name
+        self.licence = encoder.licence
+        self._encoder = encoder
+        self._grammar = grammar
+        self._known: dict[tuple[str, ...], Vector] = {}
+
+    def caption(self, images: Images) -> list[str]:
+        """One caption an image.
+
+        Raises:
+            BackendError: Images that the encoder refuses, or attributes that no template fits.
+        """
+        return self.captions_of(self._encoder.encode(images))
+
+    def captions_of(self, embeddings: Embeddings) -> list[str]:
+        """The same for (n, d) embeddings of images by the captioner's encoder."""
+        return [self._grammar.compose(found) for found in self.attributes_of(embeddings)]
+
+    def attributes(self, images: Images) -> list[Attributes]:
+        """The value of each slot that applies, for each image."""
+        return self.attributes_of(self._encoder.encode(images))
+
+    def attributes_of(self, embeddings: Embeddings) -> list[Attributes]:
+        """The same for (n, d) embeddings of images by the captioner's encoder."""
+        found: list[Attributes] = [{} for _ in range(len(embeddings))]
+        for slot in self._grammar.slots:
+            for rows in self._alike(slot, found):
+                # Which records are asked the same depends on all of them: no score may.
+                scores = product(embeddings[rows], self._values(slot, found[rows[0]]).T)
+                values = list(slot.values)
+                for row, best in zip(rows, scores.argmax(axis=1), strict=True):
+                    found[row][slot.name] = values[best]
+        return found
+
+    def _alike(self, slot: Slot, found: Sequence[Attributes]) -> list[list[int]]:
+        """Rows that a slot is asked for, together where its phrases say the same."""
+        needs = sorted(slot.needs)
+        groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for row, attributes in enumerate(found):
+            if self._grammar.asks(slot, attributes):
+                groups[tuple(attributes[name] for name in needs)].append(row)
+        return list(groups.values())
+
+    def _values(self, slot: Slot, found: Attributes) -> Vector:
+        """(values, d): the mean of the embeddings of each value's phrases, of unit norm."""
+        told = [
+            tuple(
+                prompt.replace("{}", self._grammar.fill(phrase, found))
+                for prompt in self._grammar.prompts
+                for phrase in phrases
+            )
+            for phrases in slot.values.values()
+        ]
+        new = [texts for texts in dict.fromkeys(told) if texts not in self._known]
+        if new:
+            embedded = self._encoder.encode_text([text for texts in new for text in texts])
+            ends = np.cumsum([len(texts) for texts in new])[:-1]
+            for texts, rows in zip(new, np.split(embedded.astype(np.float64), ends), strict=True):
+                mean = rows.mean(axis=0)
+                self._known[texts] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        return np.stack([self._known[texts] for texts in told])

@@ -1,0 +1,1 @@
+"""Captioners, segmenters, detectors and pose estimators of the hub."""

@@ -1,0 +1,86 @@
+"""What segmenters and detectors of the hub share: options, batches, the task told to OneFormer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from understudy.backends.hub.hub_models import HubOptions, hub_errors
+from understudy.backends.hub.preprocessing import read_preparation
+from understudy.backends.hub.pretrained import (
+    INSTEAD,
+    class_names,
+    licence_of,
+    load_network,
+    quiet,
+    read_json,
+    running,
+)
+from understudy.backends.plugin import full_name
+from understudy.core.types import Images
+
+QUERIES = frozenset({"mask2former", "maskformer", "oneformer"})
+"""``model_type`` of networks with a mask for each of many queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisionOptions(HubOptions):
+    """Options of a segmenter, besides those of `HubOptions`.
+
+    Attributes:
+        batch: Images run at once.
+        size: Pixels of the shorter side that images are resized to, instead of what the model's
+            files say.
+    """
+
+    batch: int = 8
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        HubOptions.__post_init__(self)
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size must be 1 or more, found {self.size}")
+
+
+class DenseNetwork:
+    """A network that takes images and speaks of places in them; what its ports share."""
+
+    def __init__(self, model: str, options: VisionOptions, kind: Any, port: str) -> None:
+        self.name = full_name(f"hf:{model}", options)
+        self.licence = licence_of(model, options.revision)
+        told = read_preparation(model, revision=options.revision, dense=True)
+        self._preparation = told.asked(options.size)
+        self._options = options
+        self._network: Any = load_network(kind, model, options, port=port)
+        self.classes = class_names(self._network.config)
+        self._forward = torch.compile(self._network) if options.compile else self._network
+        self._more: dict[str, torch.Tensor] = {}
+
+    def _run(self, images: Images) -> Any:
+        """The network's outputs for one batch."""
+        device, dtype = self._options.where()
+        more = {key: value.expand(len(images), -1) for key, value in self._more.items()}
+        with running(self._network, self._options):
+            return self._forward(pixel_values=self._preparation(images, device, dtype), **more)
+
+    def _ask(self, model: str, task: str) -> None:
+        """Tell OneFormer what to do, as it was trained to hear it."""
+        with hub_errors(self.name, INSTEAD), quiet():
+            from transformers import AutoTokenizer
+
+            revision = self._options.revision or "main"
+            tokenizer = AutoTokenizer.from_pretrained(
+                model, revision=revision, trust_remote_code=False
+            )
+        told = read_json(model, "processor_config.json", revision=self._options.revision) or {}
+        tokens = tokenizer(
+            [f"the task is {task}"],
+            padding="max_length",
+            max_length=int(told.get("task_seq_length", self._network.config.task_seq_len)),
+            truncation=True,
+            return_tensors="pt",
+        )
+        device, _ = self._options.where()
+        self._more["task_inputs"] = (tokens["input_ids"] * tokens["attention_mask"]).to(device)

@@ -1,0 +1,174 @@
+"""``hf:MODEL`` as a detector: boxes, and masks where the network gives one for each object.
+
+hf:facebook/detr-resnet-50?threshold=0.7
+hf:PekingU/rtdetr_r18vd
+hf:facebook/mask2former-swin-tiny-coco-instance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from understudy.backends.arrays import chunks
+from understudy.backends.hub.hub_models import hub_errors
+from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.pretrained import (
+    INSTEAD,
+    built_for,
+    config_of,
+    load_image_processor,
+    wrong_kind,
+)
+from understudy.backends.plugin import read_options
+from understudy.backends.vision.dense import QUERIES, DenseNetwork, VisionOptions
+from understudy.core.types import Found, Images
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorOptions(VisionOptions):
+    """Options of a detector, besides those of a segmenter.
+
+    Attributes:
+        threshold: Objects with a lower score are left out, in [0, 1].
+    """
+
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        VisionOptions.__post_init__(self)
+        if not 0 <= self.threshold <= 1:
+            raise ValueError(f"threshold must be in [0, 1], found {self.threshold}")
+
+
+class BoxDetector(DenseNetwork):
+    """DETR and its relatives: boxes."""
+
+    def __init__(self, model: str, options: DetectorOptions, kind: Any) -> None:
+        super().__init__(model, options, kind, "detector")
+        self._threshold = options.threshold
+        # What the numbers mean differs from network to network; its processor knows.
+        self._processor = load_image_processor(model, options)
+
+    def detect(self, images: Images) -> list[Found]:
+        """The boxes in each image.
+
+        Raises:
+            BackendError: No images.
+        """
+        check_pictures(images, self.name)
+        found: list[Found] = []
+        height, width = images.shape[1:3]
+        for rows in chunks(len(images), self._options.batch):
+            told = self._processor.post_process_object_detection(
+                self._run(images[rows]),
+                threshold=self._threshold,
+                target_sizes=[(height, width)] * len(images[rows]),
+            )
+            for one in told:
+                parts = (one[key].float().cpu().numpy() for key in ("boxes", "labels", "scores"))
+                found.append(_best_first(*parts, masks=None, size=(height, width)))
+        return found
+
+
+class MaskDetector(DenseNetwork):
+    """Mask2Former and its relatives: a mask an object."""
+
+    def __init__(self, model: str, options: DetectorOptions, kind: Any, *, task: bool) -> None:
+        super().__init__(model, options, kind, "detector")
+        self._threshold = options.threshold
+        if task:
+            self._ask(model, "instance")
+
+    def detect(self, images: Images) -> list[Found]:
+        """The objects in each image, with masks.
+
+        Raises:
+            BackendError: No images.
+        """
+        check_pictures(images, self.name)
+        found: list[Found] = []
+        for rows in chunks(len(images), self._options.batch):
+            outputs = self._run(images[rows])
+            pairs = zip(outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
+            found += [self._objects(*pair, images.shape[1:3]) for pair in pairs]
+        return found
+
+    def _objects(self, classes: torch.Tensor, masks: torch.Tensor, size: tuple[int, ...]) -> Found:
+        """Objects of one image: how sure the class is, times how sure the mask is."""
+        logits = functional.interpolate(masks[None].float(), size=size, mode="bilinear")[0]
+        sure = classes.float().softmax(dim=-1)[:, :-1]  # the last class is "nothing"
+        scores, places = sure.flatten().topk(len(sure))
+        logits = logits[places // sure.shape[1]]
+        inside = logits > 0
+        area = inside.flatten(1).sum(dim=1)
+        mean = (logits.sigmoid() * inside).flatten(1).sum(dim=1) / area.clamp(min=1)
+        scores = scores * mean
+        keep = (scores >= self._threshold) & (area > 0)
+        shapes = inside[keep].cpu().numpy()
+        return _best_first(
+            _boxes(shapes),
+            (places % sure.shape[1])[keep].cpu().numpy(),
+            scores[keep].cpu().numpy(),
+            masks=shapes,
+            size=size,
+        )
+
+
+def _boxes(masks: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """(k, 4): the smallest box around each of (k, height, width) masks that are not empty."""
+    boxes = np.empty((len(masks), 4), dtype=np.float32)
+    for box, mask in zip(boxes, masks, strict=True):
+        rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    return boxes
+
+
+def _best_first(
+    boxes: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    *,
+    masks: NDArray[np.bool_] | None,
+    size: tuple[int, ...],
+) -> Found:
+    """Objects in order, boxes inside the image."""
+    order = np.argsort(-scores, kind="stable")
+    height, width = size
+    limits = np.array([width, height, width, height], dtype=np.float32)
+    return Found(
+        boxes=np.clip(boxes[order].astype(np.float32), 0, limits),
+        labels=labels[order].astype(np.int64),
+        scores=np.clip(scores[order].astype(np.float32), 0, 1),
+        masks=None if masks is None else masks[order],
+    )
+
+
+def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDetector:
+    """The detector of a model of the hub.
+
+    Args:
+        rest: Its name on the hub or a local folder.
+        options: See `DetectorOptions`.
+
+    Raises:
+        BackendError: There is no such model, it is no detector, or an option is wrong.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{rest}"
+    read = read_options(options, DetectorOptions, name=name)
+    config = config_of(rest, revision=read.revision)
+    with hub_errors(name, INSTEAD):
+        from transformers import AutoModelForObjectDetection, AutoModelForUniversalSegmentation
+    if config.get("model_type") in QUERIES:
+        task = config["model_type"] == "oneformer"
+        return MaskDetector(rest, read, AutoModelForUniversalSegmentation, task=task)
+    if not built_for(config, "ForObjectDetection"):
+        raise wrong_kind(name, "detector", config)
+    return BoxDetector(rest, read, AutoModelForObjectDetection)

@@ -1,0 +1,143 @@
+"""``hf:MODEL`` as a pose estimator: keypoints of each person (or dog) in an image.
+
+    hf:usyd-community/vitpose-base-simple?detector=hf:PekingU/rtdetr_r18vd
+
+ViTPose looks at one box at a time. Boxes come from a detector, those of one of its classes; without
+a detector the whole image is one box, right for images of one subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from understudy.backends.arrays import chunks, with_channels
+from understudy.backends.hub.hub_models import HubOptions, hub_errors
+from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.pretrained import (
+    INSTEAD,
+    built_for,
+    class_names,
+    config_of,
+    licence_of,
+    load_image_processor,
+    load_network,
+    running,
+    wrong_kind,
+)
+from understudy.backends.plugin import full_name, read_options
+from understudy.backends.registry import load_model
+from understudy.core.errors import BackendError
+from understudy.core.ports import Detector
+from understudy.core.types import Images
+
+Boxes = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class PoseOptions(HubOptions):
+    """Options of a pose estimator, besides those of `HubOptions`.
+
+    Attributes:
+        detector: Name of the model that finds the boxes; None takes the whole image.
+        target: The detector's class whose poses are wanted.
+        dataset: Of ViTPose++: which of its data sets' experts are asked.
+    """
+
+    detector: str | None = None
+    target: str = "person"
+    dataset: int = 0
+
+
+class HubPoseEstimator:
+    """Images to keypoints by ViTPose."""
+
+    def __init__(self, model: str, options: PoseOptions) -> None:
+        self.name = full_name(f"hf:{model}", options)
+        self.licence = licence_of(model, options.revision)
+        self._options = options
+        self._processor = load_image_processor(model, options)
+        with hub_errors(f"hf:{model}", INSTEAD):
+            from transformers import AutoModelForPoseEstimation
+        self._network: Any = load_network(
+            AutoModelForPoseEstimation, model, options, port="pose estimator"
+        )
+        self._forward = torch.compile(self._network) if options.compile else self._network
+        self.keypoints = class_names(self._network.config)
+        backbone: Any = self._network.config.backbone_config
+        self._experts = getattr(backbone, "num_experts", 1) > 1
+        self._detector: Detector | None = None
+        if options.detector is not None:
+            self._detector = load_model(Detector, options.detector)
+            if options.target not in self._detector.classes:
+                raise BackendError(
+                    f"{self.name}: its detector knows no {options.target!r}; it knows "
+                    f"{', '.join(self._detector.classes)}. Choose one with ?target="
+                )
+
+    def pose(self, images: Images) -> list[NDArray[np.float32]]:
+        """For each image (people, keypoints, 3): x and y in pixels, and a score in [0, 1].
+
+        Raises:
+            BackendError: No images.
+        """
+        check_pictures(images, self.name)
+        boxes = self._boxes(images)
+        owners = [row for row, found in enumerate(boxes) for _ in found]
+        flat = [box for found in boxes for box in found]
+        poses = np.empty((len(flat), len(self.keypoints), 3), dtype=np.float32)
+        for part in chunks(len(flat), self._options.batch):
+            poses[part] = self._of_boxes(images[owners[part]], flat[part])
+        ends = np.cumsum([len(found) for found in boxes])[:-1]
+        return list(np.split(poses, ends)) if len(images) else []
+
+    def _boxes(self, images: Images) -> list[Boxes]:
+        """For each image (people, 4): left, top, width, height."""
+        if self._detector is None:
+            height, width = images.shape[1:3]
+            return [np.array([[0, 0, width, height]], dtype=np.float32)] * len(images)
+        target = self._detector.classes.index(self._options.target)
+        boxes = [found.boxes[found.labels == target] for found in self._detector.detect(images)]
+        return [np.hstack([box[:, :2], box[:, 2:] - box[:, :2]]) for box in boxes]
+
+    def _of_boxes(self, images: Images, boxes: list[Boxes]) -> NDArray[np.float32]:
+        """(n, keypoints, 3) for one box of each image."""
+        device, dtype = self._options.where()
+        asked = [[box.tolist()] for box in boxes]
+        rows = [Image.fromarray(image) for image in with_channels(images, 3)]
+        pixels = self._processor(rows, boxes=asked, return_tensors="pt")["pixel_values"]
+        more = {}
+        if self._experts:
+            more["dataset_index"] = torch.full((len(rows),), self._options.dataset, device=device)
+        with running(self._network, self._options):
+            outputs = self._forward(pixels.to(device, dtype), **more)
+        outputs.heatmaps = outputs.heatmaps.float()
+        found = self._processor.post_process_pose_estimation(outputs, boxes=asked)
+        places = np.stack([one["keypoints"].numpy() for (one,) in found])
+        scores = np.stack([one["scores"].numpy() for (one,) in found])
+        return np.concatenate([places, np.clip(scores, 0, 1)[..., None]], axis=2)
+
+
+def load_pose_estimator(rest: str, options: Mapping[str, Any]) -> HubPoseEstimator:
+    """The pose estimator of a model of the hub.
+
+    Args:
+        rest: Its name on the hub or a local folder.
+        options: See `PoseOptions`.
+
+    Raises:
+        BackendError: There is no such model, it is no pose estimator, or an option is wrong.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{rest}"
+    read = read_options(options, PoseOptions, name=name)
+    config = config_of(rest, revision=read.revision)
+    if not built_for(config, "ForPoseEstimation"):
+        raise wrong_kind(name, "pose estimator", config)
+    return HubPoseEstimator(rest, read)

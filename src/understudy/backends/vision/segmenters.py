@@ -1,0 +1,90 @@
+"""``hf:MODEL`` as a segmenter: a class for every pixel.
+
+    hf:nvidia/segformer-b0-finetuned-ade-512-512
+    hf:facebook/mask2former-swin-tiny-ade-semantic?size=512
+    hf:shi-labs/oneformer_ade20k_swin_tiny
+
+Networks with a score for each class and pixel (SegFormer, UperNet, BEiT, DPT, ...), and networks
+with a mask for each of many queries (MaskFormer, Mask2Former, OneFormer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from understudy.backends.arrays import chunks
+from understudy.backends.hub.hub_models import hub_errors
+from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.pretrained import INSTEAD, built_for, config_of, wrong_kind
+from understudy.backends.plugin import read_options
+from understudy.backends.vision.dense import QUERIES, DenseNetwork, VisionOptions
+from understudy.core.types import Images, Maps
+
+_NUMBERS = 2**26  # scores held at once when they are brought to the size of the images
+
+
+class HubSegmenter(DenseNetwork):
+    """Images to semantic maps."""
+
+    def __init__(self, model: str, options: VisionOptions, kind: Any, *, task: bool) -> None:
+        super().__init__(model, options, kind, "segmenter")
+        if task:
+            self._ask(model, "semantic")
+
+    def segment(self, images: Images) -> Maps:
+        """(n, height, width) int64 at the size of the images.
+
+        Raises:
+            BackendError: No images.
+        """
+        check_pictures(images, self.name)
+        maps = np.empty(images.shape[:3], dtype=np.int64)
+        for rows in chunks(len(images), self._options.batch):
+            found = self._maps(self._run(images[rows]), images.shape[1:3])
+            maps[rows] = found.cpu().numpy()
+        return maps
+
+    def _maps(self, found: Any, size: tuple[int, ...]) -> torch.Tensor:
+        """The best class of each pixel."""
+        if "class_queries_logits" in found:
+            # The last class of a query is "nothing".
+            classes = found.class_queries_logits.float().softmax(dim=-1)[..., :-1]
+            masks = found.masks_queries_logits.float().sigmoid()
+            scores = torch.einsum("bqc,bqhw->bchw", classes, masks)
+        else:
+            scores = found.logits.float()
+        step = max(1, _NUMBERS // (scores.shape[1] * size[0] * size[1]))
+        parts = [
+            functional.interpolate(part, size=size, mode="bilinear").argmax(dim=1)
+            for part in torch.split(scores, step)
+        ]
+        return torch.cat(parts)
+
+
+def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
+    """The segmenter of a model of the hub.
+
+    Args:
+        rest: Its name on the hub or a local folder.
+        options: See `VisionOptions`.
+
+    Raises:
+        BackendError: There is no such model, it is no segmenter, or an option is wrong.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{rest}"
+    read = read_options(options, VisionOptions, name=name)
+    config = config_of(rest, revision=read.revision)
+    with hub_errors(name, INSTEAD):
+        from transformers import AutoModelForSemanticSegmentation, AutoModelForUniversalSegmentation
+    if config.get("model_type") in QUERIES:
+        task = config["model_type"] == "oneformer"
+        return HubSegmenter(rest, read, AutoModelForUniversalSegmentation, task=task)
+    if not built_for(config, "ForSemanticSegmentation"):
+        raise wrong_kind(name, "segmenter", config)
+    return HubSegmenter(rest, read, AutoModelForSemanticSegmentation, task=False)

@@ -1,0 +1,157 @@
+"""``understudy evaluate``: what a release is worth and what it gives away, in figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:  # importing it takes NumPy
+    from understudy.core.results import Evaluation, Figure
+
+_console = Console(soft_wrap=True, highlight=False, markup=False)
+
+_GROUPS = {
+    "fidelity": "held-out real rows",
+    "utility": "trained on private rows",
+    "leakage": "chance",
+    "attack": "without it",
+}
+
+_Networks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Train this one; repeatable: two-layer, cnn, convnet, resnet9, wrn40-4, resnet50, "
+        "vgg11, mobilenetv2."
+    ),
+]
+_DpSgd = Annotated[
+    bool, typer.Option("--dp-sgd", help="With --full: DP-SGD on the private rows, too.")
+]
+_Lpips = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A perceptual distance, as TorchScript.")
+]
+_Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")
+]
+_Table = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the figures as a table, .csv or .parquet."),
+]
+
+
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
+    real: Annotated[str, typer.Option(help="The private dataset.")],
+    test: Annotated[
+        str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
+    ] = None,
+    features: Annotated[str | None, typer.Option(help="An encoder, or inception:...")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Train models, too.")] = False,
+    network: _Networks = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings to average over.")] = 1,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+    dp_sgd: _DpSgd = False,
+    lpips: _Lpips = None,
+    rows: Annotated[int, typer.Option(help="Rows to find neighbours of, at most.")] = 60_000,
+    no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Leave them out.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="Where not the release's own.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column that holds the class, where not the run's own.")
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
+    json_file: _Json = None,
+    table: _Table = None,
+) -> None:
+    """Measure a release against real data. What it prints is for the owner alone."""
+    from understudy.evaluation.evaluate import evaluate_release
+    from understudy.run.report import write_table
+
+    _require_writable(json_file, table)
+    found = evaluate_release(
+        folder,
+        real=real,
+        test=test,
+        features=features,
+        full=full,
+        networks=network,
+        seeds=seeds,
+        epochs=epochs,
+        rows=rows,
+        attacks=not no_attacks,
+        encoder=encoder,
+        label=label,
+        skip_bad=skip_bad,
+        lpips=lpips,
+        dp_sgd=dp_sgd,
+    )
+    show(found)
+    if json_file is not None:
+        text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
+        json_file.write_text(text + "\n", encoding="utf-8")
+        _console.print(f"written: {json_file}")
+    if table is not None:
+        write_table(found.rows(), table)
+        _console.print(f"written: {table}")
+
+
+def _require_writable(json_file: Path | None, table: Path | None) -> None:
+    """Refuse files that cannot be written, before anything is measured."""
+    from understudy.run.report import require_folder, require_table
+
+    if json_file is not None:
+        require_folder(json_file)
+    if table is not None:
+        require_table(table)
+
+
+def show(found: Evaluation) -> None:
+    """The verdicts, then the figures of all rows beside their baselines."""
+    _console.print("owner only: measured on private rows without noise; do not pass it on")
+    for verdict in found.verdicts:
+        _console.print(f"{verdict.group + ':':<10}{verdict.grade:<8} {verdict.sentence}")
+    for group, baseline in _GROUPS.items():
+        figures = [one for one in found.figures if one.group == group and not one.label]
+        if figures:
+            _console.print(_table(f"{group} (owner only)", baseline, figures))
+    labels = {one.label for one in found.figures if one.label}
+    if labels:
+        _console.print(f"figures of {len(labels)} classes: --table FILE.csv or the report")
+    if advice := found.settings.get("advice"):
+        _console.print(f"advice: {advice}")
+    for left in found.settings.get("left_out", ()):
+        _console.print(f"left out: {left}")
+    seconds = ", ".join(f"{part} {taken:.0f} s" for part, taken in found.seconds.items())
+    _console.print(f"took: {seconds}")
+
+
+def _table(head: str, baseline: str, figures: list[Figure]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(head, overflow="fold")
+    for column in ("release", "95 % interval", baseline):
+        table.add_column(column, justify="right")
+    for words, rows in _by_measured(figures):
+        table.add_row(f"with {words}:", style="dim")
+        for one in rows:
+            between = ""
+            if one.low is not None and one.high is not None:
+                between = f"{_number(one.low, one)} to {_number(one.high, one)}"
+            usual = "" if one.baseline is None else _number(one.baseline, one)
+            kind = "" if one.kind == "owner-only" else f" ({one.kind})"
+            table.add_row(f"  {one.name}{kind}", _number(one.value, one), between, usual)
+    return table
+
+
+def _by_measured(figures: list[Figure]) -> Iterator[tuple[str, list[Figure]]]:
+    """Figures that were measured with the same thing, together."""
+    for words in dict.fromkeys(one.measured for one in figures):
+        yield words, [one for one in figures if one.measured == words]
+
+
+def _number(value: float, one: Figure) -> str:
+    return f"{value:.2%}" if one.unit == "%" else f"{value:.4g}"

@@ -1,0 +1,69 @@
+"""``understudy studio``: small models trained on public pictures, and what is fitted to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from understudy.cli import show
+
+app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the studio; begun work goes on.")],
+    world: Annotated[Literal["playhouse"] | None, typer.Option(help="Draw the pictures.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of PUBLIC pictures instead.")] = None,
+    captions: Annotated[
+        Path | None, typer.Option(help="CSV of their captions: path,caption.")
+    ] = None,
+    stage: Annotated[
+        list[str] | None, typer.Option(help="Only this stage; may be repeated.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    count: Annotated[int | None, typer.Option(min=64, help="Pictures to learn from.")] = None,
+    scale: Annotated[
+        float, typer.Option(min=0.001, help="How long to learn, against the default.")
+    ] = 1.0,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the networks.")] = False,
+    bfloat16: Annotated[
+        bool | None,
+        typer.Option(help="Multiply in bfloat16: fast where the processor can, usual on a GPU."),
+    ] = None,
+) -> None:
+    """Train a studio, stage by stage; stop it and start it again at any moment."""
+    from understudy.studio.train import Order, make_studio
+
+    order = Order(out, world, data, captions, stage, device, count, scale, compile, bfloat16)
+    show.studio(make_studio(order, tell=lambda line: typer.echo(line, err=True)), out)
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder to write.")],
+    studio: Annotated[
+        Path | None, typer.Option(help="Which studio; the one in the package if not given.")
+    ] = None,
+) -> None:
+    """Write a studio as one pipeline of diffusers (StableUnCLIPImg2ImgPipeline)."""
+    from understudy.studio.train import export_studio
+
+    export_studio(folder, studio)
+    show.exported(folder)
+
+
+@app.command("fit-niqe")
+def fit_niqe(
+    source: Annotated[str, typer.Argument(help="PUBLIC pictures; the model holds their averages.")],
+    out: Annotated[Path, typer.Option(help="The .npz to write.")],
+    block: Annotated[int, typer.Option(help="Pixels a side: 96 for photos, 16 for 64 x 64.")] = 96,
+    size: Annotated[int | None, typer.Option(help="Resize pictures to SIZE x SIZE.")] = None,
+) -> None:
+    """Fit NIQE's pristine model to public pictures."""
+    from understudy.run.quality_filter import fit_niqe_model
+
+    fit_niqe_model(source, out, block, size=size)
+    show.exported(out)

@@ -1,0 +1,344 @@
+"""A source of encoded images, whatever holds them: files, Parquet, tar, the hub.
+
+A reader hands over a function that starts its records from the first one. Everything else is here:
+the pass over all headers, what to do with bad files, labels, batches and digests. Only one batch
+of pixels is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.types import Batch, Shape
+from understudy.data.image_decoding import BadImage, Header, decode, header
+from understudy.data.labels import NO_LABELS
+from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
+
+SKIP = "Mend or remove it, or pass --skip-bad to go on without it"
+CHANGED = "has changed since it was opened: open it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller asked of ``open_source``.
+
+    Attributes:
+        name: The name the dataset was asked for by.
+        split: Which half, where a dataset has halves.
+        size: (height, width) to resize images to; None to keep theirs.
+        unit: The column that names who a row belongs to; None where every row is its own unit.
+        skip_bad: Pass over bad files and count them, instead of stopping at the first.
+        label: The column that holds the class; ``"none"``: no classes; None: the only one there is.
+        classes: The class names, in label order, as the owner declares them; None: as found.
+        channels: 1 or 3, to convert images to; None: 1 where every image is grey, else 3.
+    """
+
+    name: str
+    split: Literal["train", "test"] = "train"
+    size: tuple[int, int] | None = None
+    unit: str | None = None
+    skip_bad: bool = False
+    label: str | None = None
+    classes: tuple[str, ...] | None = None
+    channels: int | None = None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether labels are wanted at all."""
+        return self.label != NO_LABELS
+
+
+class Record(NamedTuple):
+    """One encoded image.
+
+    Attributes:
+        where: What an error calls it.
+        data: The encoded bytes, or the file that holds them.
+        label: Its class name; None without labels.
+        unit: Who it belongs to; None where nobody asked.
+        fault: Why it cannot be used, where the reader knows; ends a sentence that begins with
+            ``where``.
+    """
+
+    where: str
+    data: bytes | Path
+    label: str | None = None
+    unit: str | None = None
+    fault: str | None = None
+
+
+Records = Callable[[], Iterator[Record]]
+
+
+class RecordSource:
+    """A ``Source`` of encoded images.
+
+    Opening it reads every header once (with ``skip_bad``, every image), so that bad files, shape
+    and classes are known before anything is computed.
+
+    Args:
+        records: Starts the records from the first one, in the same order every time.
+        options: What the caller asked.
+        classes: Class names in label order, where the dataset declares them.
+        allow_empty: Whether a declared class may have no rows (a release may).
+        label_column: The column that the labels come from, where there are columns.
+
+    Attributes:
+        bad: (file, reason) of each bad file passed over. Owner-only.
+
+    Raises:
+        SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, a
+            class that the owner did not declare; or, where none were declared, one class or an
+            empty class.
+    """
+
+    kind: Literal["images", "embeddings"] = "images"
+    shape: Shape
+    classes: tuple[str, ...]
+
+    def __init__(
+        self,
+        records: Records,
+        options: Options,
+        *,
+        classes: tuple[str, ...] | None = None,
+        allow_empty: bool = False,
+        label_column: str | None = None,
+    ) -> None:
+        self.name = options.name
+        self.label_column = label_column
+        self.has_units = options.unit is not None
+        self.skipped = 0
+        self.bad: list[tuple[str, str]] = []
+        self._records = records
+        self._options = options
+        self._dropped: set[int] = set()
+        self._found = 0  # records, bad ones included
+        self._rows = 0
+        self._survey(classes, allow_empty)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Every row in order, ``size`` at a time (the last batch may be shorter).
+
+        Raises:
+            ConfigError: ``size`` is less than 1.
+            SourceError: An image is damaged behind its header, or has changed since opening.
+        """
+        if size < 1:
+            raise ConfigError(f"a batch has at least 1 row, not {size}")
+        labels: list[int] = []
+        units: list[str] = []
+        values = np.empty((min(size, self._rows), *self.shape), dtype=np.uint8)
+        for record in self._kept():
+            values[len(labels)] = self._pixels(record)
+            labels.append(self._label(record))
+            units.append(record.unit or "")
+            if len(labels) == len(values):
+                yield self._batch(values, labels, units)
+                values, labels, units = np.empty_like(values), [], []
+        if labels:
+            yield self._batch(values[: len(labels)], labels, units)
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """A keyed 16-byte BLAKE2b digest of each row's encoded bytes (not its name or label)."""
+        for record in self._kept():
+            data = record.data
+            try:
+                content = data if isinstance(data, bytes) else data.read_bytes()
+            except OSError as error:
+                raise SourceError(f"cannot be read: {error}", record.where) from error
+            yield hashlib.blake2b(content, digest_size=16, key=key).digest()
+
+    def _batch(self, values: np.ndarray, labels: list[int], units: list[str]) -> Batch:
+        return Batch(
+            values,
+            np.array(labels, dtype=np.int64),
+            np.array(units, dtype=np.str_) if self.has_units else None,
+        )
+
+    def _started(self) -> Iterator[Record]:
+        """The records from the first one, without their labels where none are wanted."""
+        records = self._records()
+        return records if self._options.labelled else (r._replace(label=None) for r in records)
+
+    def _kept(self) -> Iterator[Record]:
+        """The records that opening accepted; a dataset that has changed since is refused."""
+        found = 0
+        for row, record in enumerate(self._started()):
+            found += 1
+            if found > self._found:
+                break
+            if row in self._dropped:
+                continue
+            if record.fault is not None:  # a file became a link, for one
+                raise SourceError(f"{record.fault}: it {CHANGED}", record.where)
+            yield record
+        if found != self._found:
+            raise SourceError(CHANGED, self.name)
+
+    def _label(self, record: Record) -> int:
+        if record.label is None and not self._index:
+            return 0
+        index = self._index.get(record.label or "")
+        if index is None:
+            raise SourceError(CHANGED, record.where)
+        return index
+
+    def _pixels(self, record: Record) -> np.ndarray:
+        try:
+            pixels = decode(record.data, channels=self.shape[2], size=self._options.size)
+        except BadImage as error:
+            raise SourceError(f"{error}. {SKIP}", record.where) from error
+        if pixels.shape != self.shape:
+            raise SourceError(
+                f"gives {pixels.shape}, not {self.shape} as its header says. {SKIP}", record.where
+            )
+        return pixels
+
+    # Opening
+
+    def _survey(self, declared: tuple[str, ...] | None, allow_empty: bool) -> None:
+        counts: dict[str | None, int] = {}
+        sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
+        grey = True
+        for row, record in enumerate(self._started()):
+            self._found += 1
+            try:
+                self._check(record, counts)
+                head = self._look(record)
+            except BadImage as error:
+                self._pass_over(record.where, str(error))
+                self._dropped.add(row)
+                continue
+            counts[record.label] = counts.get(record.label, 0) + 1
+            if len(counts) > MAX_CLASSES:
+                raise SourceError(too_many(record.label), self.name)
+            if len(sizes) < 2:
+                sizes.setdefault((head.height, head.width), record.where)
+            grey = grey and head.grey
+        self._rows = sum(counts.values())
+        self._set_classes(counts, declared, allow_empty)
+        self.shape = (*self._common_size(sizes), self._options.channels or (1 if grey else 3))
+
+    def _check(self, record: Record, counts: dict[str | None, int]) -> None:
+        if record.fault is not None:
+            raise BadImage(record.fault)
+        if counts and (record.label is None) != (None in counts):
+            raise BadImage(
+                "has no label"
+                if record.label is None
+                else "has a label, and the first row has none"
+            )
+        if self.has_units and not record.unit:
+            raise BadImage(f"has no value in the unit column {self._options.unit!r}")
+
+    def _look(self, record: Record) -> Header:
+        """The header; with ``skip_bad`` the whole image, as a header can be all that is left."""
+        head = header(record.data)
+        if self._options.skip_bad:
+            height, width, channels = decode(record.data).shape
+            head = Header(height, width, channels == 1)
+        return head
+
+    def _pass_over(self, where: str, reason: str) -> None:
+        if not self._options.skip_bad:
+            raise SourceError(f"{reason}. {SKIP}", where)
+        self.skipped += 1
+        self.bad.append((where, reason))
+
+    def _set_classes(
+        self,
+        counts: dict[str | None, int],
+        declared: tuple[str, ...] | None,
+        allow_empty: bool,
+    ) -> None:
+        if not self._rows:
+            raise SourceError(f"no readable image was found ({self.skipped} bad files)", self.name)
+        if None in counts:
+            require_labels(self._options, self.name)
+            self.classes, self._index = UNLABELLED, {}
+            return
+        names = sorted_names(name for name in counts if name is not None)
+        if self._options.classes is not None:
+            require_declared(names, self._options.classes, self.name)
+            names = self._options.classes
+        elif declared is not None and not allow_empty:
+            for name in declared:
+                if name not in counts:
+                    self._pass_over(self.name, f"class {name!r} is empty: it has no readable image")
+            names = tuple(name for name in declared if name in counts)
+        elif declared is not None:
+            names = declared
+        if len(names) == 1:
+            raise SourceError(one_class(names[0]), self.name)
+        self.classes = names
+        self._index = {name: index for index, name in enumerate(names)}
+
+    def _common_size(self, sizes: dict[tuple[int, int], str]) -> tuple[int, int]:
+        if self._options.size is not None:
+            return self._options.size
+        if len(sizes) > 1:
+            ((h1, w1), first), ((h2, w2), second) = sizes.items()
+            raise SourceError(
+                f"the images have different sizes: {first} is {h1} x {w1} (height x width), "
+                f"{second} is {h2} x {w2}. Ask for one with --size, such as --size {min(h1, w1)}",
+                self.name,
+            )
+        return next(iter(sizes))
+
+
+def require_labels(options: Options, where: str) -> None:
+    """Refuse declared classes for a dataset without labels.
+
+    Raises:
+        SourceError: As said.
+    """
+    if options.classes is not None:
+        raise SourceError(
+            f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
+            "leave out --classes, or say which column holds the class with --label",
+            where,
+        )
+
+
+def require_declared(names: Iterable[str], declared: Sequence[str], where: str) -> None:
+    """Refuse images of classes that the owner did not declare. The message is the owner's.
+
+    Raises:
+        SourceError: Naming the classes.
+    """
+    undeclared = [name for name in names if name not in set(declared)]
+    if undeclared:
+        listed = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
+        raise SourceError(
+            f"has images of {len(undeclared)} class(es) that --classes does not declare: {listed} "
+            f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
+            "Nothing was spent",
+            where,
+        )
+
+
+def one_class(name: str) -> str:
+    """The message for a dataset whose labels are all alike."""
+    return (
+        f"every row is of the one class {name!r}, so there is nothing to tell apart. For a dataset "
+        "without labels, leave them out: a flat folder of images, or no label column"
+    )
+
+
+def too_many(label: str | None) -> str:
+    """The message for labels that are no classes."""
+    return (
+        f"over {MAX_CLASSES:,} different labels, such as {label!r}. Class names are public: "
+        "a label must be a class, not a caption or an identifier"
+    )

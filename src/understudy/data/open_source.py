@@ -1,0 +1,265 @@
+"""Which reader a name belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.ports import Source
+from understudy.data.adapted import as_declared
+from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
+from understudy.data.encoded_images import Options
+from understudy.data.folder import (
+    CLASSES_FILE,
+    inside,
+    is_image,
+    open_class_folders,
+    open_flat_folder,
+    open_manifest,
+    visible,
+)
+from understudy.data.hub_datasets import is_saved, open_hub, open_saved
+from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
+from understudy.data.manifest import Manifest, manifest_columns, read_manifest
+from understudy.data.names import class_names
+from understudy.data.npz import open_npy, open_npz
+from understudy.data.parquet import has_images, open_parquet
+from understudy.data.plugins import open_plugin
+from understudy.data.procedural import PREFIX, open_procedural
+from understudy.data.tensors import open_safetensors
+from understudy.data.webdataset import brace_expand, is_tar, open_tars
+
+Split = Literal["train", "test"]
+
+KINDS = (
+    "class folders of images, a folder of images with or without manifest.csv, a folder of idx "
+    "files, .npz, .npy, .safetensors, .parquet, .tar, a folder that datasets.save_to_disk made, "
+    "hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
+)
+
+CONTACT_SHEET = "synthetic.png"
+"""What a run leaves beside its release: a few images of it on a sheet."""
+
+_SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
+_MANIFESTS = ("manifest.csv", "manifest.parquet")
+_ARRAYS = {".npz": open_npz, ".npy": open_npy, ".safetensors": open_safetensors}
+
+
+def open_source(
+    name: str | Path,
+    *,
+    split: Split = "train",
+    size: int | tuple[int, int] | None = None,
+    unit: str | None = None,
+    skip_bad: bool = False,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    channels: int | None = None,
+) -> Source:
+    """Open a dataset of images or embeddings, to be read in a stream.
+
+    Args:
+        name: A folder or a file, ``hf:NAME`` or ``hf:NAME:CONFIG``, tars with ``{000..009}``,
+            ``procedural:leaves``, or the name of a plug-in such as ``playhouse:pet-status``. What a
+            run wrote is a dataset too: its folder, or the ``release`` in it.
+        split: Which half to read, where the dataset has halves; ignored where it has none.
+        size: Resize images to this (height, width); one number means a square. Needed where they
+            differ. The aspect ratio is not kept.
+        unit: The column, field or array that names who a row belongs to.
+        skip_bad: Pass over bad files and count them in ``skipped``, instead of stopping at the
+            first. Every image is then decoded once to open the dataset.
+        label: The column, field or array that holds the class; ``"none"`` for images without
+            labels; None: the only one that can be meant.
+        classes: The class names, in label order, as the owner declares them: a class may have no
+            image, and an image of another class is refused. None: those of the dataset.
+        channels: Convert images to 1 (grey) or 3 (RGB) channels, whatever they are.
+
+    Raises:
+        ConfigError: ``split``, ``size``, ``classes`` or ``channels`` makes no sense.
+        SourceError: The dataset, or a file of it, cannot be read; no column of that name, or
+            several that could hold the class; an image of a class that is not declared.
+        MissingExtra: It needs a package that is not installed.
+    """
+    if split not in ("train", "test"):
+        raise ConfigError(f"split is 'train' or 'test', not {split!r}")
+    declared = None if classes is None else class_names(classes)
+    if channels not in (None, 1, 3):
+        raise ConfigError(f"channels is 1 (grey) or 3 (colour), not {channels}")
+    options = Options(str(name), split, _size(size), unit, skip_bad, label, declared, channels)
+    if options.name.startswith("hf:"):
+        return open_hub(options.name.removeprefix("hf:"), options)
+    if options.name.startswith(PREFIX):
+        return as_declared(open_procedural(options), options)
+    plugin = open_plugin(options)
+    if plugin is not None:
+        return as_declared(plugin, options)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _open_folder(path, options)
+    if path.is_file():
+        return _open_file(path, options)
+    tars = [Path(part) for part in brace_expand(str(path))]
+    missing = [tar for tar in tars if not tar.is_file()]
+    if missing:
+        raise SourceError(f"there is no such file or folder. A dataset is {KINDS}", missing[0])
+    return open_tars(tars, options)
+
+
+def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    if not (1 <= height <= 8192 and 1 <= width <= 8192):
+        raise ConfigError(f"size is a height and a width from 1 to 8192 pixels, not {size}")
+    return height, width
+
+
+def _open_file(path: Path, options: Options) -> Source:
+    suffix = path.suffix.lower()
+    if suffix in _ARRAYS:
+        return _ARRAYS[suffix](path, options)
+    if suffix == ".csv":
+        return open_manifest(_read(path, options), options, path.parent)
+    if suffix == ".parquet":
+        return _open_parquet(path, options)
+    if is_tar(path.name):
+        return open_tars([path], options)
+    if is_idx(path.name):
+        return open_idx_pair(path, options)
+    raise SourceError(f"is of no known kind. A dataset is {KINDS}", path)
+
+
+def _open_parquet(path: Path, options: Options) -> Source:
+    if has_images(path):
+        return open_parquet([path], options)
+    return open_manifest(_read(path, options), options, path.parent)
+
+
+def _read(manifest: Path, options: Options) -> Manifest:
+    return read_manifest(manifest, options.unit, options.label)
+
+
+def _open_folder(folder: Path, options: Options) -> Source:
+    if _is_run(folder):
+        folder = folder / "release"
+    if is_saved(folder):
+        return open_saved(folder, options)
+    files = [Path(entry.path) for entry in visible(folder) if is_idx(entry.name)]
+    if files:
+        _require_inside(files, folder)
+        return open_idx_folder(folder, options)
+    half = _half(folder, options.split)
+    return _open_images(half, options, root=folder)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder is what a run wrote: a ``release``, and nothing that could be a dataset."""
+    entries = visible(folder)
+    folders = {entry.name for entry in entries if entry.is_dir()}
+    images = {entry.name for entry in entries if is_image(entry)}
+    if "release" not in folders or images - {CONTACT_SHEET}:
+        return False
+    marks = (CLASSES_FILE, "privacy.json", "embeddings.safetensors", "train", "data")
+    return folders <= {"release", "owner"} or any(
+        (folder / "release" / mark).exists() for mark in marks
+    )
+
+
+def _half(folder: Path, split: Split) -> Path:
+    """``folder/train`` or ``folder/test`` where that is how it is laid out, else the folder."""
+    folders = {entry.name for entry in visible(folder) if entry.is_dir()}
+    if not folders or not folders <= _SPLITS or not folders & {"train", "test"}:
+        return folder
+    if split not in folders:
+        raise SourceError(
+            f"has no folder {split!r}; its folders are: {', '.join(sorted(folders))}", folder
+        )
+    _require_inside([folder / split], folder)
+    return folder / split
+
+
+def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
+    """A folder without halves: a manifest, tars, Parquet, class folders, images, or one array."""
+    entries = visible(folder)
+    files = [Path(entry.path) for entry in entries if entry.is_file()]
+    folders = [entry.name for entry in entries if entry.is_dir()]
+    images = sum(is_image(entry) for entry in entries)
+    manifest = _manifest(files, options, flat=images > 0)
+    if manifest is not None:
+        _require_inside([manifest], root)
+        return open_manifest(_read(manifest, options), options, root)
+    if images and not folders:
+        return open_flat_folder(folder, options, root)
+    tars = [path for path in files if is_tar(path.name)]
+    if tars and not images:
+        _require_inside(tars, root)
+        return open_tars(_of_split(tars, options.split), options)
+    tables = [path for path in files if path.suffix == ".parquet"]
+    if tables and not images:
+        _require_inside(tables, root)
+        return open_parquet(_of_split(tables, options.split), options)
+    if folders == ["data"] and any((folder / "data").glob("*.parquet")):
+        return _open_images(folder / "data", options, root=root)
+    if folders and not images:
+        return open_class_folders(folder, options, root)
+    arrays = [path for path in files if path.suffix.lower() in _ARRAYS]
+    if len(arrays) == 1 and not folders and not images:
+        _require_inside(arrays, root)
+        return _open_file(arrays[0], options)
+    raise SourceError(
+        f"holds {images} images, {len(folders)} folders and {len(files) - images} other files, "
+        f"which is no known layout. A dataset is {KINDS}",
+        folder,
+    )
+
+
+def _require_inside(paths: list[Path], root: Path) -> None:
+    for path in paths:
+        if not inside(path, root):
+            raise SourceError("is a link that leads out of the folder", path)
+
+
+def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None:
+    """``manifest.csv``, ``manifest.parquet``, or the only table that could be one."""
+    named = [path for path in files if path.name in _MANIFESTS]
+    if len(named) > 1:
+        raise SourceError("has both manifest.csv and manifest.parquet: keep one", named[0].parent)
+    if named:
+        return named[0]
+    tables = [
+        path
+        for path in files
+        if path.suffix.lower() in (".csv", ".parquet") and not _of_captions(path)
+    ]
+    if len(tables) > 1 and flat:
+        raise SourceError(
+            f"has {len(tables)} tables beside its images: name the manifest manifest.csv",
+            tables[0].parent,
+        )
+    # A table beside bare images must be meant as their manifest; elsewhere it must look like one.
+    if len(tables) == 1 and (flat or "path" in manifest_columns(tables[0])):
+        return tables[0]
+    return None
+
+
+def _of_captions(path: Path) -> bool:
+    """Whether a table is a release's captions: it names images as a manifest does, no classes."""
+    if path.name != CAPTIONS_FILE:
+        return False
+    return set(manifest_columns(path)) - {LICENCE} == {PATH, CAPTION}
+
+
+def _of_split(paths: list[Path], split: Split) -> list[Path]:
+    """The files whose names begin with the split, where names say so; else all of them."""
+    named = [path for path in paths if path.name.startswith(tuple(_SPLITS))]
+    if not named:
+        return paths
+    chosen = [path for path in named if path.name.startswith(split)]
+    if not chosen:
+        raise SourceError(
+            f"no file begins with {split!r}; there are: {', '.join(p.name for p in named[:5])}",
+            named[0].parent,
+        )
+    return chosen

@@ -1,0 +1,378 @@
+"""A source of stored arrays: images or embeddings, labels and units beside them.
+
+idx, npy, npz and safetensors differ only in where an array's bytes begin; everything else is here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.types import Batch, Labels, Shape
+from understudy.data.encoded_images import (
+    CHANGED,
+    SKIP,
+    Options,
+    one_class,
+    require_declared,
+    require_labels,
+    too_many,
+)
+from understudy.data.image_decoding import MAX_PIXELS, resize_pixels, with_channels
+from understudy.data.labels import real_label
+from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
+from understudy.data.stored import (
+    Arrays,
+    StoredArray,
+    as_column,
+    as_float32,
+    check_column,
+    keep_mask,
+    learn_labels,
+    not_finite,
+)
+
+MAX_DIM = 1 << 24
+"""Longest embedding that is read."""
+
+_VALUES = ("images", "x", "embeddings")
+_LABELS = ("labels", "y")
+_NOT_FINITE = "is not finite (NaN or infinity, or too large for float32)"
+
+
+class ArraySource:
+    """A ``Source`` of stored arrays.
+
+    Args:
+        values: (n, height, width[, 1 or 3]) or (n, 1 or 3, height, width) uint8 images, or (n, d)
+            numbers: embeddings.
+        labels: (n,) or (n, 1) whole numbers or text; None without labels.
+        options: What the caller asked.
+        units: As ``labels``: who each row belongs to; None where every row is its own unit.
+        classes: Names that whole-number labels index into, where the file has them.
+        allow_empty: Whether a named class may have no rows (a release may).
+        label_column: The name of ``labels`` in its file.
+
+    Attributes:
+        bad: (row, reason) of each row passed over. Owner-only.
+
+    Raises:
+        SourceError: Shapes or types that are none of the above, no rows, a class that the owner did
+            not declare; where none were declared, one class or an empty class; or with
+            ``skip_bad`` nothing but embeddings that are not finite.
+    """
+
+    kind: Literal["images", "embeddings"]
+    shape: Shape
+    classes: tuple[str, ...]
+
+    def __init__(
+        self,
+        values: StoredArray,
+        labels: StoredArray | None,
+        options: Options,
+        *,
+        units: StoredArray | None = None,
+        classes: tuple[str, ...] | None = None,
+        allow_empty: bool = False,
+        label_column: str | None = None,
+    ) -> None:
+        self.name = options.name
+        self.label_column = label_column
+        labels = labels if options.labelled else None
+        self.has_units = units is not None
+        self.skipped = 0
+        self.bad: list[tuple[str, str]] = []
+        self._values, self._labels, self._units = values, labels, units
+        self._options = options
+        self._channels_first = False
+        self._set_shape()
+        for column in (labels, units):
+            if column is not None:
+                check_column(column, len(values))
+        self._dropped = self._find_bad()
+        if len(self) == 0:
+            raise SourceError("has no rows", values.where)
+        self._set_classes(classes, allow_empty)
+
+    def __len__(self) -> int:
+        return len(self._values) - len(self._dropped)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Every row in order, ``size`` at a time (the last batch may be shorter).
+
+        Raises:
+            ConfigError: ``size`` is less than 1.
+            SourceError: The file is damaged, or holds what is not finite.
+        """
+        if size < 1:
+            raise ConfigError(f"a batch has at least 1 row, not {size}")
+        batches = self._read(min(size, len(self._values)))
+        return regroup(batches, size) if len(self._dropped) else batches
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """A keyed 16-byte BLAKE2b digest of each row's stored bytes (not its label)."""
+        start = hashlib.blake2b(digest_size=16, key=key)
+        for block, keep in self._kept(self._values.block_rows):
+            for row in block.reshape(len(block), -1).view(np.uint8)[keep]:
+                digest = start.copy()
+                digest.update(row)
+                yield digest.digest()
+
+    def _kept(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+        """Blocks of values, each with the rows of it that were not passed over."""
+        first = 0
+        for block in self._values.blocks(rows):
+            yield block, keep_mask(self._dropped, first, len(block))
+            first += len(block)
+
+    def _read(self, size: int) -> Iterator[Batch]:
+        labels = repeat(None) if self._labels is None else self._labels.blocks(size)
+        units = repeat(None) if self._units is None else self._units.blocks(size)
+        for (block, keep), label, unit in zip(self._kept(size), labels, units, strict=False):
+            yield Batch(
+                self._convert(block if keep.all() else block[keep]),
+                np.zeros(keep.sum(), dtype=np.int64)
+                if label is None
+                else self._indices(as_column(label)[keep]),
+                None if unit is None else as_column(unit)[keep].astype(np.str_),
+            )
+
+    def _convert(self, block: NDArray[Any]) -> NDArray[Any]:
+        if self.kind == "embeddings":
+            values = as_float32(block)
+            if len(not_finite(values)):
+                raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.where)
+            return values
+        if block.ndim == 3:
+            block = block[..., None]
+        images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
+        images = with_channels(images, self.shape[2])
+        return images if self._options.size is None else resize_pixels(images, self._options.size)
+
+    def _indices(self, labels: NDArray[Any]) -> Labels:
+        places = np.searchsorted(self._label_values, labels)
+        places = np.minimum(places, len(self._label_values) - 1)
+        if not np.array_equal(self._label_values[places], labels):
+            raise SourceError(CHANGED, self.name)
+        return self._label_index[places]
+
+    # Opening
+
+    def _set_shape(self) -> None:
+        values, size = self._values, self._options.size
+        shape = values.shape
+        if len(shape) == 2 and values.dtype.kind in "fiu":
+            if size is not None:
+                raise SourceError(f"embeddings {shape} have no size to change", values.where)
+            if self._options.channels is not None:
+                raise SourceError(
+                    f"embeddings {shape} have no channels: leave out --channels", values.where
+                )
+            if not 0 < shape[1] <= MAX_DIM:
+                raise SourceError(
+                    f"embeddings {shape}: 1 to {MAX_DIM:,} numbers each", values.where
+                )
+            self.kind, self.shape = "embeddings", (shape[1],)
+            return
+        if len(shape) not in (3, 4) or values.dtype != np.uint8:
+            raise SourceError(
+                f"holds {values.dtype} {shape}; images are uint8 (n, height, width[, 1 or 3]), "
+                "embeddings are numbers (n, d). Convert it first",
+                values.where,
+            )
+        height, width, channels = self._image_shape(shape[1:])
+        channels = self._options.channels or channels
+        self.kind, self.shape = "images", (*(size or (height, width)), channels)
+
+    def _image_shape(self, row: tuple[int, ...]) -> tuple[int, int, int]:
+        height, width, channels = (*row, 1) if len(row) == 2 else row
+        if channels not in (1, 3) and height in (1, 3):
+            self._channels_first = True
+            height, width, channels = width, channels, height
+        if channels not in (1, 3) or not 0 < height * width <= MAX_PIXELS:
+            raise SourceError(
+                f"images of {row}: expected (height, width, 1 or 3), 1 to {MAX_PIXELS:,} pixels",
+                self._values.where,
+            )
+        return height, width, channels
+
+    def _find_bad(self) -> NDArray[np.int64]:
+        """Rows without a unit; and with ``skip_bad`` those that are not finite.
+
+        Without it, embeddings are looked at when they are read, which saves a pass.
+        """
+        found: dict[int, str] = {}
+        if self._units is not None:
+            found |= dict.fromkeys(_find(self._units, _empty), "has no unit")
+        if self._options.skip_bad and self.kind == "embeddings":
+            found |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
+        self.bad = [(f"{self._values.where}, row {row}", found[row]) for row in sorted(found)]
+        if self.bad and not self._options.skip_bad:
+            where, reason = self.bad[0]
+            raise SourceError(f"{reason}. {SKIP}", where)
+        self.skipped = len(found)
+        return np.array(sorted(found), dtype=np.int64)
+
+    def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
+        """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""
+        if self._labels is None:
+            require_labels(self._options, self.name)
+            self.classes = UNLABELLED
+            return
+        where = self._labels.where
+        counts = learn_labels(self._labels, self._dropped)
+        if len(counts) > MAX_CLASSES:
+            raise SourceError(too_many(str(next(iter(counts)))), where)
+        signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
+        by_value = _class_of(list(counts), names, where, signed=signed)
+        declared = self._options.classes
+        if declared is not None:
+            require_declared(by_value.values(), declared, self.name)
+            self.classes = declared
+        elif names is None:
+            self.classes = sorted_names(by_value.values())
+        elif allow_empty:
+            self.classes = names
+        else:
+            self.classes = self._without_empty(names, set(by_value.values()))
+        if len(self.classes) == 1:
+            raise SourceError(one_class(self.classes[0]), where)
+        self._label_values = np.array(list(by_value))
+        self._label_index = np.array(
+            [self.classes.index(name) for name in by_value.values()], dtype=np.int64
+        )
+
+    def _without_empty(self, names: tuple[str, ...], seen: set[str]) -> tuple[str, ...]:
+        for name in names:
+            if name not in seen:
+                reason = f"class {name!r} is empty"
+                if not self._options.skip_bad:
+                    raise SourceError(f"{reason}. {SKIP}", self.name)
+                self.skipped += 1
+                self.bad.append((self.name, reason))
+        return tuple(name for name in names if name in seen)
+
+
+def from_arrays(
+    arrays: Arrays,
+    where: str,
+    options: Options,
+    *,
+    classes: tuple[str, ...] | None = None,
+    allow_empty: bool = False,
+) -> ArraySource:
+    """The source in a file of named arrays: images or embeddings, and perhaps labels and units.
+
+    Raises:
+        SourceError: There are no values, or no unit column of that name; lists what is there.
+    """
+    listed = f"the arrays are: {', '.join(arrays) or 'none'}"
+    values = [arrays[name] for name in _VALUES if name in arrays]
+    if len(values) != 1:
+        raise SourceError(f"needs one of {', '.join(_VALUES)}; {listed}", where)
+    label = _label_array(arrays, options, where)
+    if classes is not None and len(classes) < 2:  # a release without labels
+        label, classes = None, None
+    units = None
+    if options.unit is not None:
+        units = arrays.get(options.unit) or arrays.get(f"{options.unit}s")
+        if units is None:
+            raise SourceError(f"there is no unit column {options.unit!r}; {listed}", where)
+    return ArraySource(
+        values[0],
+        None if label is None else arrays[label],
+        options,
+        units=units,
+        classes=classes,
+        allow_empty=allow_empty,
+        label_column=label,
+    )
+
+
+def _label_array(arrays: Arrays, options: Options, where: str) -> str | None:
+    """The name of the array that holds the class: the one asked for, else one of a usual name."""
+    listed = f"the arrays are: {', '.join(arrays) or 'none'}"
+    if not options.labelled:
+        return None
+    if options.label is not None:
+        if options.label not in arrays:
+            raise SourceError(f"there is no label array {options.label!r}; {listed}", where)
+        if arrays[options.label].dtype.kind == "f":
+            raise SourceError(real_label(options.label), where)
+        return options.label
+    labels = [name for name in _LABELS if name in arrays]
+    if len(labels) > 1:
+        raise SourceError(
+            f"needs one of {', '.join(_LABELS)}; {listed}. Say which: --label {labels[0]}", where
+        )
+    return labels[0] if labels else None
+
+
+def _find(array: StoredArray, test: Callable[[NDArray[Any]], NDArray[np.int64]]) -> list[int]:
+    """The rows of a stored array that a test of each block picks out."""
+    rows: list[int] = []
+    first = 0
+    for block in array.blocks(array.block_rows):
+        rows.extend((first + test(block)).tolist())
+        first += len(block)
+    return rows
+
+
+def _empty(units: NDArray[Any]) -> NDArray[np.int64]:
+    return np.flatnonzero(as_column(units).astype(np.str_) == "")
+
+
+def _infinite(values: NDArray[Any]) -> NDArray[np.int64]:
+    return not_finite(as_float32(values))
+
+
+def regroup(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
+    """The same rows, ``size`` at a time (the last batch may be shorter)."""
+    held: list[Batch] = []
+    for batch in batches:
+        held.append(batch)
+        while sum(len(part.labels) for part in held) >= size:
+            whole = _join(held)
+            yield _rows(whole, 0, size)
+            held = [_rows(whole, size, len(whole.labels))]
+    if any(len(part.labels) for part in held):
+        yield _join(held)
+
+
+def _join(parts: list[Batch]) -> Batch:
+    units = [part.units for part in parts if part.units is not None]
+    return Batch(
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate(units) if units else None,
+    )
+
+
+def _rows(batch: Batch, first: int, last: int) -> Batch:
+    units = None if batch.units is None else batch.units[first:last]
+    return Batch(batch.values[first:last], batch.labels[first:last], units)
+
+
+def _class_of(
+    values: list[Any], names: tuple[str, ...] | None, where: str, *, signed: bool
+) -> dict[Any, str]:
+    """The class name of each stored label.
+
+    Raises:
+        SourceError: A label is negative and not ``signed``, or no index into the names.
+    """
+    for value in values:
+        if isinstance(value, int) and value < 0 and (names is not None or not signed):
+            raise SourceError(f"label {value} is negative: is this split without labels?", where)
+        if names is not None and not (isinstance(value, int) and value < len(names)):
+            raise SourceError(f"label {value!r} is no index into {len(names)} class names", where)
+        if value == "":
+            raise SourceError("a label is empty", where)
+    return {value: str(value) if names is None else names[value] for value in values}

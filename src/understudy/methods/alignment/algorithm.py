@@ -1,0 +1,239 @@
+"""Synthetic dataset alignment (PASDA): a base set moved across the DP gap to the private one.
+
+"Advancing Differential Privacy through Synthetic Dataset Alignment", Algorithms 1 and 2. Where this
+differs from the paper, and why: docs/methods/alignment.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Release
+from understudy.methods.alignment.cluster_gaps import across
+from understudy.methods.alignment.decoding import check_decoder, decoded, release_moved
+from understudy.methods.alignment.gap import (
+    RADIUS_STAGE,
+    Rule,
+    class_gaps,
+    class_means,
+    facts_of,
+)
+from understudy.methods.alignment.place import enter
+from understudy.methods.alignment.sensor_noise import grainy, parted
+from understudy.methods.alignment.starting import check_base, enough_rows, first_rows
+from understudy.methods.alignment.variances import align_variances
+from understudy.methods.base import Context, Materials, Method
+from understudy.methods.params import require_at_least
+from understudy.methods.prompts import CLASS
+from understudy.methods.separation import report_separation
+
+
+@dataclass(frozen=True)
+class AlignmentParams:
+    """Parameters of alignment; ``None``: chosen by what is known of the run (`settled`).
+
+    Raises:
+        ConfigError: A value out of range, or the paper's own partition.
+    """
+
+    template: str = "a photo of a {class}"
+    multiple: float = 1.0
+    first: int = 250
+    clusters: int | None = None
+    partition: str = "public"
+    dimensions: int = 10
+    lloyd_steps: int = 1
+    clip_norm: float | None = None
+    clip_radius: float | None = None
+    shrink: bool = True
+    second_moment: bool = False
+    sphere: bool | None = None
+    noise_level: int = 0
+    grain: bool = True
+    conditional: bool = True
+
+    def __post_init__(self) -> None:
+        least = {"first": 2, "clusters": 1, "dimensions": 1, "lloyd_steps": 0, "noise_level": 0}
+        require_at_least(self, least)
+        for name in ("multiple", "clip_norm", "clip_radius"):
+            if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
+                raise ConfigError(f"{name} must be a number above 0, found {value}")
+        if self.partition == "paper":
+            raise ConfigError(
+                "the paper's partition clusters the private embeddings without noise, and one "
+                "record can move every cluster, so its release is not differentially private: "
+                "take partition=public or partition=matched"
+            )
+        if self.partition not in ("public", "matched"):
+            raise ConfigError(f"partition is public or matched, found {self.partition!r}")
+
+
+OPTIONS = {
+    "template": "prompt of a base picture, and the cue of its decoding; {class} is its class",
+    "multiple": "rows of the release for each private one (noisy count), unless --count is given",
+    "first": "base pictures of each class that are drawn before anything is asked",
+    "clusters": "clusters per class (K); default 1, or 5 where mu >= 1 or --cluster-encoder",
+    "partition": "public: by synthetic centroids; matched: DP k-means and Hungarian matching",
+    "dimensions": "dimensions that clusters are found in (d)",
+    "lloyd_steps": "DP Lloyd steps of partition=matched",
+    "clip_norm": "clip embeddings at this norm (the paper's kappa); default: clip_radius",
+    "clip_radius": "clip differences to the base set's mean at so many usual distances; 1.5, or 3 "
+    "where mu >= 1, or measured (DP) where the encoder's norm is unknown",
+    "shrink": "shrink gaps by the noise that is known to be in them",
+    "second_moment": "align variances too, beyond the paper",
+    "sphere": "keep each embedding's length; default where all of the base set's are one",
+    "noise_level": "of an unCLIP decoder: more of it, more variety and less likeness",
+    "grain": "align the camera's noise too, beyond the paper; for encoders of a known norm",
+    "conditional": "a gap for each class; false: one for all, and a release without classes",
+}
+
+
+def roles(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | None]:
+    """The models and datasets that are used; a base set that is given needs no generator."""
+    studio = "embedded:studio"
+    found = {"encoder": studio, "decoder": studio, "base": None, "cluster_encoder": None}
+    return found if "base" in named else found | {"generator": studio}
+
+
+def settled(params: AlignmentParams, context: Context) -> AlignmentParams:
+    """The parameters with every ``None`` of the plan decided, from public facts only.
+
+    The clipping radius stays open where a DP histogram of distances decides it.
+    """
+    several = context.mu >= 1 or context.cluster_encoder is not None
+    measured = _measures_radius(params, context)
+    return replace(
+        params,
+        clusters=params.clusters or (5 if several else 1),
+        clip_radius=None if measured else params.clip_radius or _usual_radius(context),
+    )
+
+
+def _usual_radius(context: Context) -> float:
+    """In usual distances. Rich budgets clip less: noise matters less than what is cut off."""
+    return 3.0 if context.mu >= 1 else 1.5
+
+
+def _votes(params: AlignmentParams) -> tuple[str, ...]:
+    """Stages of DP k-means, where there is one."""
+    if params.partition == "public" or params.clusters == 1:
+        return ()
+    return ("votes 1", "votes 2", *(f"lloyd {i + 1}" for i in range(params.lloyd_steps)))
+
+
+def _measures_radius(params: AlignmentParams, context: Context) -> bool:
+    """Whether the clipping radius is read off a DP histogram: the scale is unknown, none given."""
+    known = context.encoder is not None and context.encoder.norm_bound is not None
+    return params.clip_norm is None and params.clip_radius is None and not known
+
+
+def _check_clip_norm(params: AlignmentParams, context: Context) -> None:
+    """Refuse to add noise for norms that no embedding has.
+
+    Raises:
+        ConfigError: ``clip_norm`` is above the encoder's bound.
+    """
+    encoder, norm = context.encoder, params.clip_norm
+    bound = None if encoder is None else encoder.norm_bound
+    if encoder is not None and norm is not None and bound is not None and norm > bound:
+        raise ConfigError(
+            f"clip_norm={norm:g} is above {bound:g}, the longest an embedding of {encoder.name} "
+            "can be: it would clip nothing and add noise for lengths that never occur. Give "
+            f"{bound:g} or less, or leave it out, which clips shorter differences instead"
+        )
+
+
+def weights(params: AlignmentParams, context: Context) -> Mapping[str, float]:
+    """The weight of each stage in the budget; one stage where one cluster and a norm are known."""
+    params = settled(params, context)
+    if context.cluster_encoder is not None and params.clusters == 1:
+        raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
+    _check_clip_norm(params, context)
+    check_decoder(context, params.noise_level)
+    check_base(context, params.template, conditional=params.conditional)
+    stages = {RADIUS_STAGE: 1.0} if _measures_radius(params, context) else {}
+    stages["gap"] = 10.0
+    if params.clusters != 1:
+        stages |= dict.fromkeys(_votes(params), 3.0) | {"cluster gaps": 5.0}
+    return stages | ({"spread": 5.0} if params.second_moment else {})
+
+
+def _rule(params: AlignmentParams) -> Rule:
+    """How gaps are measured, of settled parameters."""
+    return Rule(
+        params.clusters or 1, _votes(params), params.clip_norm, params.clip_radius, params.shrink
+    )
+
+
+def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
+    """What the images of the base set are of; () where one prompt draws them all."""
+    if materials.base is not None and not params.conditional:
+        return materials.base.classes
+    drawn_alike = materials.base is None and CLASS not in params.template
+    return () if drawn_alike else materials.context.called
+
+
+def alignment(materials: Materials, params: AlignmentParams) -> Release:
+    """Algorithm 1: base set, embeddings, clusters, DP gaps, adjusted embeddings, unCLIP."""
+    context = grainy(materials.context, params.grain)
+    materials = replace(materials, context=context)
+    params = settled(params, context)
+    # Step 1: D(syn). What the decoder would refuse, it refuses now, before anything is paid.
+    base = first_rows(
+        materials,
+        params.template,
+        params.first,
+        least=2 * (params.clusters or 1),
+        conditional=params.conditional,
+    )
+    report_separation(
+        materials, parted(context, base.rows)[0], base.prompts, _shown(materials, params)
+    )
+    prompts, seeds = [base.words[base.prompts[0]]], materials.seeds_of("trial", np.arange(1))
+    decoded(materials, base.rows[:1], prompts, params.noise_level, seeds)
+    # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
+    place = enter(materials, base, dimensions=params.dimensions, conditional=params.conditional)
+    # 13: the gap of each class; its DP counts say how much of the base set there has to be.
+    rule = _rule(params)
+    found = class_means(place, base, rule)
+    counts = found.groups.counts
+    base, sizes = enough_rows(
+        materials, base, counts, params.multiple, params.template, conditional=params.conditional
+    )
+    gaps = class_gaps(place, base, found, rule)
+    # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
+    moves = across(materials, place, base, gaps, found, rule)
+    if params.second_moment:
+        radius = params.clip_radius or _usual_radius(context)
+        rows = align_variances(place, moves.rows, base.labels, counts, radius)
+        moves = replace(moves, rows=rows)
+    # 15: D(pasda) <- unCLIP(v + gap).
+    facts = {"base_rows": len(base), "clusters": rule.clusters} | facts_of(found, gaps)
+    return release_moved(
+        materials,
+        base,
+        moves,
+        sizes,
+        METHOD.name,
+        facts,
+        sphere=params.sphere,
+        noise_level=params.noise_level,
+        conditional=params.conditional,
+    )
+
+
+METHOD = Method(
+    name="alignment",
+    summary="a public or generated base set, moved across the DP gap to the private one, decoded",
+    source="Advancing Differential Privacy through Synthetic Dataset Alignment (PASDA)",
+    params=AlignmentParams,
+    settle=settled,
+    weights=weights,
+    run=alignment,
+    roles=roles,
+    options=OPTIONS,
+)

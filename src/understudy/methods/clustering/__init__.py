@@ -1,0 +1,1 @@
+"""DP Gaussian mixtures over embeddings (Zhou et al.)."""

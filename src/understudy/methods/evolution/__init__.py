@@ -1,0 +1,1 @@
+"""Private Evolution on images, and on captions with image voting (SPTI)."""

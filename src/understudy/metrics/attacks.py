@@ -1,0 +1,208 @@
+"""Attacks on a release: was this row in the private data? Scores, higher for members.
+
+Each attack is given candidates, some of which were in the private data, and says how likely each
+was. `understudy.metrics.roc` says how well it told them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from understudy.core.errors import InputError
+from understudy.core.types import Labels, Vector
+from understudy.metrics.nearest_neighbours import clouds, nearest
+from understudy.metrics.roc import Roc, area_by_groups, roc
+from understudy.metrics.subsets import some
+
+DENSITY_DIMS = 8
+"""Principal axes of a kernel estimate; the rows must be more."""
+
+_DENSITY_ROWS = 4000
+
+
+def by_distance(candidates: NDArray[Any], release: NDArray[Any]) -> Vector:
+    """Minus the distance to the nearest synthetic row (Chen et al. 2020, GAN-Leaks, black box).
+
+    Args:
+        candidates: (n, d) embeddings, or flattened images.
+        release: (m, d) of the release.
+    """
+    asked, rows = clouds(candidates, release)
+    return -nearest(asked, rows)[1][:, 0]
+
+
+def by_calibrated_distance(
+    candidates: NDArray[Any], release: NDArray[Any], reference: NDArray[Any]
+) -> Vector:
+    """How much nearer the release is than a reference set drawn like the candidates.
+
+    Rows in dense places are near everything; the reference takes that out (GAN-Leaks, calibrated).
+
+    Args:
+        candidates: (n, d).
+        release: (m, d).
+        reference: (r, d) real rows that were not in the private data.
+    """
+    return by_distance(candidates, release) - by_distance(candidates, reference)
+
+
+def by_density_ratio(
+    candidates: NDArray[Any],
+    release: NDArray[Any],
+    reference: NDArray[Any],
+    *,
+    dims: int = DENSITY_DIMS,
+    seed: int = 0,
+) -> Vector:
+    """Log of the density of the release over that of the reference (DOMIAS, van Breugel 2023).
+
+    Both densities are Gaussian kernel estimates on the first principal axes of the reference.
+
+    Args:
+        candidates: (n, d).
+        release: (m, d).
+        reference: (r, d) real rows that were not in the private data.
+        dims: Principal axes: kernel estimates need few.
+        seed: Of the choice of rows where there are more than 4,000.
+
+    Raises:
+        InputError: Not more rows than axes.
+    """
+    dims = min(dims, candidates.shape[1])
+    for name, rows in (("the release", release), ("the reference", reference)):
+        if len(rows) <= dims:
+            raise InputError(f"{name} has {len(rows)} rows; a density of {dims} axes needs more")
+    centre = reference.mean(axis=0, dtype=np.float64)
+    theirs, usual = (
+        rows[some(len(rows), _DENSITY_ROWS, seed)] - centre for rows in (release, reference)
+    )
+    _, spread, axes = np.linalg.svd(usual, full_matrices=False)
+    scale = np.maximum(spread[:dims], spread[0] * 1e-6)
+    frame = (axes[:dims] / scale[:, None]).T
+    densities = [stats.gaussian_kde((rows @ frame).T) for rows in (theirs, usual)]
+    points = ((candidates - centre) @ frame).T
+    over, under = (density.logpdf(points) for density in densities)
+    return np.asarray(over - under, dtype=np.float64)
+
+
+Trained = Callable[[NDArray[Any]], Vector]
+"""What a training gives: rows to class probabilities, (n, classes)."""
+
+Trainer = Callable[[NDArray[Any], Labels, int], Trained]
+"""Trains on rows and labels with a seed."""
+
+
+def by_loss(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
+    """Minus the loss of a model on each row (Yeom et al. 2018): members are fitted better."""
+    chosen = model(rows)[np.arange(len(rows)), labels]
+    return np.asarray(np.log(np.maximum(chosen, 1e-12)), dtype=np.float64)
+
+
+def attack_by_loss(
+    model: Trained,
+    members: tuple[NDArray[Any], Labels],
+    others: tuple[NDArray[Any], Labels],
+) -> Roc:
+    """Do a trained model's losses tell members from others?
+
+    Of a model trained on a release (its ``classifier.probabilities``) the members are the private
+    rows behind the release.
+
+    Args:
+        model: The model under attack.
+        members: (n, ...) private rows and their labels, as the model counts classes.
+        others: The same of real rows that were not in the private data.
+
+    Raises:
+        InputError: Fewer than two rows a side.
+    """
+    return roc(by_loss(model, *members), by_loss(model, *others))
+
+
+def confidence(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
+    """log(p / (1 - p)) of each row's class: near to normal over models (Carlini et al. 2022)."""
+    p = np.clip(model(rows)[np.arange(len(rows)), labels].astype(np.float64), 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+@dataclass(frozen=True, slots=True)
+class Shadows:
+    """Models trained on random halves of a set of rows, and what each says of every row.
+
+    Attributes:
+        inside: (models, n) whether a row was in a model's half.
+        confidences: (models, n) what `confidence` says.
+    """
+
+    inside: NDArray[np.bool_]
+    confidences: Vector
+
+    @classmethod
+    def train(
+        cls,
+        trainer: Trainer,
+        rows: NDArray[Any],
+        labels: Labels,
+        *,
+        models: int = 16,
+        seed: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Shadows:
+        """Train them two by two, on a random half and on the other half.
+
+        So every row is inside exactly half of them.
+
+        Raises:
+            InputError: Fewer than four models, or an odd number.
+        """
+        if models < 4 or models % 2:
+            raise InputError(f"LiRA needs four shadow models or more, by pairs, found {models}")
+        rng = np.random.default_rng(seed)
+        halves = rng.random((models // 2, len(rows))) < 0.5
+        inside = np.stack([halves, ~halves], axis=1).reshape(models, len(rows))
+        found = np.empty((models, len(rows)))
+        for at in range(models):
+            model = trainer(rows[inside[at]], labels[inside[at]], seed + 1 + at)
+            found[at] = confidence(model, rows, labels)
+            if progress is not None:
+                progress(1)
+        return cls(inside, found)
+
+    def score(self, target: Vector, *, leave_out: int | None = None) -> Vector:
+        """LiRA, online: log likelihood of a target's confidences inside over outside.
+
+        Args:
+            target: (n,) what `confidence` says of the model under attack.
+            leave_out: The shadow model that is the one under attack, which must not be asked. Nor
+                is its twin on the other half: else each row would have one model fewer on the
+                side where it is, and that alone would tell.
+        """
+        use = np.ones(len(self.inside), dtype=np.bool_)
+        if leave_out is not None:
+            use[[leave_out, leave_out ^ 1]] = False
+        inside, found = self.inside[use], self.confidences[use]
+        likelihoods = []
+        for side in (inside, ~inside):
+            count = np.maximum(side.sum(axis=0), 1)
+            mean = (found * side).sum(axis=0) / count
+            # One variance for all rows: few models do not give one a row (paper, section VI.A).
+            spread = np.sqrt(((found - mean) ** 2 * side).sum() / max(1, side.sum() - len(mean)))
+            likelihoods.append(stats.norm.logpdf(target, mean, max(spread, 1e-6)))
+        return np.asarray(likelihoods[0] - likelihoods[1])
+
+    def attack(self, models: Sequence[int] | None = None) -> Roc:
+        """Each shadow model in turn is the one under attack; all their scores in one curve.
+
+        A row is scored once for each model, so the area's interval takes rows as they come.
+        """
+        asked = np.arange(len(self.inside)) if models is None else np.asarray(models)
+        scores = np.stack([self.score(self.confidences[at], leave_out=at) for at in asked.tolist()])
+        inside, row = self.inside[asked], np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+        area = area_by_groups(scores[inside], scores[~inside], row[inside], row[~inside])
+        return replace(roc(scores[inside], scores[~inside]), auc=area)

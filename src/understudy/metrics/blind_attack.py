@@ -1,0 +1,236 @@
+"""What tells members from non-members without the release, and what the release adds to it.
+
+Members and non-members may differ by themselves: they come from other years, cameras or writers.
+An attack then succeeds although the release says nothing about any single record. Das, Zhang and
+Tramer (2024, "Blind baselines beat membership inference attacks for foundation models") compare
+every attack with a blind one, which never sees what is attacked. Here the blind attack is a
+classifier of members against non-members; an attack counts for what it adds to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from understudy.core.types import Vector
+from understudy.metrics.attacks import by_distance
+from understudy.metrics.roc import AT, Interval, Roc, ranks, rates, roc
+from understudy.metrics.subsets import some
+
+RESAMPLES = 500
+"""Draws of the bootstrap."""
+
+_AXES = 32
+_AXES_FROM = 2000  # records that principal axes are computed from, at most
+_FOLDS = 5
+_FAR = 9.0  # squares of a standardised axis are cut there: 3 standard deviations
+_STEPS = 25  # of Newton's method, which needs some five
+_TAIL, _RAREST = 0.1, 30.0
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What an attack adds to the blind attack: differences, and their paired 95 % intervals.
+
+    Attributes:
+        combined: The attack's score and the blind one together.
+        auc: Area of `combined` less that of the blind attack.
+        tpr_at: The same of the true positive rate, at some false positive rates.
+        advantage: The same of the advantage.
+    """
+
+    combined: Roc
+    auc: Interval
+    tpr_at: Mapping[float, Interval]
+    advantage: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """Scores of the blind attack; no record is scored by a classifier that was trained on it.
+
+    Attributes:
+        scores: (n + m,) of the members, then of the non-members, higher for members.
+        member: (n + m,) whether a record is a member.
+        fold: (n + m,) in which of the parts a record is.
+        seed: Of the parts and of the bootstrap.
+    """
+
+    scores: Vector
+    member: NDArray[np.bool_]
+    fold: NDArray[np.int64]
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        members: NDArray[Any],
+        non_members: NDArray[Any],
+        *,
+        reference: NDArray[Any] | None = None,
+        known: NDArray[Any] | None = None,
+        seed: int = 0,
+    ) -> Blind:
+        """Train a classifier of members against non-members on four fifths, score the last fifth.
+
+        A logistic regression on the principal axes, their squares, the norm, what the axes leave
+        over and, with a reference, the distance to it: means, spreads, contrast, sharpness and
+        the mix of classes may all differ between two sets of images.
+
+        Args:
+            members: (n, d) embeddings, or flattened images.
+            non_members: (m, d).
+            reference: (r, d) further real records that are no members.
+            known: (n + m, k) what else the attacker knows of each record: its class.
+            seed: Of the parts.
+        """
+        records = np.concatenate([members, non_members]).astype(np.float64)
+        member = np.arange(len(records)) < len(members)
+        numbers = _described(records, seed)
+        if reference is not None:
+            near = -by_distance(records, reference)
+            numbers = np.column_stack([numbers, np.log(near + _TINY)])
+        if known is not None:
+            numbers = np.column_stack([numbers, known])
+        fold = _parts(member, seed)
+        # A prior under which all numbers together explain a unit or so of the logit.
+        scores = _cross_fitted(numbers, member, fold, penalty=numbers.shape[1] / 4)
+        return cls(scores, member, fold, seed)
+
+    @property
+    def roc(self) -> Roc:
+        """How well the blind attack tells members from non-members."""
+        return roc(self.scores[self.member], self.scores[~self.member])
+
+    def added(self, scores: NDArray[Any]) -> Added:
+        """What an attack adds: the same classifier with and without the attack's score.
+
+        Both are cross-fitted. The interval is the bootstrap's over the records: members and
+        non-members are drawn anew, each with both of its scores (paired), and thresholds are
+        chosen anew.
+
+        Args:
+            scores: (n + m,) of the members, then of the non-members, higher for members.
+        """
+        combined = self._combined(np.asarray(scores, dtype=np.float64))
+        pair = [ranks(each) for each in (combined, self.scores)]
+        values = np.subtract(*(_summary(*rates(one, self.member)) for one in pair))
+        rng = np.random.default_rng([self.seed, 0xB11D])
+        draws = np.empty((RESAMPLES, len(values)))
+        for at in range(RESAMPLES):
+            counts = _drawn(self.member, rng)
+            draws[at] = np.subtract(*(_summary(*rates(one, self.member, counts)) for one in pair))
+        low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+        area, advantage, *found = (
+            Interval(float(value), float(min(value, bottom)), float(max(value, top)))
+            for value, bottom, top in zip(values, low, high, strict=True)
+        )
+        curve = roc(combined[self.member], combined[~self.member])
+        return Added(curve, area, dict(zip(AT, found, strict=True)), advantage)
+
+    def _combined(self, scores: Vector) -> Vector:
+        """Cross-fitted on the blind score, the attack's, and how rare that is of non-members."""
+        found = np.empty(len(scores))
+        for part in range(_FOLDS):
+            test = self.fold == part
+            rarity = _rarity(scores, scores[~test & ~self.member])
+            numbers = np.column_stack([self.scores, scores, rarity])
+            found[test] = _fitted(numbers, self.member, ~test, penalty=1.0)
+        return found
+
+
+def _rarity(scores: Vector, usual: Vector) -> Vector:
+    """Minus the log of the part of the usual scores that are as high.
+
+    Their upper tenth is taken for exponential, so that a copy, which scores higher than any
+    non-member, stands out by how much higher.
+    """
+    order = np.sort(usual)
+    above = len(order) - np.searchsorted(order, scores, side="left")
+    counted = -np.log((above + 1) / (len(order) + 1))
+    edge = float(np.quantile(order, 1 - _TAIL))
+    excess = order[order > edge] - edge
+    if not len(excess):
+        return np.asarray(counted)
+    beyond = -np.log(_TAIL) + (scores - edge) / max(float(excess.mean()), _TINY)
+    return np.asarray(np.where(scores > edge, np.minimum(beyond, _RAREST), counted))
+
+
+def _summary(fpr: Vector, tpr: Vector) -> Vector:
+    """Area, advantage and the true positive rates at `AT`."""
+    found = [float(tpr[np.searchsorted(fpr, rate, side="right") - 1]) for rate in AT]
+    return np.array([np.trapezoid(tpr, fpr), (tpr - fpr).max(), *found])
+
+
+def _drawn(member: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+    """How often each record is in a sample of as many, with replacement, of each side."""
+    counts = np.zeros(len(member), dtype=np.int64)
+    for side in (member, ~member):
+        rows = np.flatnonzero(side)
+        counts[rows] = np.bincount(rng.integers(0, len(rows), len(rows)), minlength=len(rows))
+    return counts
+
+
+def _described(records: Vector, seed: int) -> Vector:
+    """(n, 2 k + 2): principal axes, their squares, logs of the squared norm and of the rest."""
+    centred = records - records.mean(axis=0)
+    axes = np.linalg.svd(centred[some(len(records), _AXES_FROM, seed)], full_matrices=False)[2]
+    places = centred @ axes[:_AXES].T
+    whole = np.einsum("nd,nd->n", centred, centred)
+    rest = np.maximum(whole - np.einsum("nk,nk->n", places, places), 0)
+    least = 1e-9 * float(whole.mean()) + _TINY
+    places /= np.maximum(places.std(axis=0), _TINY)
+    return np.column_stack(
+        [places, np.minimum(places**2, _FAR), np.log(whole + least), np.log(rest + least)]
+    )
+
+
+def _parts(member: NDArray[np.bool_], seed: int) -> NDArray[np.int64]:
+    """Parts at random, each with its share of members and of non-members."""
+    rng = np.random.default_rng([seed, 0xF01D])
+    fold = np.empty(len(member), dtype=np.int64)
+    for side in (member, ~member):
+        rows = rng.permutation(np.flatnonzero(side))
+        fold[rows] = np.arange(len(rows)) % _FOLDS
+    return fold
+
+
+def _cross_fitted(
+    numbers: Vector, member: NDArray[np.bool_], fold: NDArray[np.int64], penalty: float
+) -> Vector:
+    scores = np.empty(len(member))
+    for part in range(_FOLDS):
+        scores[fold == part] = _fitted(numbers, member, fold != part, penalty)
+    return scores
+
+
+def _fitted(
+    numbers: Vector, member: NDArray[np.bool_], train: NDArray[np.bool_], penalty: float
+) -> Vector:
+    """Logits of the records outside the training part, by ridge logistic regression (Newton).
+
+    The larger side is weighted down, so that both weigh as much as the smaller one has records.
+    """
+    mean, spread = numbers[train].mean(axis=0), numbers[train].std(axis=0)
+    standard = (numbers - mean) / np.maximum(spread, _TINY)
+    x, y = np.insert(standard[train], 0, 1, axis=1), member[train].astype(np.float64)
+    sides = np.array([(y == 0).sum(), (y == 1).sum()])
+    weights = (sides.min() / sides)[y.astype(np.int64)]
+    ridge = np.full(x.shape[1], penalty)
+    ridge[0] = 1e-6  # the offset is free
+    slopes = np.zeros(x.shape[1])
+    for _ in range(_STEPS):
+        p = expit(x @ slopes)
+        gradient = x.T @ (weights * (y - p)) - ridge * slopes
+        curvature = (x * (weights * p * (1 - p))[:, None]).T @ x + np.diag(ridge)
+        step = np.linalg.solve(curvature, gradient)
+        slopes += step
+        if np.abs(step).max() < 1e-6:
+            break
+    return np.asarray(slopes[0] + standard[~train] @ slopes[1:], dtype=np.float64)

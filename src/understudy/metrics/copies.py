@@ -1,0 +1,136 @@
+"""Are there more near-copies in a release than chance explains? Counts, and how sure they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from understudy.core.errors import InputError
+from understudy.core.types import Labels, Vector
+from understudy.metrics.leakage import Closeness
+
+_TAILS = (0.0, 0.001, 0.01)
+"""Parts of the held-out rows that may lie below a threshold: nobody, one in 1,000, one in 100."""
+
+_TIMES = 2.0
+"""Near-copies are at least so many times as frequent as chance makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Something counted in a release and in what chance alone gives.
+
+    Attributes:
+        hits: How often in the release.
+        rows: Rows of the release.
+        chance_hits: How often where no private row can be the cause.
+        chance_rows: Rows looked at there.
+        p_value: How likely so many hits or more are where both have one probability.
+    """
+
+    hits: int
+    rows: int
+    chance_hits: int
+    chance_rows: int
+    p_value: float
+
+    @property
+    def rate(self) -> float:
+        """Part of the release."""
+        return self.hits / self.rows
+
+    @property
+    def chance(self) -> float:
+        """Part of the rows that chance is measured on."""
+        return self.chance_hits / self.chance_rows
+
+
+def excess(hits: int, rows: int, chance_hits: int, chance_rows: int) -> Excess:
+    """Compare two counts by Fisher's exact test, one-sided.
+
+    Raises:
+        InputError: No rows, or more hits than rows.
+    """
+    if not (0 <= hits <= rows and 0 <= chance_hits <= chance_rows and rows and chance_rows):
+        raise InputError(
+            f"expected hits among rows, found {hits} of {rows} and {chance_hits} of {chance_rows}"
+        )
+    every = rows + chance_rows
+    p = float(stats.hypergeom.sf(hits - 1, every, rows, hits + chance_hits))
+    return Excess(hits, rows, chance_hits, chance_rows, min(1.0, p))
+
+
+@dataclass(frozen=True, slots=True)
+class NearCopies:
+    """Rows that come nearer to one private row than chance explains.
+
+    Attributes:
+        rows: Which of the release; empty where `sure` is False.
+        expected: How many chance gives.
+        p_value: The larger one of both comparisons at the best threshold, times the thresholds.
+        sure: Whether that is below the false-alarm rate asked for.
+    """
+
+    rows: Labels
+    expected: float
+    p_value: float
+    sure: bool
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return len(self.rows)
+
+
+def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
+    """Look for rows whose nearest private row is far nearer than the second nearest (NNDR).
+
+    A copy, changed a little or not, lies beside one private row: its ratio is near 0, wherever
+    among the images it lies and however blurred all of the release is. What ratio is small is
+    said by three sets in which no private row can have been copied: held-out rows, with their
+    ratios to the private ones; private rows, with their ratios to the other private ones; and the
+    release itself, with its ratios to the held-out ones. Near-twins in the data lower the first,
+    or the second where held-out rows are of another origin than the private rows; an unlike
+    release lowers the third. Only what is more frequent than in all three counts. Hits of the
+    release are the private rows that are lain beside, not the rows that lie there: many synthetic
+    rows that are all alike are one witness.
+
+    The thresholds are the smallest ratio of held-out rows and half of it, and those that 0.1 % and
+    1 % of them lie below; or those of private rows among themselves, where they are smaller. If
+    the release is drawn like them, the number of its rows below the (j + 1)-th of them is
+    hypergeometric (a precedence test), and below half of it smaller; p-values are multiplied by
+    the number of thresholds.
+
+    Args:
+        found: The nearest rows.
+        false_alarms: How likely a false alarm may be.
+    """
+    within = found.within
+    usual = (found.baseline_ratios, within.ratios, found.stranger_ratios)
+    sure, least, most = [], 1.0, 0.0
+    thresholds = [
+        min(_part(ratios, tail) for ratios in (found.baseline_ratios, within.ratios))
+        for tail in _TAILS
+    ]
+    thresholds.append(thresholds[0] / 2)
+    for threshold in thresholds:
+        rows = np.flatnonzero(found.ratios < threshold)
+        hits = len(np.unique(found.nearest[rows]))
+        tests = [
+            excess(hits, len(found.ratios), int((ratios < threshold).sum()), len(ratios))
+            for ratios in usual
+        ]
+        p = min(1.0, len(thresholds) * max(one.p_value for one in tests))
+        expected = max(one.chance for one in tests) * len(found.ratios)
+        least, most = min(least, p), max(most, expected)
+        if p < false_alarms and all(one.rate >= _TIMES * one.chance for one in tests):
+            sure.append(NearCopies(rows, expected, p, True))
+    nothing = NearCopies(np.zeros(0, dtype=np.int64), most, least, False)
+    return max(sure, key=lambda each: each.count - each.expected, default=nothing)
+
+
+def _part(ratios: Vector, tail: float) -> float:
+    """The smallest ratio that so many of them lie below."""
+    return float(np.sort(ratios)[int(tail * len(ratios))])

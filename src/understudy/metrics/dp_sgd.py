@@ -1,0 +1,263 @@
+"""What a user would do otherwise: train the classifier itself on the real data, by DP-SGD.
+
+For comparison only, and nothing of it may be released: the noise comes from a seeded generator, and
+the number of rows is taken as public. Both lean the rival's way.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError, MissingExtra
+from understudy.metrics.labelled import Labelled, match_classes
+from understudy.metrics.utility import Network, UtilityResult, score
+
+if TYPE_CHECKING:
+    from understudy.metrics.classifier import Classifier
+
+Progress = Callable[[int, int], None]
+"""Called after every epoch with (epochs done, epochs in all)."""
+
+_GRADIENTS = 2**26
+"""Numbers of per-row gradients held at once: 256 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class DpSgd:
+    """A classifier trained by DP-SGD, and what it came to. Owner-only.
+
+    Attributes:
+        result: How well it does on the real test split.
+        epsilon: Of the trained model, by the PRV accountant of Opacus.
+        delta: Of the trained model.
+        noise: Noise multiplier: standard deviation of the noise over the clipping bound.
+        rate: Probability of a row to be in a step.
+        steps: How many steps.
+        clip: L2 bound of a row's gradient.
+        lr: Learning rate of SGD with momentum 0.9.
+        seconds: Time to calibrate the noise and to train.
+    """
+
+    result: UtilityResult
+    epsilon: float
+    delta: float
+    noise: float
+    rate: float
+    steps: int
+    clip: float
+    lr: float
+    seconds: float
+
+
+def dp_sgd(
+    train: Labelled,
+    test: Labelled,
+    *,
+    epsilon: float,
+    delta: float,
+    network: Network = "cnn",
+    epochs: int = 20,
+    batch: int = 256,
+    lr: float = 0.5,
+    clip: float = 1.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> DpSgd:
+    """Train one of our networks on real data by DP-SGD (Abadi et al. 2016), with Opacus.
+
+    Batch normalisation mixes rows, so that per-row gradients do not exist: group normalisation
+    stands in, as Opacus advises. Inputs are scaled without looking at the data: pixels to -1 to 1,
+    embeddings to unit norm.
+
+    Args:
+        train: The real training split; n rows.
+        test: The real test split.
+        epsilon: The model's, to be reached after the last epoch (add or remove one row).
+        delta: The model's.
+        network: Any of our networks; ``"cnn"`` and ``"convnet"`` have no batch normalisation.
+        epochs: Passes over the rows.
+        batch: Expected rows of a step: each row is in with probability batch / n.
+        lr: Learning rate.
+        clip: L2 bound of a row's gradient.
+        seed: Of weights, sampling and noise.
+        progress: Told after every epoch.
+
+    Raises:
+        InputError: An option out of range, no rows, or classes or shapes that do not fit.
+        MissingExtra: Opacus or torch is not installed.
+    """
+    asked = _Asked(epsilon, delta, epochs, batch, lr, clip)
+    _check(train, test)
+    return _trained(train, test, network, asked, seed, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options, checked before anything is trained."""
+
+    epsilon: float
+    delta: float
+    epochs: int
+    batch: int
+    lr: float
+    clip: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.epsilon < math.inf and 0 < self.delta < 1):
+            raise InputError(
+                f"epsilon must be above 0 and delta in (0, 1), found {self.epsilon}, {self.delta}"
+            )
+        if min(self.epochs, self.batch) < 1 or not min(self.lr, self.clip) > 0:
+            raise InputError(
+                "epochs, batch, lr and clip must be above 0, "
+                f"found {self.epochs}, {self.batch}, {self.lr} and {self.clip}"
+            )
+
+
+def _trained(
+    train: Labelled,
+    test: Labelled,
+    network: Network,
+    asked: _Asked,
+    seed: int,
+    progress: Progress | None,
+) -> DpSgd:
+    start = time.perf_counter()
+    rows, tests = (
+        Labelled(_public(each.values), each.labels, each.classes) for each in (train, test)
+    )
+    with _seeded(seed) as engine:
+        classifier = _untrained(network, rows)
+        wrapped = _private(engine, classifier, rows, asked)
+        for epoch in range(asked.epochs):
+            _epoch(classifier, *wrapped, asked)
+            if progress is not None:
+                progress(epoch + 1, asked.epochs)
+        spent = float(engine.get_epsilon(asked.delta))
+    classifier.model.eval()
+    seconds = time.perf_counter() - start
+    _, optimiser, loader = wrapped
+    return DpSgd(
+        score(classifier, tests, rows.classes, n_train=len(rows.labels), seed=seed),
+        epsilon=spent,
+        delta=asked.delta,
+        noise=float(optimiser.noise_multiplier),
+        rate=1 / len(loader),
+        steps=asked.epochs * len(loader),
+        clip=asked.clip,
+        lr=asked.lr,
+        seconds=seconds,
+    )
+
+
+def _private(
+    engine: Any, classifier: Classifier, rows: Labelled, asked: _Asked
+) -> tuple[Any, Any, Any]:
+    """The model, an optimiser and a loader, as Opacus wraps them."""
+    import torch
+
+    pairs = torch.utils.data.TensorDataset(
+        torch.from_numpy(np.ascontiguousarray(rows.values)),
+        torch.from_numpy(rows.labels.astype(np.int64)),
+    )
+    model = classifier.model.train()
+    found: tuple[Any, Any, Any] = engine.make_private_with_epsilon(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=asked.lr, momentum=0.9),
+        data_loader=torch.utils.data.DataLoader(pairs, min(asked.batch, len(rows.labels))),
+        target_epsilon=asked.epsilon,
+        target_delta=asked.delta,
+        epochs=asked.epochs,
+        max_grad_norm=asked.clip,
+    )
+    return found
+
+
+def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, asked: _Asked) -> None:
+    """One pass; a step's rows go through the network a few at a time."""
+    from opacus.utils.batch_memory_manager import BatchMemoryManager
+    from torch import nn
+
+    loss = nn.CrossEntropyLoss()
+    weights = sum(part.numel() for part in model.parameters())
+    with BatchMemoryManager(
+        data_loader=loader,
+        max_physical_batch_size=max(1, min(asked.batch, _GRADIENTS // weights)),
+        optimizer=optimiser,
+    ) as parts:
+        for values, labels in parts:
+            optimiser.zero_grad()
+            loss(model(classifier.prepare(values)), labels).backward()
+            optimiser.step()
+
+
+def _untrained(network: Network, rows: Labelled) -> Classifier:
+    """A network without batch normalisation; its inputs are scaled by constants."""
+    import torch
+    from opacus.validators import ModuleValidator
+
+    from understudy.metrics import networks
+    from understudy.metrics.classifier import Classifier
+    from understudy.metrics.recipes import IMAGES
+
+    shape, classes = rows.values.shape[1:], len(rows.classes)
+    if (network == "two-layer") != (len(shape) == 1):
+        raise InputError(f"the network {network!r} does not read rows of shape {shape}")
+    if network == "two-layer":
+        return Classifier(
+            network,
+            ModuleValidator.fix(networks.two_layer(shape[0], classes)),
+            shape,
+            classes,
+            torch.tensor(0.0),
+            torch.tensor(1.0),
+        )
+    model = ModuleValidator.fix(IMAGES[network][0](shape, classes))
+    middle = torch.tensor(127.5)
+    return Classifier(network, model, shape, classes, middle, 1 / middle)
+
+
+def _public(values: NDArray[Any]) -> NDArray[Any]:
+    """Embeddings of unit norm; images as they are."""
+    if values.ndim != 2:
+        return values
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.asarray(values / np.maximum(norms, 1e-12), dtype=np.float32)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[Any]:
+    """Opacus's engine, torch's generator seeded and put back afterwards, and no warnings."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra("DP-SGD", "torch") from error
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        # Opacus warns that its noise is seeded, which here it may be, and of its own hooks.
+        warnings.simplefilter("ignore")
+        try:
+            from opacus import PrivacyEngine
+        except ImportError as error:
+            raise MissingExtra("DP-SGD on the real data", "bench") from error
+        torch.default_generator.manual_seed(seed)
+        yield PrivacyEngine(accountant="prv")
+
+
+def _check(train: Labelled, test: Labelled) -> None:
+    if not len(train.labels) or not len(test.labels):
+        raise InputError(f"found {len(train.labels)} rows to train on, {len(test.labels)} to test")
+    if train.values.shape[1:] != test.values.shape[1:]:
+        raise InputError(
+            f"rows to train on have shape {train.values.shape[1:]}, rows to test on "
+            f"{test.values.shape[1:]}: use the same encoder, and images of one size and colour"
+        )
+    match_classes(test.labels, test.classes, train.classes)

@@ -1,0 +1,106 @@
+"""Rows with a class each, in memory: what classifiers are trained and tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Batch, Labels, SyntheticBatch
+from understudy.metrics.subsets import some
+
+Rows = Batch | SyntheticBatch | tuple[NDArray[Any], Labels]
+"""Some rows with a class each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A dataset in memory.
+
+    Attributes:
+        values: (n, d) float32 embeddings or (n, height, width, channels) uint8 images.
+        labels: (n,) int64, indices into ``classes``.
+        classes: The names of the classes.
+    """
+
+    values: NDArray[Any]
+    labels: Labels
+    classes: tuple[str, ...]
+
+    def at_most(self, rows: int | None, seed: int = 0) -> Labelled:
+        """So many rows, chosen at random where there are more; None: all of them."""
+        chosen = some(len(self.labels), rows, seed)
+        return Labelled(self.values[chosen], self.labels[chosen], self.classes)
+
+    def and_also(self, other: Labelled) -> Labelled:
+        """The rows of both; the other's labels index the same classes."""
+        return Labelled(
+            np.concatenate([self.values, other.values]),
+            np.concatenate([self.labels, other.labels]),
+            self.classes,
+        )
+
+
+def gather(
+    batches: Iterable[Rows],
+    classes: Sequence[str],
+    *,
+    of: Literal["embeddings", "images"] = "images",
+) -> Labelled:
+    """Collect batches into memory.
+
+    Args:
+        batches: What ``Source.batches`` or ``Release.batches`` yields, or (values, labels) pairs.
+        classes: Names of the classes that the labels index.
+        of: Which part of a synthetic batch to take.
+
+    Raises:
+        InputError: There are no rows, no class names, or no such part in the release.
+    """
+    if not classes:
+        raise InputError("the data has no classes to learn: release it with labels")
+    pairs = [_pair(rows, of) for rows in batches]
+    if not sum(len(labels) for _, labels in pairs):
+        raise InputError("the data has no rows")
+    if len({values.shape[1:] for values, _ in pairs}) > 1:
+        raise InputError("the rows differ in shape: read the images at one size and colour")
+    values, labels = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    return Labelled(values, labels.astype(np.int64), tuple(classes))
+
+
+def match_classes(labels: Labels, classes: Sequence[str], onto: Sequence[str]) -> Labels:
+    """Renumber labels so that they index ``onto``, by the names of the classes.
+
+    Args:
+        labels: (n,) indices into ``classes``.
+        classes: Names that the labels index now.
+        onto: Names they are to index, such as the release's. May hold more classes.
+
+    Raises:
+        InputError: A class that has rows is not in ``onto``; names every one of them.
+    """
+    missing = sorted({classes[i] for i in np.unique(labels)} - set(onto))
+    if missing:
+        raise InputError(
+            f"classes that the training set does not have: {', '.join(missing)}. "
+            f"It has: {', '.join(onto)}. Rename the classes so that they agree"
+        )
+    place = {name: index for index, name in enumerate(onto)}
+    # -1 marks classes without rows, which the check above lets pass.
+    table = np.array([place.get(name, -1) for name in classes], np.int64)
+    return table[labels]
+
+
+def _pair(rows: Rows, of: Literal["embeddings", "images"]) -> tuple[NDArray[Any], Labels]:
+    if isinstance(rows, tuple):
+        return rows
+    if isinstance(rows, Batch):
+        return rows.values, rows.labels
+    values = rows.embeddings if of == "embeddings" else rows.images
+    if values is None:
+        raise InputError(f"the release has no {of}")
+    return values, rows.labels

@@ -1,0 +1,188 @@
+"""How near a release comes to private rows, beside how near real rows come that were never in it.
+
+Nothing in here is DP: what it finds is for the owner alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Images, Labels, Vector
+from understudy.metrics.nearest_neighbours import Cloud, Progress, clouds, nearest
+from understudy.metrics.subsets import some
+
+WITHIN = 10_000
+"""Private rows that are compared with the others, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Distances from private rows to the nearest other private row.
+
+    Attributes:
+        nearest: (k,) the nearest other private row.
+        distances: (k,) how far it is.
+        ratios: (k,) nearest over second nearest.
+    """
+
+    nearest: Labels
+    distances: Vector
+    ratios: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """Distances to the nearest private row, of the release and of held-out real rows.
+
+    Attributes:
+        nearest: (n,) the nearest private row of each synthetic row.
+        distances: (n,) how far it is (DCR, distance to the closest record).
+        ratios: (n,) nearest over second nearest (NNDR); near 0 where one row alone is close.
+        baseline: (m,) distances of held-out real rows: what strangers' rows come to.
+        baseline_nearest: (m,) the nearest private row of each of them.
+        baseline_ratios: (m,) their ratios.
+        within: Private rows, some of them, among the other private rows: what real rows of the
+            same origin come to. Held-out rows may be of another.
+        stranger_nearest: (n,) the nearest held-out row of each synthetic row.
+        stranger_ratios: (n,) nearest over second nearest held-out row: what the ratios of such a
+            release come to where nothing was copied.
+    """
+
+    nearest: Labels
+    distances: Vector
+    ratios: Vector
+    baseline: Vector
+    baseline_nearest: Labels
+    baseline_ratios: Vector
+    within: Within
+    stranger_nearest: Labels
+    stranger_ratios: Vector
+
+    @property
+    def closer(self) -> float:
+        """Part of the release that is nearer than all but 1 % of held-out rows."""
+        return float((self.distances < np.quantile(self.baseline, 0.01)).mean())
+
+    @property
+    def closer_within(self) -> float:
+        """The same of private rows among the others; 0.01 where held-out rows are drawn alike."""
+        return float((self.within.distances < np.quantile(self.baseline, 0.01)).mean())
+
+    @property
+    def median_ratio(self) -> float:
+        """Median distance of the release over that of held-out rows; below 1: it comes nearer."""
+        return float(np.median(self.distances) / max(float(np.median(self.baseline)), 1e-12))
+
+    def closest(self, count: int) -> Labels:
+        """The synthetic rows that come nearest to a private one, nearest first."""
+        return np.asarray(np.argsort(self.distances, kind="stable")[:count])
+
+
+def closeness(
+    private: NDArray[Any],
+    release: NDArray[Any],
+    held_out: NDArray[Any],
+    progress: Progress = lambda done: None,
+) -> Closeness:
+    """Nearest private rows of the release, of held-out real rows, and of private rows themselves.
+
+    Args:
+        private: (p, d) embeddings or flattened images.
+        release: (n, d).
+        held_out: (m, d) real rows that were not in the private data.
+        progress: Told of rows; in all, of those of the release twice and of the held-out ones once.
+
+    Raises:
+        InputError: Fewer than two private or held-out rows, or embeddings that do not compare.
+    """
+    chosen = np.arange(len(private))[some(len(private), WITHIN)]
+    real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
+    found, distances, ratios = _two_nearest(synthetic, real, progress)
+    theirs, baseline, baseline_ratios = _two_nearest(others, real, progress)
+    strangers, _, stranger_ratios = _two_nearest(synthetic, others, progress)
+    return Closeness(
+        found,
+        distances,
+        ratios,
+        baseline,
+        theirs,
+        baseline_ratios,
+        _within(asked, real, chosen),
+        strangers,
+        stranger_ratios,
+    )
+
+
+def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
+    """The two nearest of some private rows, without themselves."""
+    count = min(3, len(real))
+    found, distances = nearest(asked, real, count)
+    # A row is its own nearest; among many equal ones it may be none of the first.
+    itself = found == own[:, None]
+    itself[:, -1] |= ~itself.any(axis=1)
+    others = ~itself
+    names = found[others].reshape(len(own), count - 1)
+    apart = distances[others].reshape(len(own), count - 1)
+    first, second = apart[:, 0], apart[:, -1]
+    return Within(names[:, 0], first, first / np.maximum(second, 1e-12))
+
+
+def _two_nearest(queries: Cloud, rows: Cloud, progress: Progress) -> tuple[Labels, Vector, Vector]:
+    """The nearest row, its distance, and that over the second's; 0 where there are two copies."""
+    found, distances = nearest(queries, rows, 2, progress)
+    first, second = distances.T
+    return found[:, 0], first, first / np.maximum(second, 1e-12)
+
+
+def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
+    """Mutual information of two images' luminances in bits, pair by pair (SpinML, MI).
+
+    From the joint histogram of the luminances at the same places.
+
+    Args:
+        a: (n, height, width, channels) uint8.
+        b: The same shape.
+        bins: Of each side of the histogram.
+
+    Raises:
+        InputError: Other shapes.
+    """
+    if a.shape != b.shape:
+        raise InputError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
+    found = np.empty(len(a))
+    for at, (one, two) in enumerate(zip(a, b, strict=True)):
+        sides = [(x.mean(axis=2) * bins / 256).astype(np.int64).ravel() for x in (one, two)]
+        joint = np.bincount(sides[0] * bins + sides[1], minlength=bins * bins).reshape(bins, bins)
+        p = joint / joint.sum()
+        alone = p.sum(axis=1, keepdims=True) * p.sum(axis=0, keepdims=True)
+        there = p > 0
+        found[at] = (p[there] * np.log2(p[there] / alone[there])).sum()
+    return found
+
+
+def regional_mutual_information(a: Images, b: Images, *, grid: int = 4, bins: int = 16) -> Vector:
+    """`mutual_information` of each part of a grid, averaged: shapes that stayed in place count.
+
+    Args:
+        a: (n, height, width, channels) uint8.
+        b: The same shape.
+        grid: Parts a side.
+        bins: Of each side of the histograms.
+
+    Raises:
+        InputError: Other shapes, or images smaller than the grid.
+    """
+    if min(a.shape[1:3]) < grid:
+        raise InputError(f"images of {a.shape[1:3]} pixels have no {grid} x {grid} parts")
+    rows, columns = (np.array_split(np.arange(side), grid) for side in a.shape[1:3])
+    parts = [
+        mutual_information(a[:, r][:, :, c], b[:, r][:, :, c], bins=bins)
+        for r in rows
+        for c in columns
+    ]
+    return np.asarray(np.mean(parts, axis=0))

@@ -1,0 +1,278 @@
+"""Distances among many embeddings, in blocks: memory stays bounded however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Labels, Vector
+from understudy.metrics.threads import side_by_side
+
+_BLOCK = 2048
+"""Rows and columns of a block: 16 MB of float32 distances."""
+
+_EXACT = 5000**2
+"""Up to so many pairs are compared in float64, where no tie is decided by rounding."""
+
+Floats = NDArray[np.floating[Any]]
+
+Progress = Callable[[int], None]
+"""Called with the number of rows just done."""
+
+
+def _silent(rows: int) -> None:
+    """No progress."""
+
+
+class Cloud:
+    """Embeddings made ready for distances.
+
+    Args:
+        embeddings: (n, d).
+        centre: (d,). About it the norms are small, and so is what float32 loses.
+        dtype: Of the distances.
+    """
+
+    def __init__(self, embeddings: NDArray[Any], centre: Vector, dtype: Any = np.float32) -> None:
+        n, d = embeddings.shape
+        # [x, |x|^2, 1] . [-2 y, 1, |y|^2] is the squared distance: one product and no more passes.
+        self._left: Floats = np.ones((n, d + 2), dtype)
+        for block in blocks(n):
+            self._left[block, :d] = embeddings[block] - centre
+            rows = self._left[block, :d]
+            self._left[block, d] = np.einsum("nd,nd->n", rows, rows)
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    @property
+    def rows(self) -> Floats:
+        """(n, d), less the centre."""
+        return self._left[:, :-2]
+
+    def right(self, block: slice) -> Floats:
+        """A block's rows as the other side of `to`: (d + 2, rows)."""
+        made = self._left[block] * self._left.dtype.type(-2)
+        made[:, -2] = 1
+        made[:, -1] = self._left[block, -2]
+        return made.T
+
+    def to(self, other: Floats, mine: slice) -> Floats:
+        """Squared distances of a block's rows to those of another's `right`: (rows, columns).
+
+        Rounding may leave one a little below 0.
+        """
+        return np.asarray(self._left[mine] @ other)
+
+
+def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
+    """Sets of embeddings about one centre, that of the first.
+
+    Raises:
+        InputError: An empty set, other lengths, or numbers that are not finite.
+    """
+    for one in sets:
+        if one.ndim != 2 or not len(one):
+            raise InputError(f"expected (n, d) embeddings, n at least 1, found {one.shape}")
+        if not all(np.isfinite(one[block]).all() for block in blocks(len(one))):
+            raise InputError("the embeddings hold numbers that are not finite")
+        if one.shape[1] != sets[0].shape[1]:
+            raise InputError(
+                f"embeddings of {sets[0].shape[1]} and of {one.shape[1]} numbers do not compare"
+            )
+    centre = np.asarray(np.mean(sets[0], axis=0, dtype=np.float64))
+    dtype = np.float64 if max(map(len, sets)) ** 2 <= _EXACT else np.float32
+    return tuple(Cloud(one, centre, dtype) for one in sets)
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Slices that cover ``range(count)``."""
+    for start in range(0, count, _BLOCK):
+        yield slice(start, min(start + _BLOCK, count))
+
+
+def kth_squares(cloud: Cloud, k: int, progress: Progress = _silent) -> Floats:
+    """Squared distance of each row to its k-th nearest other row: (n,).
+
+    Every pair of blocks is computed once and read in both directions.
+
+    Args:
+        cloud: The rows.
+        k: Which of the nearest.
+        progress: Told of rows.
+
+    Raises:
+        InputError: Not more than ``k`` rows.
+    """
+    if len(cloud) <= k:
+        raise InputError(f"the {k} nearest others need more than {k} rows, found {len(cloud)}")
+    best = np.full((len(cloud), k), np.inf, dtype=cloud.rows.dtype)
+    # Read by threads while it falls: what is old in it only lets more through.
+    worst = best[:, 0].copy()
+
+    def compare(pair: tuple[slice, slice]) -> list[Gains]:
+        mine, theirs = pair
+        block = cloud.to(cloud.right(theirs), mine)
+        if mine == theirs:
+            np.fill_diagonal(block, np.inf)
+            return [_gains(block, k, worst, mine)]
+        return [_gains(block, k, worst, mine), _gains(block.T, k, worst, theirs)]
+
+    pairs = list(_pairs(len(cloud)))
+    for (mine, theirs), found in zip(pairs, side_by_side(compare, pairs), strict=True):
+        for rows, values in found:
+            merged = np.concatenate([best[rows], values], axis=1)
+            best[rows] = np.partition(merged, k - 1, axis=1)[:, :k]
+            worst[rows] = best[rows].max(axis=1)
+        if theirs.stop == len(cloud):
+            progress(mine.stop - mine.start)
+    return worst
+
+
+def _pairs(count: int) -> Iterator[tuple[slice, slice]]:
+    """Every two blocks once, and each with itself."""
+    for mine in blocks(count):
+        yield from ((mine, theirs) for theirs in blocks(count) if theirs.start >= mine.start)
+
+
+Gains = tuple[Labels, Floats]
+"""Rows, and the smallest values that a block has for them, in no order."""
+
+
+def _gains(block: Floats, k: int, worst: Floats, part: slice) -> Gains:
+    """The k smallest of each of a block's rows that has one below its k-th so far."""
+    rows = np.flatnonzero(block.min(axis=1) < worst[part])
+    found = block[rows]
+    if found.shape[1] > k:
+        found = np.partition(found, k - 1, axis=1)[:, :k]
+    return rows + part.start, found
+
+
+def nearest(
+    queries: Cloud, rows: Cloud, count: int = 1, progress: Progress = _silent
+) -> tuple[Labels, Vector]:
+    """The nearest rows of each query, nearest first, and the distances to them: (n, count) each.
+
+    Args:
+        queries: What to find neighbours of.
+        rows: Where to find them.
+        count: How many.
+        progress: Told of queries.
+
+    Raises:
+        InputError: Fewer than ``count`` rows.
+    """
+    if len(rows) < count:
+        raise InputError(f"{count} nearest rows were asked for and there are {len(rows)}")
+
+    def search(mine: slice) -> tuple[Labels, Vector]:
+        names = np.zeros((mine.stop - mine.start, count), dtype=np.int64)
+        least = np.full(names.shape, np.inf, dtype=rows.rows.dtype)
+        for theirs in blocks(len(rows)):
+            _merge(names, least, queries.to(rows.right(theirs), mine), theirs.start)
+        # Again from the differences, so that a copy is at no distance at all.
+        apart = [queries.rows[mine] - rows.rows[names[:, at]] for at in range(count)]
+        exact = np.sqrt([np.einsum("nd,nd->n", one, one, dtype=np.float64) for one in apart]).T
+        order = np.argsort(exact, axis=1, kind="stable")
+        return np.take_along_axis(names, order, 1), np.take_along_axis(exact, order, 1)
+
+    found = []
+    for names, exact in side_by_side(search, blocks(len(queries))):
+        found.append((names, exact))
+        progress(len(names))
+    return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
+
+
+def _merge(names: Labels, least: Floats, block: Floats, start: int) -> None:
+    """Put a block's columns among the nearest so far, in place, where they are nearer."""
+    count = least.shape[1]
+    gains = np.flatnonzero(block.min(axis=1) < least.max(axis=1))
+    columns, values = _smallest(block[gains], count)
+    merged = np.concatenate([least[gains], values], axis=1)
+    both = np.concatenate([names[gains], columns + start], axis=1)
+    best = np.argpartition(merged, count - 1, axis=1)[:, :count]
+    least[gains] = np.take_along_axis(merged, best, 1)
+    names[gains] = np.take_along_axis(both, best, 1)
+
+
+def _smallest(block: Floats, count: int) -> tuple[Labels, Floats]:
+    """Columns and values of the few smallest of each row; the block is spoilt."""
+    every = np.arange(len(block))
+    columns, values = [], []
+    for _ in range(min(count, block.shape[1])):  # for so few this is quicker than a partition
+        at = block.argmin(axis=1)
+        columns.append(at)
+        values.append(block[every, at])
+        block[every, at] = np.inf
+    return np.stack(columns, axis=1), np.stack(values, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Where two sets of embeddings lie in each other.
+
+    Attributes:
+        precision: Part of the synthetic rows inside some real row's ball (Kynkäänniemi et al. 2019,
+            Eq. 1 and 2); a ball reaches to the k-th nearest other row of its own side.
+        recall: Part of the real rows inside some synthetic row's ball.
+        density: Real balls around a synthetic row, over k, on average (Naeem et al. 2020, Eq. 5).
+        coverage: Part of the real balls with a synthetic row inside (Eq. 6).
+        density_error: Standard error of the density, the real rows taken as given.
+        k: Neighbours that make a ball.
+    """
+
+    precision: float
+    recall: float
+    density: float
+    coverage: float
+    density_error: float
+    k: int
+
+
+def coverage(
+    real: NDArray[Any], synthetic: NDArray[Any], *, k: int = 5, progress: Progress = _silent
+) -> Coverage:
+    """Improved precision and recall, density and coverage, as ``prdc`` computes them.
+
+    Args:
+        real: (n, d).
+        synthetic: (m, d).
+        k: Neighbours that make a ball.
+        progress: Told of rows; in all, of the real ones twice and of the synthetic ones once.
+
+    Raises:
+        InputError: Not more than k rows a side, or embeddings that do not compare.
+    """
+    if k < 1:
+        raise InputError(f"k must be 1 or more, found {k}")
+    one, two = clouds(real, synthetic)
+    reach, reach_back = kth_squares(one, k, progress), kth_squares(two, k, progress)
+    inside = np.zeros(len(two), dtype=np.int64)
+    reached, covered = (np.zeros(len(one), dtype=np.bool_) for _ in range(2))
+
+    def compare(mine: slice) -> tuple[slice, Labels]:
+        hits = np.zeros(len(two), dtype=np.int64)
+        for theirs in blocks(len(two)):
+            block = one.to(two.right(theirs), mine)
+            rows, columns = np.nonzero(block < reach[mine, None])
+            hits[theirs] += np.bincount(columns, minlength=block.shape[1])
+            covered[mine][rows] = True
+            reached[mine] |= (block < reach_back[None, theirs]).any(axis=1)
+        return mine, hits
+
+    for mine, hits in side_by_side(compare, blocks(len(one))):
+        inside += hits
+        progress(mine.stop - mine.start)
+    return Coverage(
+        precision=float((inside > 0).mean()),
+        recall=float(reached.mean()),
+        density=float(inside.mean() / k),
+        coverage=float(covered.mean()),
+        density_error=float(inside.std() / k / np.sqrt(len(inside))),
+        k=k,
+    )

@@ -1,0 +1,193 @@
+"""Does an implementation keep its promise? Lower bounds on epsilon from runs that test it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Vector
+from understudy.metrics.epsilon_bounds import (
+    epsilon_from_one_run,
+    epsilon_from_pairs,
+    mu_from_pairs,
+)
+
+_THRESHOLDS = 49
+_PARTS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
+"""Parts of the canaries that are guessed; each is tried, and the confidence is shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What runs proved.
+
+    Attributes:
+        epsilon: A lower bound on the true epsilon, 0 where nothing is proven.
+        claimed: The epsilon that is claimed; None where it was not said.
+        delta: The delta of both.
+        confidence: Of the bound.
+        how: ``"pairs"`` of runs or ``"one run"``.
+        runs: How many runs, or canaries.
+        mu: A lower bound on the true mu, at the same confidence, where Gaussian DP is claimed.
+        claimed_mu: The mu that is claimed; None where none was.
+        most: The epsilon that as many runs prove where every guess is right: the most that could
+            have been proven.
+        most_mu: The same of mu.
+    """
+
+    epsilon: float
+    claimed: float | None
+    delta: float
+    confidence: float
+    how: str
+    runs: int
+    mu: float = 0.0
+    claimed_mu: float | None = None
+    most: float = 0.0
+    most_mu: float = 0.0
+
+    @property
+    def broken(self) -> bool:
+        """Whether a claim is refuted: each of the two at the confidence."""
+        by_epsilon = self.claimed is not None and self.epsilon > self.claimed
+        return by_epsilon or (self.claimed_mu is not None and self.mu > self.claimed_mu)
+
+
+def audit_pairs(
+    inside: NDArray[Any],
+    outside: NDArray[Any],
+    *,
+    delta: float,
+    claimed: float | None = None,
+    claimed_mu: float | None = None,
+    confidence: float = 0.95,
+) -> Audit:
+    """From runs on a dataset with a row, and as many on the same dataset without it.
+
+    The first half of the runs chooses a threshold, the second half says how well it does, so that
+    the choice costs no confidence.
+
+    Args:
+        inside: (n,) a score of each run with the row, higher where the row shows.
+        outside: (m,) the same of runs without it.
+        delta: The delta that is claimed.
+        claimed: The epsilon that is claimed.
+        claimed_mu: The mu that is claimed, where the claim is of Gaussian DP.
+        confidence: That a claim is refuted only if it is wrong, for each of the two.
+
+    Raises:
+        InputError: Fewer than 20 runs a side, or scores that are not finite.
+    """
+    one, other = sides = [np.asarray(side, dtype=np.float64).ravel() for side in (inside, outside)]
+    if min(map(len, sides)) < 20 or not all(np.isfinite(side).all() for side in sides):
+        raise InputError(
+            f"an audit takes 20 runs or more a side with finite scores, found {len(sides[0])} and "
+            f"{len(sides[1])}"
+        )
+    bounds = (
+        partial(epsilon_from_pairs, delta=delta, confidence=confidence),
+        partial(mu_from_pairs, confidence=confidence),
+    )
+    epsilon, mu = (_at_best_threshold(one, other, bound) for bound in bounds)
+    runs = sum(map(len, sides))
+    judged_in, judged_out = (len(side) - len(side) // 2 for side in sides)
+    most = [bound(judged_in, judged_in, 0, judged_out) for bound in bounds]
+    return Audit(epsilon, claimed, delta, confidence, "pairs", runs, mu, claimed_mu, *most)
+
+
+Bound = Callable[[int, int, int, int], float]
+
+
+def _at_best_threshold(inside: Vector, outside: Vector, bound: Bound) -> float:
+    """The bound of the second halves, at the threshold that is best for the first."""
+    (learn_in, test_in), (learn_out, test_out) = (
+        (side[: len(side) // 2], side[len(side) // 2 :]) for side in (inside, outside)
+    )
+
+    def above(one: Vector, other: Vector, threshold: float) -> float:
+        return bound(
+            int((one > threshold).sum()), len(one), int((other > threshold).sum()), len(other)
+        )
+
+    levels = np.linspace(0, 1, _THRESHOLDS + 2)[1:-1]
+    thresholds = np.quantile(np.concatenate([learn_in, learn_out]), levels)
+    best = max(thresholds, key=lambda threshold: above(learn_in, learn_out, threshold))
+    return above(test_in, test_out, float(best))
+
+
+def learned_scores(
+    inside: NDArray[Any], outside: NDArray[Any], *, ridge: float = 0.1
+) -> tuple[Vector, Vector]:
+    """One score a run from several numbers: Fisher's discriminant, learnt on the first halves.
+
+    Only the second halves are fair to a learner, and `audit_pairs` judges by those alone.
+
+    Args:
+        inside: (n, f) numbers of each run with the row.
+        outside: (m, f) the same without it.
+        ridge: Added to the correlations' diagonal, for few runs with many numbers.
+    """
+    sides = [np.asarray(side, dtype=np.float64) for side in (inside, outside)]
+    learn = [side[: len(side) // 2] for side in sides]
+    pooled = np.concatenate(learn)
+    middle, spread = pooled.mean(axis=0), pooled.std(axis=0)
+    gain = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-12)
+    one, other = ((half - middle) * gain for half in learn)
+    centred = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
+    within = centred.T @ centred / max(1, len(centred) - 2) + ridge * np.eye(len(middle))
+    axis = gain * np.linalg.solve(within, one.mean(axis=0) - other.mean(axis=0))
+    return (sides[0] - middle) @ axis, (sides[1] - middle) @ axis
+
+
+def audit_one_run(
+    scores: NDArray[Any],
+    inside: NDArray[np.bool_],
+    *,
+    delta: float,
+    claimed: float | None = None,
+    confidence: float = 0.95,
+) -> Audit:
+    """From one run with many canaries, each put in with probability a half, independently.
+
+    The highest scores are guessed "in" and as many of the lowest "out" (Steinke, Nasr, Jagielski
+    2023, Algorithm 1). Several numbers of guesses are tried, at a confidence that covers them all.
+
+    Args:
+        scores: (m,) a score of each canary, higher where it shows.
+        inside: (m,) which were in.
+        delta: The delta that is claimed.
+        claimed: The epsilon that is claimed.
+        confidence: As for `audit_pairs`.
+
+    Raises:
+        InputError: Fewer than 20 canaries, other lengths, or scores that are not finite.
+    """
+    scores, inside = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
+    if len(scores) < 20 or scores.shape != inside.shape or not np.isfinite(scores).all():
+        raise InputError(
+            f"an audit takes 20 canaries or more with a finite score each, found {scores.shape} "
+            f"scores of {inside.shape}"
+        )
+    order = np.argsort(scores, kind="stable")
+    each = 1 - (1 - confidence) / len(_PARTS)
+    bounds, most = [], []
+    for part in _PARTS:
+        half = max(1, int(part * len(scores) / 2))
+        right = int(inside[order[-half:]].sum() + (~inside[order[:half]]).sum())
+        bound = partial(
+            epsilon_from_one_run,
+            guesses=2 * half,
+            canaries=len(scores),
+            delta=delta,
+            confidence=each,
+        )
+        bounds.append(bound(right))
+        most.append(bound(2 * half))
+    how, runs = "one run", len(scores)
+    return Audit(max(bounds), claimed, delta, confidence, how, runs, most=max(most))

@@ -1,0 +1,172 @@
+"""How well an attack's scores tell members from others, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from understudy.core.errors import InputError
+from understudy.core.types import Vector
+from understudy.metrics.rates import clopper_pearson
+
+AT = (0.001, 0.01)
+"""The false positive rates that membership attacks are reported at (Carlini et al. 2022)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure and where it lies with the stated confidence.
+
+    Attributes:
+        value: The figure.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roc:
+    """Members against others.
+
+    Attributes:
+        fpr: (k,) false positive rates, from 0 to 1.
+        tpr: (k,) true positive rates at them.
+        auc: Area under the curve; 0.5 is a guess. DeLong's interval.
+        advantage: Largest tpr - fpr over all thresholds; 0 is a guess (biased upwards by
+            about 1 / sqrt(n), since the best threshold is chosen on the same scores).
+        tpr_at: True positive rate at some false positive rates. Clopper and Pearson's interval,
+            the threshold taken as given.
+        members: How many members.
+        others: How many others.
+    """
+
+    fpr: Vector
+    tpr: Vector
+    auc: Interval
+    advantage: float
+    tpr_at: Mapping[float, Interval]
+    members: int
+    others: int
+
+
+def roc(
+    members: NDArray[Any],
+    others: NDArray[Any],
+    *,
+    at: Sequence[float] = AT,
+    confidence: float = 0.95,
+) -> Roc:
+    """The curve of scores that are higher for members if the attack works.
+
+    Args:
+        members: (n,) scores of members.
+        others: (m,) scores of rows that are no members, drawn like them.
+        at: False positive rates to report.
+        confidence: Of the intervals.
+
+    Raises:
+        InputError: Fewer than two scores a side, or scores that are not finite.
+    """
+    sides = [np.asarray(side, dtype=np.float64).ravel() for side in (members, others)]
+    if min(map(len, sides)) < 2 or not all(np.isfinite(side).all() for side in sides):
+        raise InputError(
+            "an attack is measured on two or more finite scores of members and of others, found "
+            f"{len(sides[0])} and {len(sides[1])}"
+        )
+    one, two = sides
+    member = np.arange(len(one) + len(two)) < len(one)
+    fpr, tpr = rates(ranks(np.concatenate(sides)), member)
+    return Roc(
+        fpr=fpr,
+        tpr=tpr,
+        auc=_area(one, two, confidence),
+        advantage=float((tpr - fpr).max()),
+        tpr_at={rate: _tpr_at(fpr, tpr, rate, len(one), confidence) for rate in at},
+        members=len(one),
+        others=len(two),
+    )
+
+
+def ranks(scores: Vector) -> NDArray[np.int64]:
+    """The rank of each score, 0 for the highest; equal ones share a rank: (n,)."""
+    return np.unique(-scores, return_inverse=True)[1].astype(np.int64)
+
+
+def rates(
+    rank: NDArray[np.int64], member: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
+) -> tuple[Vector, Vector]:
+    """False and true positive rates at every threshold, from (0, 0) to (1, 1): (k,) each.
+
+    Args:
+        rank: (n,) ranks of the scores of members and others.
+        member: (n,) which are members.
+        counts: (n,) how often each counts; None: once.
+    """
+    often = np.ones(len(rank)) if counts is None else counts
+    fpr, tpr = (
+        np.concatenate([[0.0], np.cumsum(np.bincount(rank, np.where(side, often, 0)))])
+        for side in (~member, member)
+    )
+    return fpr / fpr[-1], tpr / tpr[-1]
+
+
+def _area(members: Vector, others: Vector, confidence: float) -> Interval:
+    """The area and DeLong's interval (DeLong et al. 1988; by ranks, Sun and Xu 2014)."""
+    above, below = _placements(members, others)
+    spread = np.sqrt(above.var(ddof=1) / len(members) + below.var(ddof=1) / len(others))
+    return _about(float(above.mean()), float(spread), confidence)
+
+
+def area_by_groups(
+    members: NDArray[Any],
+    others: NDArray[Any],
+    of_members: NDArray[Any],
+    of_others: NDArray[Any],
+    *,
+    confidence: float = 0.95,
+) -> Interval:
+    """The area where scores come in groups that hang together (Obuchowski 1997).
+
+    Args:
+        members: (n,) scores of members.
+        others: (m,) scores of others.
+        of_members: (n,) which group each is of: a row that was scored many times, say.
+        of_others: (m,) likewise; a group may have scores on both sides.
+        confidence: Of the interval.
+    """
+    above, below = _placements(members, others)
+    area = float(above.mean())
+    groups, place = np.unique(np.concatenate([of_members, of_others]), return_inverse=True)
+    moves = np.concatenate([(above - area) / len(above), (below - area) / len(below)])
+    each = np.bincount(place, moves, minlength=len(groups))
+    spread = np.sqrt(len(groups) / max(1, len(groups) - 1) * (each**2).sum())
+    return _about(area, float(spread), confidence)
+
+
+def _placements(members: Vector, others: Vector) -> tuple[Vector, Vector]:
+    """Part of the others below each member, and part of the members above each other."""
+    n, m = len(members), len(others)
+    ranks = stats.rankdata(np.concatenate([members, others]))
+    above = (ranks[:n] - stats.rankdata(members)) / m
+    below = 1 - (ranks[n:] - stats.rankdata(others)) / n
+    return above, below
+
+
+def _about(area: float, spread: float, confidence: float) -> Interval:
+    reach = float(stats.norm.ppf((1 + confidence) / 2)) * spread
+    return Interval(area, max(0.0, area - reach), min(1.0, area + reach))
+
+
+def _tpr_at(fpr: Vector, tpr: Vector, rate: float, members: int, confidence: float) -> Interval:
+    value = float(tpr[np.searchsorted(fpr, rate, side="right") - 1])
+    low, high = clopper_pearson(round(value * members), members, confidence)
+    return Interval(value, low, high)

@@ -1,0 +1,107 @@
+"""Semantic embedding similarity (SIM): what a picture shows, rather than its pixels.
+
+SpinML, section 3.4: the mean cosine of the embeddings of private and of synthetic pictures, over
+all pairs, by a large vision model; and of private pictures and the prompts that went to the
+server, by a model with both in one space, beside an empty prompt. Higher leaks more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from understudy.core.errors import InputError
+from understudy.core.types import Vector
+from understudy.metrics.roc import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSimilarity:
+    """SIM of prompts and private pictures (SpinML, table 4d).
+
+    Attributes:
+        prompts: Mean cosine over all pairs of a prompt and a picture.
+        empty: Mean cosine of the empty prompt and a picture: what no information comes to.
+        above: prompts - empty; near 0 where the prompts tell little.
+    """
+
+    prompts: Interval
+    empty: Interval
+    above: Interval
+
+
+def semantic_similarity(
+    private: NDArray[Any], synthetic: NDArray[Any], *, confidence: float = 0.95
+) -> Interval:
+    """SIM (SpinML, Eq. 2): mean cosine over all pairs of a private and a synthetic embedding.
+
+    The interval treats both sides as samples; where either has one row, it has no spread.
+
+    Args:
+        private: (n, d) embeddings of private pictures, or of their objects or backgrounds alone.
+        synthetic: (m, d) of what was made or shared, by the same model.
+        confidence: Of the interval.
+
+    Raises:
+        InputError: Embeddings that do not compare, or one of length zero.
+    """
+    one, two = _directions(private, synthetic)
+    to_theirs, to_mine = one @ two.mean(axis=0), two @ one.mean(axis=0)
+    return _interval(float(to_theirs.mean()), (to_theirs, to_mine), confidence)
+
+
+def prompt_similarity(
+    private: NDArray[Any],
+    prompts: NDArray[Any],
+    empty: NDArray[Any],
+    *,
+    confidence: float = 0.95,
+) -> PromptSimilarity:
+    """SIM of prompts and private pictures, beside the empty prompt's.
+
+    Args:
+        private: (n, d) embeddings of private pictures (`TextEncoder.encode`).
+        prompts: (m, d) embeddings of the prompts (`TextEncoder.encode_text`).
+        empty: (1, d) embedding of the empty prompt.
+        confidence: Of the intervals.
+
+    Raises:
+        InputError: Embeddings that do not compare, or one of length zero; several empty prompts.
+    """
+    if len(empty) != 1:
+        raise InputError(f"there is one empty prompt: (1, d), found {empty.shape}")
+    images, texts, nothing = _directions(private, prompts, empty)
+    more = texts - nothing  # differences picture by picture: what all prompts share drops out
+    by_image, by_text = images @ more.mean(axis=0), more @ images.mean(axis=0)
+    return PromptSimilarity(
+        semantic_similarity(private, prompts, confidence=confidence),
+        semantic_similarity(private, empty, confidence=confidence),
+        _interval(float(by_image.mean()), (by_image, by_text), confidence),
+    )
+
+
+def _interval(mean: float, sides: tuple[Vector, ...], confidence: float) -> Interval:
+    """Of a mean over all pairs of two samples, by each row's own mean (Hoeffding 1948)."""
+    variance = sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1)
+    reach = float(stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _directions(*sets: NDArray[Any]) -> tuple[Vector, ...]:
+    """Embeddings scaled to unit norm."""
+    found = []
+    for one in sets:
+        if one.ndim != 2 or not len(one) or one.shape[1] != sets[0].shape[1]:
+            raise InputError(
+                "embeddings by one model, (n, d) with n at least 1, are compared: found "
+                f"{one.shape} and {sets[0].shape}"
+            )
+        norms = np.linalg.norm(one.astype(np.float64), axis=1, keepdims=True)
+        if not np.isfinite(norms).all() or not (norms > 0).all():
+            raise InputError("an embedding is zero or not finite: it has no direction")
+        found.append(one / norms)
+    return tuple(found)

@@ -1,0 +1,324 @@
+"""Train on a release, test on real data; beside it, the same network trained on the real data.
+
+What comes out describes private data without noise: it is marked owner-only and never enters a
+release folder. Importing this module needs no torch; training does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import numpy as np
+
+from understudy.core.errors import InputError
+from understudy.metrics.labelled import Labelled as Labelled
+from understudy.metrics.labelled import gather as gather
+from understudy.metrics.labelled import match_classes as match_classes
+from understudy.metrics.scoring import balanced_accuracy, calibration, confusion, recalls
+
+if TYPE_CHECKING:
+    from understudy.metrics.classifier import Classifier
+
+Network = Literal[
+    "two-layer", "cnn", "convnet", "resnet9", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
+]
+"""``two-layer`` reads embeddings, the others images."""
+
+Progress = Callable[[int, int], None]
+"""Called with (epochs done, epochs in all)."""
+
+Side = Literal["synthetic", "real", "both"]
+"""What was trained on."""
+
+Keep = Callable[[Side, int, "Classifier"], None]
+"""Handed every trained classifier with what it was trained on and its seed."""
+
+Score = Literal["accuracy", "balanced", "ece", "brier", "log_loss"]
+"""The figures of a result."""
+
+OwnerOnly = Literal["owner-only"]
+"""The mark of a figure that was measured on private data without noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityResult:
+    """How well one trained network does on the real test split.
+
+    Attributes:
+        accuracy: Part of the test rows whose class was found, in [0, 1]. Large classes decide it.
+        per_class: The same within each class, its recall; None for a class without test rows.
+        balanced: Balanced accuracy, the mean of ``per_class`` over the classes that have test
+            rows. This is the one to go by.
+        n_train: Rows it was trained on.
+        network: Which network.
+        seed: Seed of the training.
+        kind: Always ``"owner-only"``.
+        ece: Expected calibration error with 15 bins, in [0, 1]; 0: as often right as it is sure.
+        brier: Brier score over all classes, in [0, 2].
+        log_loss: Mean -log(probability of the true class), in nats.
+        confusion: How often each class (row) was taken for each (column), in the order of
+            ``per_class``.
+    """
+
+    accuracy: float
+    per_class: dict[str, float | None]
+    balanced: float
+    n_train: int
+    network: Network
+    seed: int
+    kind: OwnerOnly = "owner-only"
+    ece: float = math.nan
+    brier: float = math.nan
+    log_loss: float = math.nan
+    confusion: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def majority(self) -> float:
+        """Accuracy of naming the most frequent class for every test row; NaN: not known."""
+        rows = [sum(line) for line in self.confusion]
+        return max(rows) / sum(rows) if rows else math.nan
+
+    @property
+    def majority_balanced(self) -> float:
+        """Balanced accuracy of the same: one over the number of classes that have test rows."""
+        return 1 / sum(recall is not None for recall in self.per_class.values())
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityReport:
+    """The same network trained on the release and on the real data, once for each seed.
+
+    Attributes:
+        synthetic: Results of training on the release.
+        real: Results of training on the real data: what sharing the data itself would give.
+        kind: Always ``"owner-only"``.
+        both: Results of training on the two together, where that was asked for.
+    """
+
+    synthetic: tuple[UtilityResult, ...]
+    real: tuple[UtilityResult, ...]
+    kind: OwnerOnly = "owner-only"
+    both: tuple[UtilityResult, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values, with means and spreads of the accuracies over the seeds."""
+        content: dict[str, Any] = {
+            "kind": self.kind,
+            "synthetic": _summary(self.synthetic),
+            "real": _summary(self.real),
+        }
+        return {**content, "both": _summary(self.both)} if self.both else content
+
+
+def utility(
+    train: Labelled,
+    test: Labelled,
+    *,
+    network: Network,
+    seed: int = 0,
+    epochs: int | None = None,
+    at_most: int | None = None,
+    progress: Progress | None = None,
+) -> UtilityResult:
+    """Train on one dataset, test on another; classes are matched by name.
+
+    Args:
+        train: What to train on; its classes are the ones that are learned.
+        test: The real test split.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
+        seed: Of the training, and of the choice of rows.
+        epochs: Passes over the training set; None for the recipe's own number.
+        at_most: Train on so many rows, chosen at random, where there are more (paper, C.3).
+        progress: Told after every epoch.
+
+    Raises:
+        InputError: The classes, the shapes or the arrays do not fit; see the message.
+        MissingExtra: Torch is not installed.
+    """
+    if at_most is not None and at_most < 1:
+        raise InputError(f"at_most must be at least 1, found {at_most}")
+    _check_fit(train, test)
+    used = train.at_most(at_most, seed)
+    classifier = fit(used, network=network, seed=seed, epochs=epochs, progress=progress)
+    return score(classifier, test, train.classes, n_train=len(used.labels), seed=seed)
+
+
+def fit(
+    train: Labelled,
+    *,
+    network: Network,
+    seed: int = 0,
+    epochs: int | None = None,
+    progress: Progress | None = None,
+) -> Classifier:
+    """Train a network, and give it back.
+
+    Args:
+        train: What to train on.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
+        seed: Of the training.
+        epochs: Passes over the training set; None for the recipe's own number.
+        progress: Told after every epoch.
+
+    Raises:
+        InputError: The shapes or the arrays do not fit; see the message.
+        MissingExtra: Torch is not installed.
+    """
+    if network not in get_args(Network):
+        raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
+    from understudy.metrics import classifier_training
+
+    return classifier_training.train(
+        network,
+        train.values,
+        train.labels,
+        classes=len(train.classes),
+        seed=seed,
+        epochs=epochs,
+        progress=progress,
+    )
+
+
+def score(
+    classifier: Classifier,
+    test: Labelled,
+    classes: Sequence[str],
+    *,
+    n_train: int,
+    seed: int = 0,
+) -> UtilityResult:
+    """How well a trained network does on a test split; classes are matched by name.
+
+    Args:
+        classifier: The network.
+        test: The real test split.
+        classes: The names of the classes that it was trained on.
+        n_train: Rows it was trained on, for the record.
+        seed: Seed of its training, for the record.
+
+    Raises:
+        InputError: A class that it does not know, other shapes, or no rows.
+    """
+    truth = match_classes(test.labels, test.classes, classes)
+    if not len(truth):
+        raise InputError("the test split has no rows")
+    probabilities = classifier.probabilities(test.values)
+    table = confusion(truth, probabilities.argmax(axis=1), len(classes))
+    sure = calibration(probabilities, truth)
+    return UtilityResult(
+        accuracy=float(np.trace(table) / len(truth)),
+        per_class={
+            name: None if math.isnan(recall) else recall
+            for name, recall in zip(classes, recalls(table).tolist(), strict=True)
+        },
+        balanced=balanced_accuracy(table),
+        n_train=n_train,
+        network=cast(Network, classifier.network),
+        seed=seed,
+        ece=sure.ece,
+        brier=sure.brier,
+        log_loss=sure.log_loss,
+        confusion=tuple(tuple(map(int, row)) for row in table),
+    )
+
+
+def utility_report(
+    synthetic: Labelled,
+    real: Labelled,
+    test: Labelled,
+    *,
+    network: Network,
+    seeds: Sequence[int] = (0,),
+    epochs: int | None = None,
+    progress: Progress | None = None,
+    both: bool = False,
+    keep: Keep | None = None,
+) -> UtilityReport:
+    """Train the same network on the release and on the real data, and test both.
+
+    Of a release with more rows than the real data, a random part of the same size is used, as in
+    the paper (appendix C.3), so that neither side sees more; training on both takes that part too.
+
+    Args:
+        synthetic: The release. Its classes are the ones that are learned.
+        real: The real training split.
+        test: The real test split.
+        network: ``"two-layer"`` for embeddings, one of the others for images.
+        seeds: One training on each side for every seed.
+        epochs: Passes over the training set; None for the recipe's own number.
+        progress: Told after every epoch of all trainings together.
+        both: Also train on the two together: whether the release adds to the real data.
+        keep: Handed every trained classifier, so that it can be attacked.
+
+    Raises:
+        InputError: As :func:`utility`; or there are no seeds.
+        MissingExtra: Torch is not installed.
+    """
+    if not seeds:
+        raise InputError("seeds is empty: give at least one")
+    labels = match_classes(real.labels, real.classes, synthetic.classes)
+    own = Labelled(real.values, labels, synthetic.classes)
+    for each in (own, test):
+        _check_fit(synthetic, each)
+    sides: tuple[Side, ...] = ("synthetic", "real", "both") if both else ("synthetic", "real")
+    found: dict[Side, list[UtilityResult]] = {"synthetic": [], "real": [], "both": []}
+    for number, (seed, side) in enumerate(product(seeds, sides)):
+        train = _rows(side, synthetic, own, seed)
+        told = None if progress is None else _part(progress, number, len(sides) * len(seeds))
+        model = fit(train, network=network, seed=seed, epochs=epochs, progress=told)
+        if keep is not None:
+            keep(side, seed, model)
+        found[side].append(score(model, test, train.classes, n_train=len(train.labels), seed=seed))
+    synthetics, reals, boths = (tuple(results) for results in found.values())
+    return UtilityReport(synthetics, reals, both=boths)
+
+
+def _rows(side: Side, synthetic: Labelled, real: Labelled, seed: int) -> Labelled:
+    """What is trained on: no more synthetic rows than there are real ones."""
+    if side == "real":
+        return real
+    release = synthetic.at_most(len(real.labels), seed)
+    return release.and_also(real) if side == "both" else release
+
+
+def mean_and_spread(
+    results: Sequence[UtilityResult],
+    of: Score = "balanced",
+) -> tuple[float, float]:
+    """Mean and sample standard deviation of one figure; the latter is 0 for one result.
+
+    Args:
+        results: Of one network, a result a seed.
+        of: Which figure; the balanced accuracy unless said otherwise.
+    """
+    values = [getattr(result, of) for result in results]
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _check_fit(train: Labelled, real: Labelled) -> None:
+    """Refuse before the training what would be refused after it."""
+    match_classes(real.labels, real.classes, train.classes)
+    if train.values.shape[1:] != real.values.shape[1:]:
+        raise InputError(
+            f"the rows to train on have shape {train.values.shape[1:]}, the real ones "
+            f"{real.values.shape[1:]}: use the same encoder, and images of one size and colour"
+        )
+    if not len(real.labels):
+        raise InputError("the test split has no rows")
+
+
+def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
+    summary: dict[str, Any] = {}
+    for field, name in (("balanced", "balanced_accuracy"), ("accuracy", "accuracy")):
+        mean, spread = mean_and_spread(results, cast(Score, field))
+        summary |= {name: mean, f"{name}_spread": spread}
+    return {**summary, "runs": [asdict(result) for result in results]}
+
+
+def _part(progress: Progress, number: int, trainings: int) -> Progress:
+    """Progress of one training among several of the same length."""
+    return lambda done, total: progress(number * total + done, trainings * total)

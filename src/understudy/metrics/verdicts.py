@@ -1,0 +1,333 @@
+"""Plain words on what was measured: a grade, the numbers that decided, and the thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import stats
+
+from understudy.core.results import Figure, Grade, Verdict
+from understudy.core.types import Vector
+from understudy.metrics.blind_attack import Added
+from understudy.metrics.copies import Excess, NearCopies
+from understudy.metrics.leakage import Closeness
+from understudy.metrics.roc import Interval, Roc
+
+FALSE_ALARMS = 0.01
+"""How likely a release without copies is to be accused of near-copies; and of exact ones."""
+
+GOOD_LIKENESS, FAIR_LIKENESS = 0.8, 0.5
+"""Parts of what held-out rows reach that make a release's fidelity good, or fair."""
+
+GOOD_LOSS, FAIR_LOSS = 0.05, 0.15
+"""Balanced accuracy lost by training on the release that leaves its utility good, or fair."""
+
+FAIR_AREA, POOR_AREA = 0.03, 0.10
+"""What the release adds to the blind attack's area: more than nothing, and a leak."""
+
+FAIR_FOUND, POOR_FOUND = 0.02, 0.04
+"""Parts of the members that it surely adds to those found at 1 % false alarms."""
+
+DIFFERENT, HOPELESS = 0.51, 0.90
+"""Areas of the blind attack from which members and non-members surely differ by themselves, and
+from which they differ so much that an attack has nothing left to show."""
+
+HOLD_OUT = (
+    "Hold out a random part of the private records before the run (`--hold-out 5%`): such "
+    "non-members differ from the members in nothing but that they took no part."
+)
+
+BALANCED = "balanced accuracy, trained on the release"
+"""The figure that decides on utility: every class counts alike, however small it is."""
+
+RECALL = "recall of the class, trained on the release"
+"""The part of one class's real test rows that is found."""
+
+MAJORITY = "balanced accuracy, the majority class for every row"
+"""What naming one class for all test rows comes to: one over the number of classes."""
+
+_MANY = 200  # non-members, at least, that say where 1 % false alarms lie
+
+_ALIKE = 0.05
+"""Distances are alike where one is larger than another with a probability so near to a half."""
+
+_TAKEN = ("precision", "coverage")
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What decides on leakage.
+
+    Attributes:
+        exact: Exact copies, against held-out rows and against all real ones; None without images.
+        near: Near-copies by what they are near in.
+        distances: What those were found in.
+    """
+
+    exact: tuple[Excess, Excess] | None
+    near: Mapping[str, NearCopies]
+    distances: Mapping[str, Closeness] = field(default_factory=dict)
+
+    @property
+    def copies(self) -> int:
+        """Exact copies."""
+        return 0 if self.exact is None else self.exact[0].hits
+
+    @property
+    def sure(self) -> bool:
+        """Whether there are more exact copies than chance explains."""
+        if self.exact is None or not self.copies:
+            return False
+        return min(one.p_value for one in self.exact) < FALSE_ALARMS / len(self.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Attacks:
+    """What decides on attacks.
+
+    Attributes:
+        blind: How well members are told from non-members without the release; None: too few
+            records to attack with.
+        rocs: What each attack gave, by name.
+        added: What it adds to the blind attack.
+        held_out: Whether the non-members are a random part of the private dataset.
+    """
+
+    blind: Roc | None = None
+    rocs: Mapping[str, Roc] = field(default_factory=dict)
+    added: Mapping[str, Added] = field(default_factory=dict)
+    held_out: bool = False
+
+    @property
+    def different(self) -> bool:
+        """Whether members and non-members surely differ by themselves."""
+        return self.blind is not None and self.blind.auc.low > DIFFERENT
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether they differ so much that attacks have nothing left to show."""
+        return self.blind is not None and self.blind.auc.low > HOPELESS
+
+
+def fidelity(figures: Sequence[Figure]) -> Verdict:
+    """By precision and coverage, beside what held-out real rows reach with as many rows."""
+    rule = (
+        f"Good: precision and coverage reach {GOOD_LIKENESS:.0%} of what held-out real rows reach; "
+        f"fair: {FAIR_LIKENESS:.0%}."
+    )
+    of_all = {one.name: one for one in figures if not one.label and one.baseline is not None}
+    parts = {name: _part(of_all[name]) for name in _TAKEN if name in of_all}
+    if not parts:
+        return Verdict("fidelity", "unknown", "There are too few rows to compare.", rule)
+    worst = min(parts.values())
+    grade: Grade = "poor"
+    if worst >= FAIR_LIKENESS:
+        grade = "good" if worst >= GOOD_LIKENESS else "fair"
+    reached = " and ".join(
+        f"{name} {of_all[name].value:.2f} (held-out real rows: {of_all[name].baseline:.2f})"
+        for name in parts
+    )
+    return Verdict("fidelity", grade, f"The release has {reached}{_distance(of_all)}.", rule)
+
+
+def _part(one: Figure) -> float:
+    return one.value / max(one.baseline or 0.0, 1e-9)
+
+
+def _distance(figures: Mapping[str, Figure]) -> str:
+    for name in ("FID", "Frechet distance"):
+        if name in figures:
+            one = figures[name]
+            return f", {name} {one.value:.3g} ({one.baseline:.3g})"
+    return ""
+
+
+def utility(figures: Sequence[Figure]) -> Verdict:
+    """By the balanced accuracy that training on the release costs, of the best network."""
+    rule = (
+        f"Good: models trained on the release lose at most {100 * GOOD_LOSS:.0f} points of "
+        f"balanced accuracy on real test rows against models trained on the private rows; fair: "
+        f"{100 * FAIR_LOSS:.0f}."
+    )
+    measured = [one for one in figures if one.name == BALANCED and one.baseline is not None]
+    if not measured:
+        words = "Not measured: `understudy evaluate --full` trains models."
+        return Verdict("utility", "unknown", words, rule)
+    best = max(measured, key=lambda one: one.value)
+    loss = (best.baseline or 0.0) - best.value
+    grade: Grade = "poor"
+    if loss <= FAIR_LOSS:
+        grade = "good" if loss <= GOOD_LOSS else "fair"
+    guess = next((f"; one class for all: {o.value:.1%}" for o in figures if o.name == MAJORITY), "")
+    words = (
+        f"{best.measured} reaches a balanced accuracy of {best.value:.1%} on real test rows when "
+        f"trained on the release, {best.baseline:.1%} when trained on the private rows{guess}."
+    )
+    recalls = [one for one in figures if (one.name, one.measured) == (RECALL, best.measured)]
+    if recalls:
+        lowest = min(recalls, key=lambda one: one.value)
+        words += (
+            f" The class that it finds least is {lowest.label}: {lowest.value:.1%} of its rows "
+            f"({lowest.baseline:.1%})."
+        )
+    return Verdict("utility", grade, words, rule)
+
+
+def attacks(results: Attacks) -> Verdict:
+    """By the attack that most surely adds something to what is known without the release."""
+    rule = (
+        "Good: no attack surely (95 %) adds more to the blind attack, which never sees the "
+        f"release, than {FAIR_AREA} of area under the ROC or {100 * FAIR_FOUND:.0f} points of the "
+        f"private records at 1 % false alarms; fair: {POOR_AREA:.1f}, {100 * POOR_FOUND:.0f} "
+        f"points. Not judged where the blind attack alone surely has an area above {HOPELESS:.1f} "
+        "and nothing is added."
+    )
+    if results.blind is None or not results.added:
+        return Verdict("attack", "unknown", "There are too few records to attack with.", rule)
+    name = _best(results)
+    best, added = results.rocs[name], results.added[name]
+    words = (
+        f"The best of {len(results.rocs)} attacks ({name}) tells private records from non-members "
+        f"with an area of {best.auc.value:.3f} (a guess: 0.5); without the release it is "
+        f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area, and "
+        f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private records found at 1 % false "
+        f"alarms.{_difference(results)}"
+    )
+    grade = _grade_of(added, best.others)
+    if grade == "good" and results.hopeless:
+        grade = "unknown"
+    return Verdict("attack", grade, words, rule)
+
+
+def _signed(one: Interval, digits: int, times: float = 1) -> str:
+    """A difference and its interval."""
+    value, low, high = (f"{times * end:+.{digits}f}" for end in (one.value, one.low, one.high))
+    return f"{value} ({low} to {high})"
+
+
+def _difference(results: Attacks) -> str:
+    """That members and non-members differ by themselves, and what to do."""
+    if not results.different or results.blind is None:
+        return ""
+    area = results.blind.auc
+    words = (
+        f" Private records and non-members differ by themselves: a classifier that never saw the "
+        f"release tells them apart with an area of {area.value:.3f} ({area.low:.3f} to "
+        f"{area.high:.3f})."
+    )
+    if results.hopeless:
+        words += " That is so much that a leak could hide behind it."
+    return words if results.held_out else f"{words} {HOLD_OUT}"
+
+
+def _best(results: Attacks) -> str:
+    """The name of the attack that most surely adds something."""
+    order = {"good": 0, "fair": 1, "poor": 2}
+
+    def surest(name: str) -> tuple[int, float]:
+        added = results.added[name]
+        return order[_grade_of(added, results.rocs[name].others)], added.auc.low
+
+    return max(results.added, key=surest)
+
+
+def _grade_of(added: Added, non_members: int) -> Grade:
+    more = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
+    if added.auc.low > POOR_AREA or more > POOR_FOUND:
+        return "poor"
+    return "fair" if added.auc.low > FAIR_AREA or more > FAIR_FOUND else "good"
+
+
+def leakage(measured: Leakage, results: Attacks) -> Verdict:
+    """Exact copies, then near-copies, then what attacks learn; else how near the release comes."""
+    rule = (
+        "Poor: more exact copies or near-copies of private rows than chance explains (false alarms "
+        f"at most {FALSE_ALARMS:.0%} each), or attacks that succeed by what the release adds. "
+        "Fair: an exact copy that chance may explain, or attacks to which it adds a little."
+    )
+    grade, words = _copies(measured)
+    if grade == "good" and results.added:
+        name = _best(results)
+        best, added = results.rocs[name], results.added[name]
+        grade = _grade_of(added, best.others)
+        if grade != "good":
+            words = (
+                "No single copies stand out, but private rows lie nearer to the release than "
+                f"strangers' do: the attack by {name} tells them apart with an area of "
+                f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
+                "the area that is reached without it, and "
+                f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private rows found at 1 % "
+                "false alarms."
+            )
+    return Verdict("leakage", grade, words, rule)
+
+
+def _copies(found: Leakage) -> tuple[Grade, str]:
+    rows = len(next(iter(found.distances.values())).distances)
+    near = max(found.near.items(), key=lambda one: one[1].count - one[1].expected)
+    if found.exact is not None and found.sure:
+        return "poor", _exact(found.exact[0], near[1], rows)
+    if near[1].sure:
+        return "poor", (
+            f"{near[1].count:,} of {rows:,} synthetic rows are near-copies of private rows: not "
+            f"equal, but far nearer to one of them than to any other (by {near[0]}). Chance gives "
+            f"{near[1].expected:.0f}."
+        )
+    if found.copies:
+        return "fair", (
+            f"{found.copies:,} of {rows:,} synthetic images equal a private image pixel for pixel, "
+            "which chance may explain: look at the pairs."
+        )
+    return "good", f"No copies: {_nearness(found.distances)}."
+
+
+def _exact(copies: Excess, near: NearCopies, rows: int) -> str:
+    if copies.hits == copies.rows:
+        return (
+            f"The release is private data: all {copies.rows:,} synthetic images are exact copies "
+            "of private ones."
+        )
+    words = (
+        f"{copies.hits:,} of {copies.rows:,} synthetic images ({copies.rate:.2%}) are exact copies "
+        f"of private ones; of held-out real images {copies.chance:.2%} are."
+    )
+    more = near.count - round(copies.rate * rows)
+    if near.sure and more > max(10, copies.hits / 2):
+        words += f" About {more:,} more are near-copies."
+    return words
+
+
+def _nearness(distances: Mapping[str, Closeness]) -> str:
+    """How near the release comes, beside strangers' real rows."""
+    alike = [
+        pair
+        for one in distances.values()
+        for pair in ((one.distances, one.baseline), (one.ratios, one.baseline_ratios))
+    ]
+    last = list(distances.values())[-1]
+    times = f"{last.median_ratio:.2f} times theirs by the median"
+    if all(_are_alike(*pair) for pair in alike):
+        return (
+            "the synthetic rows come as near to private rows as strangers' real rows do, as if "
+            f"they were real rows of others (distances {times})"
+        )
+    if _are_alike(last.distances, last.baseline):
+        return (
+            f"the synthetic rows lie about as far from private rows as strangers' do ({times}), "
+            "but not as real rows lie among them"
+        )
+    if last.median_ratio >= 1:
+        return f"the synthetic rows stay farther from private rows than strangers' do ({times})"
+    return (
+        "the synthetic rows lie nearer to private rows than strangers' do, as typical or smooth "
+        f"images do, but to no single one of them (distances {times})"
+    )
+
+
+def _are_alike(release: Vector, held_out: Vector) -> bool:
+    """Whether one is as often larger than the other as not, within chance and a little more."""
+    n, m = len(release), len(held_out)
+    larger = float(stats.mannwhitneyu(release, held_out).statistic) / (n * m)
+    return abs(larger - 0.5) <= _ALIKE + float(1.96 * np.sqrt((1 / n + 1 / m) / 12))

@@ -1,0 +1,219 @@
+"""What the ledger's rows say, read in order: datasets, budgets, charges, releases.
+
+All state is derived from the chained rows, so nothing that is not sealed is ever believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from understudy.core.errors import LedgerError
+from understudy.privacy.accounting import Event, epsilon_of, event_from_json, event_to_json
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.chain import GENESIS, Head, Link, canonical
+from understudy.privacy.ledger.fingerprint import SAME, Sketch
+from understudy.privacy.ledger.records import Charge, Dataset, Row, Spending
+
+Entry = Mapping[str, Any]
+Place = tuple[str, str, int]
+"""Which release: (run, stage, attempt)."""
+
+
+@dataclass
+class Page:
+    """Everything known of one dataset.
+
+    Attributes:
+        id: 16 hexadecimal digits, drawn at random.
+        names: The names it was met under, the first one first.
+        sketches: Its fingerprint as first met, then of every variant recognised since.
+        unit: Fixed by the first charge, as is `adjacency`.
+        adjacency: ``"add-remove"`` or ``"replace-one"``.
+        budget: The newest one set.
+        events: Everything charged, in order.
+        runs: The runs that were charged, in order, as keys.
+    """
+
+    id: str
+    names: list[str] = field(default_factory=list)
+    sketches: list[Sketch] = field(default_factory=list, repr=False)
+    unit: str | None = None
+    adjacency: str | None = None
+    budget: Budget | None = None
+    events: list[Event] = field(default_factory=list)
+    runs: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name it was registered under."""
+        return self.names[0]
+
+    def dataset(self) -> Dataset:
+        """The page as the owner sees it."""
+        return Dataset(self.id, self.name, self.unit, self.adjacency, self.budget)
+
+    def spending(self, delta: float) -> Spending:
+        """Everything charged, composed at ``delta``."""
+        epsilon = epsilon_of(self.events, delta)
+        return Spending(epsilon, delta, len(self.events), tuple(self.runs))
+
+
+class Book:
+    """The ledger as of its row ``head.count``.
+
+    Attributes:
+        head: Where the rows read so far end.
+        pages: Datasets by id, in the order they were registered.
+        charges: What was charged at a place: the id of the dataset that was run on, and the
+            charge's text.
+        releases: Digest of what was released at a place.
+    """
+
+    def __init__(self) -> None:
+        self.head = Head(0, GENESIS, "")
+        self.pages: dict[str, Page] = {}
+        self.charges: dict[Place, tuple[str, str]] = {}
+        self.releases: dict[Place, str] = {}
+
+    def read(self, links: Sequence[Link]) -> None:
+        """Take in the next rows, which the chain has vouched for.
+
+        Raises:
+            LedgerError: A row this version does not understand; then none is taken in.
+        """
+        for entry in [parse(link) for link in links]:
+            _READERS[entry["kind"]](self, entry)
+        if links:
+            self.head = Head(links[-1].seq, links[-1].hash, "")
+
+    def same_as(self, sketch: Sketch) -> tuple[Page, bool] | None:
+        """The dataset with this fingerprint, and whether row for row; None for a new one.
+
+        Equal rows first; else the most similar dataset, if it is similar enough and answers for
+        all that this one would answer for. A union of two known datasets is neither of them: taken
+        for the first, it would tie the two together for good.
+        """
+        for page in self.pages.values():
+            if any(known.is_of(sketch) for known in page.sketches):
+                return page, True
+        overlapping = {page.id for page in self.overlapping([sketch])}
+        ranked = [(max(k.similarity(sketch) for k in p.sketches), p) for p in self.pages.values()]
+        ranked.sort(key=lambda pair: -pair[0])  # stable: of equals the first registered
+        for similarity, page in ranked:
+            if similarity >= SAME and overlapping <= {one.id for one in self.answerable(page)}:
+                return page, False
+        return None
+
+    def overlapping(self, sketches: Sequence[Sketch]) -> list[Page]:
+        """The datasets with which any of these shares half of the smaller one, or more."""
+        return [
+            page
+            for page in self.pages.values()
+            if any(known.overlap(sketch) >= SAME for known in page.sketches for sketch in sketches)
+        ]
+
+    def answerable(self, page: Page) -> list[Page]:
+        """Every dataset whose budget a run on ``page`` draws on: it first, then what overlaps."""
+        return [page, *(other for other in self.overlapping(page.sketches) if other is not page)]
+
+    def _register(self, entry: Entry) -> None:
+        page = self.pages.setdefault(entry["dataset"], Page(entry["dataset"]))
+        page.names.append(entry["name"])
+        page.sketches.append(Sketch.from_json(entry["sketch"]))
+
+    def _budget(self, entry: Entry) -> None:
+        budget = Budget.recorded(entry["epsilon"], entry["delta"])
+        self.pages[entry["dataset"]].budget = budget
+
+    def _charge(self, entry: Entry) -> None:
+        self._spend(entry)
+        text = charge_text(entry["event"], entry["details"])
+        self.charges[_place(entry)] = (entry["dataset"], text)
+
+    def _spend(self, entry: Entry) -> None:
+        page = self.pages[entry["dataset"]]
+        page.unit, page.adjacency = entry["unit"], entry["adjacency"]
+        page.events.append(event_from_json(entry["event"]))
+        page.runs[entry["run"]] = None
+
+    def _release(self, entry: Entry) -> None:
+        self.releases[_place(entry)] = entry["digest"]
+
+
+_READERS: dict[str, Callable[[Book, Entry], None]] = {
+    "dataset": Book._register,
+    "variant": Book._register,
+    "budget": Book._budget,
+    "charge": Book._charge,
+    "shared charge": Book._spend,
+    "release": Book._release,
+}
+
+
+def parse(link: Link) -> dict[str, Any]:
+    """What a row says.
+
+    Raises:
+        LedgerError: A row or a privacy event of a kind this version does not know.
+    """
+    entry: dict[str, Any] = json.loads(link.entry)
+    if entry["kind"] not in _READERS:
+        raise LedgerError(
+            f"row {link.seq} of the ledger is of unknown kind {entry['kind']!r}; it was written by "
+            "a newer version of Understudy, so what was spent cannot be known: upgrade first"
+        )
+    if entry["kind"] in ("charge", "shared charge"):
+        event_from_json(entry["event"])
+    return entry
+
+
+def _place(entry: Entry) -> Place:
+    """The place of a charge or a release."""
+    return entry["run"], entry["stage"], entry["attempt"]
+
+
+def charge_entry(charge: Charge) -> dict[str, Any]:
+    """The part of a row that says what a charge is."""
+    return {
+        "run": charge.run,
+        "stage": charge.stage,
+        "attempt": charge.attempt,
+        "event": event_to_json(charge.event),
+        "details": dict(charge.details),
+    }
+
+
+def charge_text(event: Mapping[str, Any], details: Mapping[str, Any]) -> str:
+    """What two charges of one place must agree in.
+
+    Raises:
+        LedgerError: An event that cannot be accounted for; it must never reach a row.
+    """
+    return canonical({"event": event_to_json(event_from_json(event)), "details": details})
+
+
+def row_of(link: Link) -> Row:
+    """A row for people. The fingerprint stays inside: it would tell copies apart elsewhere."""
+    entry = _object(link.entry)
+    entry.pop("sketch", None)
+    time, kind, dataset = (str(entry.pop(name, "?")) for name in ("time", "kind", "dataset"))
+    return Row(link.seq, time, kind, dataset, entry, link.hash)
+
+
+def describe(link: Link) -> str:
+    """A row's name for people, whatever its text has become."""
+    entry = _object(link.entry)
+    known = [f"{k} {entry[k]}" for k in ("run", "stage", "attempt", "dataset") if k in entry]
+    return f"row {link.seq} ({', '.join([str(entry.get('kind', 'unreadable')), *known])})"
+
+
+def _object(text: str) -> dict[str, Any]:
+    """What a row's text says, or nothing where somebody broke it."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

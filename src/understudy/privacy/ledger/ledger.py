@@ -1,0 +1,390 @@
+"""What was spent on which dataset, by which run: checked, recorded, refused.
+
+A dataset has one total budget, set by its owner, and every run on it draws on that, by whatever
+method, from whatever copy of the files. Check and charge is one transaction behind one lock, so of
+two processes that race for the last of a budget one wins and the other is refused. Rows are only
+ever added, each sealed to the one before it (`_chain`).
+
+Datasets that share records answer for one another: a run on one is charged to every known dataset
+that shares half or more of its records, or of the other's, in the same transaction.
+
+What it does not do: it does not recognise images that were stored anew in other bytes (resized,
+re-encoded); it does not charge a dataset for a run on another that shares less than half of the
+smaller of the two; and whoever holds the database holds its key, so guard it like the images.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn, Self
+
+from sqlalchemy import Connection
+
+from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
+from understudy.core.ports import Source
+from understudy.privacy.accounting import Event, epsilon_of
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger import chain
+from understudy.privacy.ledger.book import Book, Entry, Page, charge_entry, describe, parse, row_of
+from understudy.privacy.ledger.database import Database
+from understudy.privacy.ledger.fingerprint import Sketch
+from understudy.privacy.ledger.records import Charge, Dataset, Preview, Row, Spending
+from understudy.privacy.ledger.rules import allowed, check_all
+
+__all__ = ["Charge", "Dataset", "Ledger", "Preview", "Row", "Spending"]
+
+_DEFAULT_DELTA = 1e-5
+
+
+class Ledger:
+    """The record of what was spent. May be shared by threads, and its database by processes.
+
+    Args:
+        url: Path of an SQLite file, or ``postgresql://USER:PASSWORD@HOST/NAME``; None for
+            ``~/.local/share/understudy/ledger.db`` (``XDG_DATA_HOME`` is honoured). Folder, file
+            and tables are made on first use, for the owner only.
+
+    Attributes:
+        address: Where it is, without user or password.
+        key: 32 secret bytes, drawn when the ledger was made and kept in it: seals its rows and
+            keys the digests by which datasets are recognised. Never to be printed or released.
+
+    Raises:
+        LedgerError: It cannot be reached, is no ledger, or was made by a newer version. Every
+            method raises it too where the rows do not add up; then only `rows` and `verify` answer.
+        MissingExtra: PostgreSQL without its driver installed.
+    """
+
+    def __init__(self, url: str | Path | None = None) -> None:
+        self._database = Database(url)
+        self._book = Book()
+        self._lock = threading.RLock()
+        self.address = self._database.address
+        self.key = self._database.key
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.address!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivateValueError("a ledger holds a key: open it again by its address, do not pickle")
+
+    def close(self) -> None:
+        """Let go of the database; nothing is lost without it."""
+        self._database.close()
+
+    def recognise(self, source: Source) -> Dataset | None:
+        """The dataset that a source is, under whatever name; None for one never registered.
+
+        Goes by the stored bytes of the rows, not by names, order or labels: equal rows exactly
+        first, else the known dataset that shares the most rows, if (by estimate) at least half of
+        the rows found in either are found in both. So neither a copy nor a few files more or fewer
+        open a fresh budget. One that overlaps other known datasets besides, such as a union of
+        two, is a dataset of its own (see `concerned`). One pass over the source, in memory that
+        does not grow with it.
+        """
+        return self.look_up(source)[0]
+
+    def look_up(self, source: Source) -> tuple[Dataset | None, tuple[Dataset, ...]]:
+        """What `recognise` finds, and the other datasets that a run on it is charged to.
+
+        Also of a source that was never registered: for dry runs.
+        """
+        sketch = Sketch.of(source.digests(self.key))
+        with self._reading() as book:
+            match = book.same_as(sketch)
+            if match is None:
+                return None, tuple(page.dataset() for page in book.overlapping([sketch]))
+            own, *others = (page.dataset() for page in book.answerable(match[0]))
+            return own, tuple(others)
+
+    def concerned(self, dataset_id: str) -> list[Dataset]:
+        """The other datasets that a run on this one is charged to: those that overlap with it.
+
+        Two datasets overlap where (by estimate) half or more of the records of the smaller one are
+        in the larger one, so a dataset answers for its parts and for what it is a part of. Any of
+        them may refuse the run. What was charged to them before this one was registered stays
+        theirs alone.
+        """
+        with self._reading() as book:
+            page = _page(book, dataset_id)
+            return [other.dataset() for other in book.answerable(page)[1:]]
+
+    def register(self, source: Source) -> Dataset:
+        """The dataset that a source is, as `recognise` finds it, else as a new one.
+
+        A changed copy is noted, and recognised from then on as the same: a dataset that grows month
+        by month stays one dataset, though nothing is left of the first month.
+        """
+        sketch = Sketch.of(source.digests(self.key))
+        with self._writing() as (connection, book):
+            match = book.same_as(sketch)
+            if match is not None and match[1]:
+                return match[0].dataset()
+            if match is None:
+                page, kind = Page(secrets.token_hex(8), [source.name]), "dataset"
+            else:
+                page, kind = match[0], "variant"
+            entry = {"kind": kind, "dataset": page.id, "name": source.name}
+            self._append(connection, [{**entry, "sketch": sketch.to_json()}])
+            return page.dataset()
+
+    def find(self, name_or_id: str) -> Dataset:
+        """A dataset by one of the names it was met under, or by the beginning of its id.
+
+        Raises:
+            LedgerError: No dataset, or more than one.
+        """
+        with self._reading() as book:
+            pages = list(book.pages.values())
+        found = [a for a in pages if name_or_id in a.names]
+        found = found or [a for a in pages if name_or_id and a.id.startswith(name_or_id)]
+        if len(found) == 1:
+            return found[0].dataset()
+        listed = ", ".join(f"{a.id} ({a.name})" for a in found or pages) or "none yet"
+        problem = "more than one dataset" if found else "no dataset"
+        raise LedgerError(
+            f"the ledger knows {problem} called {name_or_id!r}; use the id of one of: {listed}"
+        )
+
+    def datasets(self) -> list[Dataset]:
+        """Every dataset, in the order they were registered."""
+        with self._reading() as book:
+            return [page.dataset() for page in book.pages.values()]
+
+    def set_budget(self, dataset_id: str, budget: Budget) -> Spending:
+        """Set the total a dataset may spend, from now on; earlier totals stay in the rows.
+
+        Returns:
+            What is spent at the new delta. Where that is more than the new budget, every later
+            charge will be refused.
+
+        Raises:
+            LedgerError: No such dataset.
+        """
+        with self._writing() as (connection, book):
+            page = _page(book, dataset_id)
+            entry = {"kind": "budget", "dataset": page.id}
+            self._append(connection, [{**entry, "epsilon": budget.epsilon, "delta": budget.delta}])
+            return page.spending(budget.delta)
+
+    def charge(
+        self, dataset_id: str, charges: Sequence[Charge], *, unit: str, adjacency: str
+    ) -> None:
+        """Charge all of them or none, before any noise is drawn; on disk when this returns.
+
+        A charge already recorded, the same in all it says, is not charged again: a resumed run may
+        repeat it. Everything else composes exactly with all that was ever charged to the dataset,
+        and must stay within its budget. The same holds for each dataset that overlaps with it
+        (`concerned`): all are charged in one transaction, or none is.
+
+        Args:
+            dataset_id: The dataset.
+            charges: One a release.
+            unit: What one person contributes.
+            adjacency: ``"add-remove"`` or ``"replace-one"``. Unit and adjacency are fixed by a
+                dataset's first charge, because guarantees of two kinds do not compose.
+
+        Raises:
+            BudgetRefused: A budget, which it names, does not cover them; nothing was recorded.
+            LedgerError: No such dataset, another unit or adjacency, two charges for one place, or
+                one that differs from what is recorded there.
+        """
+        with self._writing() as (connection, book):
+            page = _page(book, dataset_id)
+            new, pages = allowed(book, page, charges, unit, adjacency)
+            if not new:
+                return
+            protects = {"unit": unit, "adjacency": adjacency}
+            charged = [{**protects, **charge_entry(charge)} for charge in new]
+            own = {"kind": "charge", "dataset": page.id}
+            shared = {"kind": "shared charge", "run_on": page.id}
+            entries = [{**own, **entry} for entry in charged]
+            for other in pages[1:]:
+                entries += [{**shared, "dataset": other.id, **entry} for entry in charged]
+            self._append(connection, entries)
+
+    def check(
+        self, dataset_id: str, charges: Sequence[Charge], *, unit: str, adjacency: str
+    ) -> None:
+        """Raise what `charge` would raise now; charge nothing and write nothing."""
+        with self._reading() as book:
+            allowed(book, _page(book, dataset_id), charges, unit, adjacency)
+
+    def preview(
+        self,
+        dataset_id: str | None,
+        events: Sequence[Event],
+        *,
+        unit: str,
+        adjacency: str,
+        delta: float = _DEFAULT_DELTA,
+        concerned: Sequence[str] = (),
+    ) -> Preview:
+        """What charging ``events`` would do. Charges nothing and writes nothing.
+
+        Args:
+            dataset_id: The dataset; None for one that is not registered yet.
+            events: What would be charged.
+            unit: As for `charge`.
+            adjacency: As for `charge`.
+            delta: Where epsilon is read off while the dataset has no budget.
+            concerned: Ids of the other datasets that would be charged, where the dataset is not
+                registered yet: `look_up` says which.
+        """
+        with self._reading() as book:
+            if dataset_id is None:
+                page = Page("", ["this dataset"])
+                pages = [page, *(_page(book, other) for other in concerned)]
+            else:
+                page = _page(book, dataset_id)
+                pages = book.answerable(page)
+            if page.budget is not None:
+                delta = page.budget.delta
+            refused = None
+            try:
+                check_all(pages, events, unit, adjacency)
+            except (LedgerError, BudgetRefused) as error:
+                refused = str(error)
+            return Preview(
+                budget=None if page.budget is None else page.budget.epsilon,
+                spent=epsilon_of(page.events, delta),
+                after=epsilon_of([*page.events, *events], delta),
+                delta=delta,
+                refused=refused,
+                concerned=tuple(other.name for other in pages[1:]),
+            )
+
+    def record_release(
+        self, dataset_id: str, run: str, stage: str, attempt: int, digest: str
+    ) -> None:
+        """Note what was released for a charge; once more with the same digest changes nothing.
+
+        Args:
+            dataset_id: The dataset.
+            run: Id of the run.
+            stage: Name of the stage.
+            attempt: The attempt whose noise it is.
+            digest: Digest of the released (public) value as it is stored.
+
+        Raises:
+            LedgerError: Nothing was charged for it, or something else was released for it: one
+                charge pays for one release.
+        """
+        where = (run, stage, attempt)
+        with self._writing() as (connection, book):
+            page = _page(book, dataset_id)
+            if book.charges.get(where, ("", ""))[0] != page.id:
+                raise LedgerError(
+                    f"nothing was charged to {page.name} for run {run}, stage {stage}, attempt "
+                    f"{attempt}, so nothing may be released for it"
+                )
+            recorded = book.releases.get(where)
+            if recorded is None:
+                entry = {"kind": "release", "dataset": page.id, "digest": digest}
+                self._append(
+                    connection, [{**entry, "run": run, "stage": stage, "attempt": attempt}]
+                )
+            elif recorded != digest:
+                raise LedgerError(
+                    f"run {run}, stage {stage}, attempt {attempt} has released another value "
+                    "already, and one charge pays for one release: resume from the stored value"
+                )
+
+    def released(self, run: str, stage: str, attempt: int) -> str | None:
+        """Digest of what was released there; None where nothing was."""
+        with self._reading() as book:
+            return book.releases.get((run, stage, attempt))
+
+    def attempts(self, run: str, stage: str) -> int:
+        """How many times a stage was charged; 0 for never."""
+        with self._reading() as book:
+            return sum(where[:2] == (run, stage) for where in book.charges)
+
+    def spent(self, dataset_id: str, delta: float | None = None) -> Spending:
+        """What was spent on a dataset by all runs together.
+
+        Args:
+            dataset_id: The dataset.
+            delta: Where epsilon is read off; that of the budget where none is given, else 1e-5.
+        """
+        with self._reading() as book:
+            page = _page(book, dataset_id)
+            if delta is None:
+                delta = page.budget.delta if page.budget else _DEFAULT_DELTA
+            return page.spending(delta)
+
+    def rows(self, dataset_id: str | None = None) -> Iterator[Row]:
+        """Every row in order, or those of one dataset; also of a ledger that does not add up."""
+        with self._database.read() as connection:
+            _, links = self._database.since(connection, 0)
+        rows = map(row_of, links)
+        return (row for row in rows if dataset_id is None or row.dataset == dataset_id)
+
+    def verify(self) -> list[str]:
+        """Check every row and their chain.
+
+        Returns:
+            What is wrong, a sentence each, naming the rows; empty where all is as it was written.
+        """
+        with self._database.read() as connection:
+            head, links = self._database.since(connection, 0)
+        found = chain.findings(self.key, links, head, describe)
+        for link in links:
+            if chain.is_intact(self.key, link):
+                try:
+                    parse(link)
+                except LedgerError as error:
+                    found.append(f"{describe(link)}: {error}")
+        return found
+
+    @contextmanager
+    def _reading(self) -> Iterator[Book]:
+        with self._lock:
+            with self._database.read() as connection:
+                self._catch_up(connection)
+            yield self._book
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[Connection, Book]]:
+        with self._lock, self._database.write() as connection:
+            self._catch_up(connection)
+            yield connection, self._book
+
+    def _catch_up(self, connection: Connection) -> None:
+        """Check and read the rows that were added since the last time, by anybody.
+
+        What was read before is kept in memory, so a row changed since cannot lower what was spent.
+        """
+        head, links = self._database.since(connection, self._book.head.count)
+        chain.check_continuation(self.key, self._book.head, links, head)
+        self._book.read(links)
+
+    def _append(self, connection: Connection, entries: Sequence[Entry]) -> None:
+        """Add rows. They enter the book once they are committed, on the next transaction."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        head, links = self._book.head, []
+        for entry in entries:
+            link = chain.link_after(self.key, head, chain.canonical({"time": time, **entry}))
+            links.append(link)
+            head = chain.Head(link.seq, link.hash, "")
+        self._database.append(connection, links)
+
+
+def _page(book: Book, dataset_id: str) -> Page:
+    try:
+        return book.pages[dataset_id]
+    except KeyError:
+        raise LedgerError(
+            f"the ledger knows no dataset of id {dataset_id!r}: see `understudy ledger list`"
+        ) from None

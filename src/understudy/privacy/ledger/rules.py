@@ -1,0 +1,108 @@
+"""When a charge is allowed. The ledger asks this under its lock, of a book that is up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from understudy.core.errors import BudgetRefused, LedgerError
+from understudy.privacy.accounting import Event, epsilon_of
+from understudy.privacy.budget import MIN_DELTA
+from understudy.privacy.ledger.book import Book, Page, Place, charge_entry, charge_text
+from understudy.privacy.ledger.records import Charge
+
+_ROUNDING = 1e-9  # relative: epsilon of the mu of epsilon may come back this much larger
+
+
+def allowed(
+    book: Book, page: Page, charges: Sequence[Charge], unit: str, adjacency: str
+) -> tuple[list[Charge], list[Page]]:
+    """Those of the charges that are to be recorded, and the datasets to record them for.
+
+    A charge that was recorded before was recorded for all it concerned, and none is added to it.
+
+    Raises:
+        BudgetRefused: The budget of one of the datasets does not cover the charges.
+        LedgerError: See `check_unit` and `not_yet_charged`.
+    """
+    check_unit(page, unit, adjacency)
+    new = not_yet_charged(book, page, charges)
+    if not new:
+        return [], []
+    pages = book.answerable(page)
+    check_all(pages, [charge.event for charge in new], unit, adjacency)
+    return new, pages
+
+
+def check_all(pages: Sequence[Page], events: Sequence[Event], unit: str, adjacency: str) -> None:
+    """Refuse events that any of the datasets refuses; a run on the first concerns all of them."""
+    for page in pages:
+        why = "" if page is pages[0] else _because(page, pages[0])
+        check_unit(page, unit, adjacency, why)
+        check_budget(page, events, why)
+
+
+def _because(page: Page, run_on: Page) -> str:
+    return (
+        f" (id {page.id}), which shares half or more of its records with {run_on.name} or the "
+        "other way round and is charged for runs on it too,"
+    )
+
+
+def check_unit(page: Page, unit: str, adjacency: str, why: str = "") -> None:
+    """Refuse a unit or an adjacency other than that of the dataset's first charge."""
+    fixed = (page.unit, page.adjacency)
+    if page.events and fixed != (unit, adjacency):
+        raise LedgerError(
+            f"everything charged to {page.name}{why} protects one {fixed[0]} under {fixed[1]}, and "
+            f"this run would protect one {unit} under {adjacency}. The two do not compose: run it "
+            "with the same unit and adjacency as before"
+        )
+
+
+def not_yet_charged(book: Book, page: Page, charges: Sequence[Charge]) -> list[Charge]:
+    """Those of the charges that are not recorded.
+
+    Raises:
+        LedgerError: Two for one place, or one that differs from what is recorded there.
+    """
+    new: dict[Place, Charge] = {}
+    for charge in charges:
+        where = (charge.run, charge.stage, charge.attempt)
+        named = f"run {charge.run}, stage {charge.stage}, attempt {charge.attempt}"
+        if where in new:
+            raise LedgerError(f"{named} is charged twice in one request: name each stage once")
+        recorded = book.charges.get(where)
+        entry = charge_entry(charge)
+        said = charge_text(entry["event"], entry["details"])
+        if recorded is None:
+            new[where] = charge
+        elif recorded != (page.id, said):
+            raise LedgerError(
+                f"{named} was charged before for something else. What was paid for stands: resume "
+                "with the settings of that run, or start a new one"
+            )
+    return list(new.values())
+
+
+def check_budget(page: Page, new: Sequence[Event], why: str = "") -> None:
+    """Refuse what does not fit into the dataset's budget beside all that was spent before."""
+    if page.budget is None:
+        return
+    budget = page.budget
+    if budget.delta < MIN_DELTA:
+        raise LedgerError(
+            f"the budget of {page.name}{why} was set at delta {budget.delta:g} by an older "
+            f"version. The proof covers {MIN_DELTA:g} and more: set it again with `understudy "
+            f"ledger set-budget {page.id} --epsilon {budget.epsilon:g} --delta 1e-10`"
+        )
+    requested = epsilon_of([*page.events, *new], budget.delta)
+    # "not <=": an epsilon that is not a number is refused too.
+    if not requested <= budget.epsilon * (1 + _ROUNDING):
+        raise BudgetRefused(
+            page.name,
+            requested=requested,
+            budget=budget.epsilon,
+            spent=epsilon_of(page.events, budget.delta),
+            delta=budget.delta,
+            why=why,
+        )

@@ -1,0 +1,145 @@
+"""Balanced accuracy on real data of models trained on a release. Owner-only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from understudy.core.ports import Encoder, Source
+from understudy.metrics.utility import (
+    Labelled,
+    Network,
+    UtilityReport,
+    gather,
+    mean_and_spread,
+    utility_report,
+)
+from understudy.report import Score, read_score
+from understudy.run.config import unknown
+from understudy.run.progress import Bars
+
+_BATCH = 1024
+WORDS: dict[Network, str] = {
+    "cnn": "small CNN on images",
+    "convnet": "ConvNet on images",
+    "resnet9": "ResNet-9 on images",
+    "wrn40-4": "WRN-40-4 on images",
+    "resnet50": "ResNet-50 on images",
+    "vgg11": "VGG-11 on images",
+    "mobilenetv2": "MobileNetV2 on images",
+    "two-layer": "two-layer network on embeddings",
+}
+"""The networks, as figures name them."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One network, trained on the release and on the real data, tested on the real test set.
+
+    Attributes:
+        model: What was trained, in words.
+        synthetic: Mean balanced accuracy over the seeds when trained on the release, 0 to 1.
+        real: The same when trained on the real data.
+        report: Every single result, with the plain accuracy and the recall of each class.
+    """
+
+    model: str
+    synthetic: float
+    real: float
+    report: UtilityReport
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model": self.model, "kind": "owner-only", **asdict(self.report)}
+
+    @property
+    def score(self) -> Score:
+        """The same with its baselines and recalls, as it is printed and reported."""
+        return read_score(self.as_dict())
+
+
+def measure(
+    release: Source,
+    real: Source,
+    test: Source,
+    encoder: Encoder | None,
+    bars: Bars,
+    *,
+    networks: Sequence[Network] | None = None,
+    seeds: Sequence[int] = (0,),
+    epochs: int | None = None,
+    rows: int | None = None,
+) -> tuple[Accuracy, ...]:
+    """Train on a release and on the real data, test both on real data.
+
+    Args:
+        release: The synthetic rows: images or embeddings.
+        real: The private training set.
+        test: The real test set.
+        encoder: Embeds real images where the release holds embeddings.
+        bars: Progress.
+        networks: Which; by default the small CNN for images, the two-layer one for embeddings.
+        seeds: Trainings to average over.
+        epochs: Passes over the training set, where not the usual number.
+        rows: Train on at most so many rows of each side.
+
+    Raises:
+        InputError: An unknown network, or one that cannot learn from these rows.
+    """
+    require_networks(networks)
+    synthetic = collect(release, None, bars).at_most(rows)
+    encode = encoder if release.kind == "embeddings" else None
+    pair = collect(real, encode, bars).at_most(rows), collect(test, encode, bars)
+    found = []
+    for network in networks or usual_networks(release):
+        step = EpochBar(bars, f"training on the release and on real data: {WORDS[network]}")
+        report = utility_report(
+            synthetic, *pair, network=network, seeds=seeds, epochs=epochs, progress=step
+        )
+        means = mean_and_spread(report.synthetic)[0], mean_and_spread(report.real)[0]
+        found.append(Accuracy(WORDS[network], *means, report))
+    return tuple(found)
+
+
+def usual_networks(release: Source) -> Sequence[Network]:
+    """The networks that are trained where none is named."""
+    return ("two-layer",) if release.kind == "embeddings" else ("cnn",)
+
+
+def require_networks(networks: Sequence[str] | None) -> None:
+    """Refuse a network that does not exist.
+
+    Raises:
+        ConfigError: Naming the ones that do.
+    """
+    for name in networks or ():
+        if name not in WORDS:
+            raise unknown("network", name, list(WORDS))
+
+
+class EpochBar:
+    """A bar that is told how many epochs are done."""
+
+    def __init__(self, bars: Bars, words: str) -> None:
+        self._bars, self._words, self._done = bars, words, 0
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many of all epochs are done."""
+        self._bar = self._bar or self._bars(self._words, total)
+        self._bar(done - self._done)
+        self._done = done
+
+
+def collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
+    """A source in memory; images as embeddings where there is an encoder."""
+    bar = bars(f"reading {source.name}", len(source))
+    parts = []
+    for batch in source.batches(_BATCH):
+        embed = encoder is not None and source.kind == "images"
+        parts.append(
+            (encoder.encode(batch.values) if embed and encoder else batch.values, batch.labels)
+        )
+        bar(len(batch.labels))
+    return gather(parts, source.classes)

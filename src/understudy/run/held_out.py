@@ -1,0 +1,111 @@
+"""``--hold-out``: which part of the private set a run leaves out, kept in the owner's folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.core.ports import Source
+from understudy.data.holdout import HoldOut, Parts, split
+from understudy.privacy.unit import Unit
+from understudy.run.run_folder import write_json
+
+FILE = "holdout.json"
+"""In the owner's folder: the secret key, the share and the unit column."""
+
+_MOST = 0.5
+_HOW = "such as --hold-out 5%"
+
+
+def check_hold_out(asked: float | str, unit: Unit) -> None:
+    """Refuse what is neither a share nor a number that may be asked for.
+
+    Raises:
+        ConfigError: As said.
+    """
+    number = _number(asked)
+    if number < 1:
+        if not 0 < number <= _MOST:
+            raise ConfigError(f"hold out a share above 0 and up to {_MOST:.0%}, found {asked}")
+        return
+    if number != int(number):
+        raise ConfigError(f"hold out a share, {_HOW}, or a whole number of images, found {asked}")
+    if unit.adjacency != "replace-one" or unit.column is not None:
+        raise ConfigError(
+            f"--hold-out {number:,.0f} asks for a number of images, and whether one takes part "
+            "would then depend on how many others there are, which is private (add-remove, or "
+            f"units of several images): ask for a share, {_HOW}"
+        )
+
+
+def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -> HoldOut:
+    """Who is held out of a run: drawn when it begins, and read back by a resumed one.
+
+    Args:
+        owner: The owner's folder of the run.
+        source: The whole dataset; its size is looked at where a number of images is asked for.
+        asked: The share, or the number.
+        unit: The unit of protection.
+
+    Raises:
+        ConfigError: More images are asked for than half of all.
+        RunError: What was kept is damaged.
+    """
+    known = read_hold_out(owner)
+    if known is not None:
+        return known
+    number = _number(asked)
+    share = number if number < 1 else number / len(source)
+    if share > _MOST:
+        raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {asked}")
+    drawn = HoldOut.draw(share, unit.column)
+    path = owner / FILE
+    kept = {"key": drawn.key.hex(), "share": share, "unit": drawn.unit, "kind": "owner-only"}
+    write_json(path, kept)
+    os.chmod(path, 0o600)
+    return drawn
+
+
+def read_hold_out(owner: Path) -> HoldOut | None:
+    """Who was held out of a run; None where nobody was.
+
+    Args:
+        owner: The owner's folder of the run.
+
+    Raises:
+        RunError: It cannot be read.
+    """
+    path = owner / FILE
+    if not path.is_file():
+        return None
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return HoldOut(bytes.fromhex(kept["key"]), float(kept["share"]), kept["unit"])
+    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+        raise RunError(f"{path}: damaged, so nobody can tell who was held out: {error}") from error
+
+
+def parts_of(source: Source, owner: Path) -> Parts | None:
+    """The members and the held-out part of a run's dataset; None where nothing was held out."""
+    hold_out = read_hold_out(owner)
+    return None if hold_out is None else split(source, hold_out)
+
+
+def _number(asked: float | str) -> float:
+    """A share below 1, or a number of images.
+
+    Raises:
+        ConfigError: It is no number.
+    """
+    text = str(asked).strip()
+    percent = text.endswith("%")
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number <= 0 or (percent and number >= 100):
+        raise ConfigError(f"hold_out is a share, {_HOW} or 0.05, found {asked!r}")
+    return number / 100 if percent else number

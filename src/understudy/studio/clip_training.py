@@ -1,0 +1,159 @@
+"""The CLIP stage: images and captions in one space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as _transformers
+from torch import nn
+from torch.nn import functional
+
+from understudy.core.types import Images, Texts
+from understudy.studio.autoencoder import to_network
+from understudy.studio.corpus import Corpus
+
+transformers: Any = _transformers  # its calls carry no types
+
+
+def new_clip(
+    tokenizer: Any, *, side: int, patch: int, widths: tuple[int, int], layers: int, dim: int
+) -> Any:
+    """An untrained CLIPModel; the text side has two layers fewer than the image side.
+
+    Args:
+        tokenizer: Of the texts.
+        side: Pixels a side of an image.
+        patch: Pixels a side of a patch.
+        widths: Of the image side and of the text side; multiples of 32.
+        layers: Of the image side.
+        dim: d, the length of an embedding.
+    """
+    vision, text = (
+        {
+            "hidden_size": width,
+            "intermediate_size": 4 * width,
+            "num_attention_heads": width // 32,
+            "projection_dim": dim,
+        }
+        for width in widths
+    )
+    heard = transformers.CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=tokenizer.model_max_length,
+        num_hidden_layers=max(2, layers - 2),
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **text,
+    )
+    seen = transformers.CLIPVisionConfig(
+        image_size=side, patch_size=patch, num_hidden_layers=layers, **vision
+    )
+    config = transformers.CLIPConfig(text_config=heard, vision_config=seen, projection_dim=dim)
+    return transformers.CLIPModel(config)
+
+
+def tokenise(tokenizer: Any, texts: Texts) -> torch.Tensor:
+    """(n, length) token numbers, padded to the tokenizer's length."""
+    made = tokenizer(list(texts), padding="max_length", truncation=True, return_tensors="pt")
+    return made["input_ids"]  # type: ignore[no-any-return]
+
+
+class _WithHeads(nn.Module):
+    """A CLIP with a linear classifier for each attribute, which training throws away."""
+
+    def __init__(self, clip: Any, values: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
+        self.clip = clip
+        dim = clip.config.projection_dim
+        self.heads = nn.ModuleDict({key: nn.Linear(dim, len(of)) for key, of in values.items()})
+
+
+class ClipStage:
+    """Contrastive learning (CLIP), helped by the attributes where the corpus knows them."""
+
+    name = "clip"
+
+    def __init__(self, corpus: Corpus, clip: Any, tokenizer: Any, device: torch.device) -> None:
+        values = _values(corpus.attributes)
+        self.network = _WithHeads(clip, values)
+        self.rows = len(corpus)
+        self._corpus, self._device = corpus, device
+        self._tokens = caption_tokens(tokenizer, corpus)
+        self._targets = {
+            key: torch.tensor([_index(of, row.get(key)) for row in corpus.attributes])
+            for key, of in values.items()
+        }
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Cross entropies of image to text, text to image, and image to attributes."""
+        rows = rows.sort().values
+        pixels = to_network(self._corpus.images[rows.numpy()], self._device)
+        flipped = torch.rand(len(pixels), generator=random, device=self._device) < 0.5
+        pixels = torch.where(flipped[:, None, None, None], pixels.flip(-1), pixels)
+        which = torch.randint(self._tokens.shape[1], (len(rows),), generator=random)
+        tokens = self._tokens[rows, which].long().to(self._device)
+        clip = self.network.clip
+        images = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
+        texts = clip.text_projection(clip.text_model(input_ids=tokens).pooler_output)
+        near = functional.normalize(images.float()) @ functional.normalize(texts.float()).T
+        near = near * clip.logit_scale.exp().clamp(max=100)
+        here = torch.arange(len(rows), device=self._device)
+        heads = [
+            functional.cross_entropy(
+                head(images).float(), self._targets[key][rows].to(self._device), ignore_index=-1
+            )
+            for key, head in self.network.heads.items()
+            if (self._targets[key][rows] >= 0).any()
+        ]
+        length = images.float().square().mean(dim=1).sqrt()
+        return {
+            "images": functional.cross_entropy(near, here) / 2,
+            "texts": functional.cross_entropy(near.T, here) / 2,
+            "attributes": 0.5
+            * sum(heads, torch.zeros((), device=self._device))
+            / max(1, len(heads)),
+            "length": 0.1 * (length - 1).square().mean(),  # so that length carries nothing
+        }
+
+    def sheet(self) -> Images | None:
+        """Nothing to see."""
+        return None
+
+
+def caption_tokens(tokenizer: Any, corpus: Corpus) -> torch.Tensor:
+    """Tokens of every caption: (n, captions an image, length) int16."""
+    most = max(len(texts) for texts in corpus.captions)
+    flat = [texts[at % len(texts)] for texts in corpus.captions for at in range(most)]
+    blocks = [tokenise(tokenizer, flat[i : i + 4096]).short() for i in range(0, len(flat), 4096)]
+    return torch.cat(blocks).view(len(corpus.captions), most, -1)
+
+
+def _values(attributes: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = {}
+    for row in attributes:
+        for key, value in row.items():
+            found.setdefault(key, set()).add(value)
+    return {key: sorted(of) for key, of in found.items() if 1 < len(of) <= 64}
+
+
+def _index(values: Sequence[str], value: str | None) -> int:
+    return -1 if value is None else values.index(value)
+
+
+@torch.no_grad()
+def embed_images(
+    clip: Any, images: Images, device: torch.device, *, batch: int = 128
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
+    """Embeddings of many images, each of length sqrt(d): (n, d) float16."""
+    made = []
+    for start in range(0, len(images), batch):
+        pixels = to_network(images[start : start + batch], device)
+        with torch.autocast(device.type, torch.bfloat16):
+            seen = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
+        unit = functional.normalize(seen.float()) * clip.config.projection_dim**0.5
+        made.append(unit.to(torch.float16).cpu().numpy())
+    return np.concatenate(made)

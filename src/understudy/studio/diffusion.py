@@ -1,0 +1,399 @@
+"""The diffusion stages: pictures from texts and embeddings, inpainting, and control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import diffusers as _diffusers
+import numpy as np
+import torch
+from diffusers.models.embeddings import get_timestep_embedding
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from understudy.core.types import Images
+from understudy.studio.autoencoder import from_network, to_network
+from understudy.studio.clip_training import caption_tokens, tokenise
+from understudy.studio.corpus import Corpus
+
+diffusers: Any = _diffusers  # its calls carry no types
+
+NOISING: dict[str, Any] = {
+    "num_train_timesteps": 1000,
+    "beta_schedule": "squaredcos_cap_v2",
+    "prediction_type": "v_prediction",
+    "timestep_spacing": "trailing",
+}
+"""The noising of images: ends in pure noise, so that few steps and plain colours work."""
+
+
+def new_unet(
+    *, side: int, latents: int, widths: tuple[int, ...], layers: int, text: int, embedding: int
+) -> Any:
+    """An untrained network that hears a text (cross-attention) and an embedding (unCLIP)."""
+    return diffusers.UNet2DConditionModel(
+        sample_size=side,
+        in_channels=latents,
+        out_channels=latents,
+        block_out_channels=widths,
+        layers_per_block=layers,
+        down_block_types=("CrossAttnDownBlock2D",) * len(widths),
+        up_block_types=("CrossAttnUpBlock2D",) * len(widths),
+        cross_attention_dim=text,
+        attention_head_dim=4,  # the number of heads: diffusers keeps a wrong name
+        norm_num_groups=16,
+        class_embed_type="projection",
+        projection_class_embeddings_input_dim=2 * embedding,
+    )
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What the stages before found of the corpus, and the networks that did.
+
+    Attributes:
+        corpus: The images.
+        latents: (n, channels, height, width) float16 of the autoencoder.
+        embeddings: (n, d) float16 of CLIP, each of length sqrt(d).
+        vae: The autoencoder.
+        clip: CLIP.
+        tokenizer: Its tokenizer.
+        device: Where to compute.
+    """
+
+    corpus: Corpus
+    latents: NDArray[np.float16]
+    embeddings: NDArray[np.float16]
+    vae: Any
+    clip: Any
+    tokenizer: Any
+    device: torch.device
+
+    def clean(self, rows: torch.Tensor) -> torch.Tensor:
+        """Latents of rows, float32 on the device."""
+        return torch.from_numpy(self.latents[rows.numpy()]).to(self.device).float()
+
+    @torch.no_grad()
+    def words(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What the text encoder makes of tokens: (n, length, width)."""
+        text: torch.Tensor = self.clip.text_model(
+            input_ids=tokens.long().to(self.device)
+        ).last_hidden_state
+        return text
+
+
+class _Noised:
+    """What the stages share: noised latents, the conditions, and the velocity to be learnt."""
+
+    def __init__(self, studied: Studied) -> None:
+        self.studied = studied
+        self.rows = len(studied.corpus)
+        self.noising = diffusers.DDPMScheduler(**NOISING)
+        self.tokens = caption_tokens(studied.tokenizer, studied.corpus)
+        self.silence = tokenise(studied.tokenizer, [""])[0].short()
+
+    def noised(
+        self,
+        rows: torch.Tensor,
+        random: torch.Generator,
+        *,
+        power: float = 1.0,
+        between: tuple[float, float] = (0.0, 1.0),
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Noised latents, their steps, and the velocities; more noise with a power below 1."""
+        device = self.studied.device
+        clean = self.studied.clean(rows)
+        noise = torch.randn(clean.shape, generator=random, device=device)
+        part = torch.rand(len(rows), generator=random, device=device) ** power
+        steps = (1000 * (between[0] + (between[1] - between[0]) * part)).long()
+        return (
+            self.noising.add_noise(clean, noise, steps),
+            steps,
+            self.noising.get_velocity(clean, noise, steps),
+        )
+
+    def text(
+        self, rows: torch.Tensor, dropped: torch.Tensor, random: torch.Generator
+    ) -> torch.Tensor:
+        """One caption of each row as the text encoder reads it, silence where dropped."""
+        which = torch.randint(self.tokens.shape[1], (len(rows),), generator=random)
+        tokens = torch.where(dropped.cpu()[:, None], self.silence, self.tokens[rows, which])
+        return self.studied.words(tokens)
+
+
+class UNetStage(_Noised):
+    """The velocity of latents (v-prediction), told a caption, an embedding, both, or nothing.
+
+    It learns mostly where the target is: few of the places, and what a picture is looked at for.
+    Half of the rows are told the caption, a third the embedding (with the caption or without), and
+    the embeddings are noised as unCLIP noises them, mostly a little.
+    """
+
+    name = "unet"
+
+    def __init__(self, studied: Studied, network: Any) -> None:
+        super().__init__(studied)
+        self.network = network
+        known = torch.from_numpy(studied.embeddings[: self.rows].astype(np.float32))
+        self.mean, self.spread = known.mean(0), known.std(0)
+        self.blur = diffusers.DDPMScheduler(beta_schedule="squaredcos_cap_v2")
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Mean squared error of the velocity."""
+        device = self.studied.device
+        noised, steps, velocity = self.noised(rows, random)
+        kind = torch.rand(len(rows), generator=random, device=device)
+        text = self.text(rows, (kind >= 0.65) & (kind < 1.0), random)
+        embedding = self.embedding(rows, random) * (kind >= 0.55)[:, None] * (kind < 0.92)[:, None]
+        made = self.network(noised, steps, text, class_labels=embedding).sample
+        target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].float()
+        return {"velocity": mostly_where(target.to(device), made, velocity, times=3)}
+
+    @torch.no_grad()
+    def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+        """Latents of rows as one look of the network has them, at 5 to 60 % of the noising."""
+        device = self.studied.device
+        noised, steps, _ = self.noised(rows, random, between=(0.05, 0.6))
+        draw = torch.rand((2, len(rows)), generator=random, device=device)
+        text = self.text(rows, draw[0] < 0.3, random)
+        told = self.embedding(rows, random) * (draw[1] < 0.6)[:, None]
+        velocity = self.network(noised, steps, text, class_labels=told).sample
+        kept = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
+        return torch.as_tensor(kept.sqrt() * noised - (1 - kept).sqrt() * velocity)
+
+    def embedding(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+        """Noised embeddings beside the step of their noise, as unCLIP gives them."""
+        device = self.studied.device
+        plain = torch.from_numpy(self.studied.embeddings[rows.numpy()].astype(np.float32))
+        steps = (1000 * torch.rand(len(rows), generator=random, device=device) ** 4).long()
+        scaled = ((plain - self.mean) / self.spread).to(device)
+        noise = torch.randn(scaled.shape, generator=random, device=device)
+        noised = self.blur.add_noise(scaled, noise, steps)
+        plain = noised * self.spread.to(device) + self.mean.to(device)
+        told = get_timestep_embedding(
+            steps, plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
+        )
+        return torch.cat([plain, told], dim=1)
+
+    @torch.no_grad()
+    def sheet(self, vae: Any = None) -> Images:
+        """Held-out images; drawn from their captions; drawn from their embeddings."""
+        rows = torch.from_numpy(self.studied.corpus.last(8))
+        silence = self.studied.words(self.silence.expand(8, -1))
+        words = self.studied.words(self.tokens[rows, 0])
+        told = self.embedding_of(rows)
+        nothing = torch.zeros_like(told)
+        shown = [np.asarray(self.studied.corpus.images[rows.numpy()])]
+        blank = partial(self._velocity, silence, nothing)
+        for text, label in ((words, nothing), (silence, told)):
+            velocity = guided(partial(self._velocity, text, label), blank, 3.0)
+            shown.append(sample(self.studied, velocity, 8, vae=vae))
+        return np.concatenate(shown)
+
+    def _velocity(
+        self, text: torch.Tensor, label: torch.Tensor, x: torch.Tensor, t: torch.Tensor
+    ) -> torch.Tensor:
+        made: torch.Tensor = self.network(x, t, text, class_labels=label).sample
+        return made
+
+    def embedding_of(self, rows: torch.Tensor) -> torch.Tensor:
+        """The embeddings of rows, not noised, as the network takes them."""
+        plain = torch.from_numpy(self.studied.embeddings[rows.numpy()].astype(np.float32))
+        told = get_timestep_embedding(
+            torch.zeros(len(rows)), plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
+        )
+        return torch.cat([plain, told], dim=1).to(self.studied.device)
+
+
+class InpaintingStage(_Noised):
+    """The velocity of latents where the surroundings of a hole are given."""
+
+    name = "inpainting"
+
+    def __init__(self, studied: Studied, base: Any) -> None:
+        super().__init__(studied)
+        self.network = widened(base, base.config.in_channels + 1)
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Mean squared error of the velocity."""
+        noised, steps, velocity = self.noised(rows, random)
+        dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.15
+        given = self.given(rows, self.holes(rows, random))
+        text = self.text(rows, dropped, random)
+        made = self.network(torch.cat([noised, given], dim=1), steps, text).sample
+        return {"velocity": functional.mse_loss(made.float(), velocity)}
+
+    def holes(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+        """Boxes, targets, all but targets, or everything: (n, 1, height, width), 1 to be drawn."""
+        corpus = self.studied.corpus
+        height, width = corpus.images.shape[1:3]
+        draw = (
+            torch.rand((len(rows), 6), generator=random, device=self.studied.device).cpu().numpy()
+        )
+        holes = np.zeros((len(rows), 1, height, width), dtype=np.float32)
+        targets = corpus.targets(rows.numpy())
+        for hole, target, d in zip(holes[:, 0], targets, draw, strict=True):
+            top, left = int(d[0] * height * 0.7), int(d[1] * width * 0.7)
+            tall, wide = int((0.2 + 0.7 * d[2]) * height), int((0.2 + 0.7 * d[3]) * width)
+            if corpus.segments is not None and d[4] < 0.6:
+                hole[:] = target ^ (d[5] >= 0.5)
+            elif d[4] < 0.95:
+                hole[top : top + tall, left : left + wide] = 1
+            else:
+                hole[:] = 1
+        return torch.from_numpy(holes).to(self.studied.device)
+
+    @torch.no_grad()
+    def given(self, rows: torch.Tensor, holes: torch.Tensor) -> torch.Tensor:
+        """The mask and the latents of the image without the hole, as the pipelines give them."""
+        studied = self.studied
+        pixels = to_network(studied.corpus.images[rows.numpy()], studied.device)
+        around = studied.vae.encode(pixels * (holes < 0.5)).latents.float()
+        small = functional.interpolate(holes, size=around.shape[-2:])
+        return torch.cat([small, around], dim=1)
+
+    @torch.no_grad()
+    def sheet(self) -> Images:
+        """Held-out images, their holes in grey, and what was drawn in them."""
+        rows = torch.from_numpy(self.studied.corpus.last(8))
+        holes = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
+        given = self.given(rows, holes)
+        silence = self.studied.words(self.silence.expand(8, -1))
+        words = self.studied.words(self.tokens[rows, 0])
+
+        def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
+            return made
+
+        images = np.asarray(self.studied.corpus.images[rows.numpy()])
+        hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
+        told = guided(partial(velocity, words), partial(velocity, silence), 2.0)
+        made = sample(self.studied, told, 8)
+        return np.concatenate([images, np.where(hole, 128, images), np.where(hole, made, images)])
+
+
+class ControlStage(_Noised):
+    """A ControlNet beside the frozen network, for hints of one kind.
+
+    It learns from rows that have a hint, mostly under much noise, where shapes are settled, and
+    mostly where the hint is.
+    """
+
+    def __init__(self, studied: Studied, base: Any, kind: str, hints: NDArray[np.uint8]) -> None:
+        super().__init__(studied)
+        self.name = f"controlnet-{kind}"
+        self.base = base.requires_grad_(False).eval()
+        self.hints = hints
+        told = [at for at in range(self.rows) if hints[at].any()]
+        self._told = torch.tensor(told, dtype=torch.int64)
+        self.rows = len(told)
+        self.network = diffusers.ControlNetModel.from_unet(
+            base, conditioning_embedding_out_channels=(16, 24, 48, 96)
+        )
+        # Zero here and zero at the outputs would teach neither for hundreds of steps; the outputs'
+        # zeros alone leave the base as it was.
+        nn.init.kaiming_normal_(self.network.controlnet_cond_embedding.conv_out.weight)
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Mean squared error of the velocity, five times as heavy where the hint is."""
+        rows = self._told[rows]
+        noised, steps, velocity = self.noised(rows, random, power=0.5)
+        dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.3
+        hint = self.hint(rows)
+        made = self.velocity(noised, steps, self.text(rows, dropped, random), hint)
+        return {"velocity": mostly_where(hint.amax(1, keepdim=True), made, velocity, times=5)}
+
+    def hint(self, rows: torch.Tensor) -> torch.Tensor:
+        """Hints in [0, 1], three channels."""
+        hints = np.array(self.hints[rows.numpy()])
+        if hints.ndim == 3:
+            hints = np.repeat(hints[..., None], 3, axis=-1)
+        return torch.from_numpy(hints).to(self.studied.device).permute(0, 3, 1, 2) / 255
+
+    def velocity(
+        self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor, hint: torch.Tensor
+    ) -> torch.Tensor:
+        """The base network's answer, steered."""
+        down, middle = self.network(x, t, text, controlnet_cond=hint, return_dict=False)
+        made = self.base(
+            x, t, text, down_block_additional_residuals=down, mid_block_additional_residual=middle
+        )
+        velocity: torch.Tensor = made.sample
+        return velocity
+
+    @torch.no_grad()
+    def sheet(self) -> Images:
+        """Held-out images, their hints, and what was drawn to the hints and captions."""
+        rows = torch.from_numpy(self.studied.corpus.last(8))
+        hint = self.hint(rows)
+        silence = self.studied.words(self.silence.expand(8, -1))
+        words = self.studied.words(self.tokens[rows, 0])
+
+        def blank(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.base(x, t, silence).sample
+            return made
+
+        told = guided(lambda x, t: self.velocity(x, t, words, hint), blank, 3.0)
+        images = np.asarray(self.studied.corpus.images[rows.numpy()])
+        shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
+        return np.concatenate([images, shown, sample(self.studied, told, 8)])
+
+
+def mostly_where(
+    there: torch.Tensor, made: torch.Tensor, velocity: torch.Tensor, *, times: int
+) -> torch.Tensor:
+    """Mean squared error, so many times as heavy where something is: (n, 1, height, width).
+
+    What is learnt is the same, for each place has its own mean; what capacity is spent on is not.
+    """
+    small = functional.adaptive_max_pool2d(there, velocity.shape[-2:])
+    weights = (1 + (times - 1) * (small > 0)).expand_as(velocity)
+    return (weights * (made.float() - velocity).square()).sum() / weights.sum()
+
+
+Velocity = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def guided(told: Velocity, blank: Velocity, weight: float) -> Velocity:
+    """Classifier-free guidance (Ho and Salimans 2022): away from what nothing told would give."""
+
+    def velocity(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        without = blank(x, t)
+        return without + weight * (told(x, t) - without)
+
+    return velocity
+
+
+def widened(base: Any, more: int) -> Any:
+    """A copy that takes ``more`` input channels besides, which it ignores until it learns."""
+    config = {**base.config, "in_channels": base.config.in_channels + more}
+    wide = diffusers.UNet2DConditionModel.from_config(config)
+    state = base.state_dict()
+    first = torch.zeros_like(wide.conv_in.weight)
+    first[:, : base.config.in_channels] = state["conv_in.weight"]
+    wide.load_state_dict({**state, "conv_in.weight": first})
+    return wide
+
+
+@torch.no_grad()
+def sample(
+    studied: Studied,
+    velocity: Velocity,
+    count: int,
+    *,
+    steps: int = 12,
+    vae: Any = None,
+) -> Images:
+    """Pictures from noise, always the same noise; decoded by another autoencoder if given."""
+    solver = diffusers.DPMSolverMultistepScheduler(**NOISING)
+    solver.set_timesteps(steps)
+    random = torch.Generator(studied.device).manual_seed(0)
+    x = torch.randn((count, *studied.latents.shape[1:]), generator=random, device=studied.device)
+    for step in solver.timesteps:
+        times = step.expand(count).to(studied.device)
+        x = solver.step(velocity(x, times), step, x).prev_sample
+    return from_network((vae or studied.vae).decode(x).sample)

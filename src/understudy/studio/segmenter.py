@@ -1,0 +1,81 @@
+"""The segmenter stage: what is where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as _transformers
+from torch.nn import functional
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Images
+from understudy.studio.autoencoder import to_network
+from understudy.studio.corpus import Corpus
+
+transformers: Any = _transformers  # its calls carry no types
+
+
+def new_segmenter(classes: Sequence[str]) -> Any:
+    """An untrained SegFormer whose answer has half the sides of the image."""
+    names = dict(enumerate(classes))
+    config = transformers.SegformerConfig(
+        num_encoder_blocks=4,
+        depths=[2, 2, 2, 1],
+        sr_ratios=[8, 4, 2, 1],
+        hidden_sizes=[24, 48, 96, 128],
+        num_attention_heads=[1, 2, 3, 4],
+        patch_sizes=[5, 3, 3, 3],
+        strides=[2, 2, 2, 2],
+        mlp_ratios=[3, 3, 3, 3],
+        decoder_hidden_size=96,
+        id2label=names,
+        label2id={name: at for at, name in names.items()},
+    )
+    return transformers.SegformerForSemanticSegmentation(config)
+
+
+class SegmenterStage:
+    """Cross entropy of every pixel; rare classes count more."""
+
+    name = "segmenter"
+
+    def __init__(self, corpus: Corpus, network: Any, device: torch.device) -> None:
+        if corpus.segments is None:
+            raise ConfigError("a segmenter learns from segments, and the training set has none")
+        self.network = network
+        self.rows = len(corpus)
+        self._corpus, self._segments, self._device = corpus, corpus.segments, device
+        counts = np.bincount(self._segments[:500].ravel(), minlength=len(corpus.classes))
+        weights = np.sqrt(counts.mean() / np.maximum(counts, 1)).clip(0.3, 4)
+        self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Cross entropy at the size of the images, under changes of light, tint and mirroring."""
+        at = np.sort(rows.numpy())
+        pixels = to_network(self._corpus.images[at], self._device)
+        truth = torch.from_numpy(np.array(self._segments[at])).to(self._device).long()
+        draw = torch.rand((3, len(at), 1, 1, 1), generator=random, device=self._device)
+        tint = 0.75 + 0.5 * torch.rand((len(at), 3, 1, 1), generator=random, device=self._device)
+        grain = torch.randn(pixels.shape, generator=random, device=self._device)
+        pixels = (
+            pixels * tint * (0.7 + 0.6 * draw[0]) + (draw[1] - 0.5) * 0.5 + grain * 0.08 * draw[2]
+        )
+        if torch.rand((), generator=random, device=self._device) < 0.5:
+            pixels, truth = pixels.flip(-1), truth.flip(-1)
+        seen = self.network(pixel_values=pixels.clamp(-1, 1)).logits.float()
+        seen = functional.interpolate(seen, size=truth.shape[-2:], mode="bilinear")
+        return {"pixels": functional.cross_entropy(seen, truth, weight=self._weights)}
+
+    @torch.no_grad()
+    def sheet(self) -> Images:
+        """Held-out images, each above its segments as the network sees them."""
+        images = np.asarray(self._corpus.images[self._corpus.last(16)])
+        seen = self.network(pixel_values=to_network(images, self._device)).logits
+        seen = functional.interpolate(seen, size=images.shape[1:3], mode="bilinear").argmax(1)
+        steps = np.arange(len(self._corpus.classes))
+        colours = np.stack([steps * 67 % 256, steps * 131 % 256, steps * 29 % 256], -1)
+        shown = colours.astype(np.uint8)[seen.cpu().numpy()]
+        return np.concatenate([images[:8], shown[:8], images[8:], shown[8:]])

@@ -1,0 +1,275 @@
+"""`understudy studio train`: a studio from the playhouse, or from anybody's public images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from understudy.core.errors import ConfigError, MissingExtra
+from understudy.core.types import Images
+from understudy.data.captions import captioned_files, read_captions
+from understudy.data.encoded_images import Options, RecordSource
+from understudy.report.sheets import contact_sheet
+from understudy.run.progress import Bars, progress_bars
+from understudy.steps.hints import LIMBS, edges, skeleton
+
+if TYPE_CHECKING:
+    from understudy.studio.corpus import Corpus, CorpusRow
+    from understudy.studio.loop import Machine, Report
+    from understudy.studio.plan import StudioPlan
+
+TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
+"""What the playhouse's pictures show, in these parts."""
+
+_CAPTIONS = 3  # of each picture, in different words
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What `understudy studio train` was asked for.
+
+    Attributes:
+        out: Folder of the studio.
+        world: ``"playhouse"``, the default where there are no ``data``.
+        data: Folder of public images; None for the playhouse.
+        captions: CSV of their captions, with the columns ``path`` and ``caption``.
+        stages: Which stages; every one that the data allow by default.
+        device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        count: Pictures in the corpus; by default what the plan says, or all of ``data``.
+        scale: Steps of every stage, against the plan's.
+        compile: Whether to compile the networks.
+        bfloat16: Whether products run in bfloat16; None: on a GPU.
+    """
+
+    out: Path
+    world: str | None = None
+    data: Path | None = None
+    captions: Path | None = None
+    stages: Sequence[str] | None = None
+    device: str = "auto"
+    count: int | None = None
+    scale: float = 1.0
+    compile: bool = False
+    bfloat16: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.world is not None and self.data is not None:
+            raise ConfigError(
+                "--world draws the pictures and --data reads them: give one of the two"
+            )
+        if (self.data is None) != (self.captions is None):
+            raise ConfigError(
+                "--data and --captions go together: a folder, and a CSV of its captions"
+            )
+
+
+def train_studio(
+    order: Order, *, plan: StudioPlan, machine: Machine, report: Report, bars: Bars
+) -> tuple[str, ...]:
+    """Make a studio, or go on with one that was begun.
+
+    Args:
+        order: Where, from what, and which stages; the ``work`` folder of the studio holds the
+            corpus and the checkpoints.
+        plan: Sizes and lengths.
+        machine: Where and how.
+        report: Told (stage, step, steps, losses) now and then.
+        bars: Progress bars for the corpus.
+
+    Returns:
+        The stages that are done now.
+
+    Raises:
+        ConfigError: The data or the stages make no sense.
+        MissingExtra: A package is not installed.
+    """
+    try:
+        from understudy.studio.stages import StudioTrainer
+    except ImportError as error:
+        raise MissingExtra("a studio", "models") from error
+    work = order.out / "work"
+    corpus = _corpus(work / "corpus", plan, bars, order.data, order.captions)
+
+    def show(stage: str, sheet: Images, step: int) -> None:
+        folder = work / "sheets"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{stage}-{step:06d}.png").write_bytes(contact_sheet(sheet, columns=8))
+
+    trainer = StudioTrainer(corpus, plan, machine, order.out, report=report, show=show)
+    possible = trainer.possible()
+    wanted = possible if order.stages is None else tuple(order.stages)
+    if wrong := [stage for stage in wanted if stage not in possible]:
+        raise ConfigError(
+            f"cannot train {', '.join(wrong)} from these data; possible: {', '.join(possible)}"
+        )
+    trainer.train(wanted)
+    return wanted
+
+
+def make_studio(order: Order, tell: Callable[[str], None] = lambda line: None) -> tuple[str, ...]:
+    """`understudy studio train`: `train_studio` with the default plan, as the order changes it.
+
+    Args:
+        order: What was asked for.
+        tell: Given a line with the losses once a minute.
+
+    Raises:
+        ConfigError: The data, the stages, the device or the count make no sense.
+        MissingExtra: A package is not installed.
+    """
+    try:
+        from understudy.backends.hub.hub_models import HubOptions
+        from understudy.studio.loop import Machine
+        from understudy.studio.plan import StudioPlan
+
+        where, _ = HubOptions(device=order.device).where()
+    except ImportError as error:
+        raise MissingExtra("a studio", "models") from error
+    plan, count = StudioPlan().scaled(order.scale), order.count
+    if order.captions is not None and count is None:
+        count = len(read_captions(order.captions))
+    if count is not None:
+        plan = replace(plan, count=count, held_out=min(plan.held_out, count // 10))
+    with progress_bars() as bars:
+        return train_studio(
+            order,
+            plan=plan,
+            machine=Machine(where, order.bfloat16, order.compile),
+            report=_reporting(bars, tell),
+            bars=bars,
+        )
+
+
+def export_studio(folder: Path, studio: Path | None) -> None:
+    """Write a studio as one pipeline of diffusers; see `Studio.export`.
+
+    Raises:
+        ConfigError: The folder is there and not empty.
+        BackendError: There is no studio.
+        MissingExtra: A package is not installed.
+    """
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} is there and not empty: choose another folder")
+    try:
+        from understudy.backends.embedded.studio.studio_models import Studio
+    except ImportError as error:
+        raise MissingExtra("a studio", "models") from error
+    Studio(None if studio is None else str(studio)).export(folder)
+
+
+def _reporting(bars: Bars, tell: Callable[[str], None]) -> Report:
+    """A bar for each stage on a terminal, and its losses as a line now and then."""
+    known: dict[str, tuple[Callable[[int], None], int]] = {}
+    told = 0.0
+
+    def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
+        nonlocal told
+        bar, before = known.get(stage) or (bars(stage, steps), 0)
+        bar(step - before)
+        known[stage] = (bar, step)
+        if step == steps or time.monotonic() - told > 60:
+            told = time.monotonic()
+            parts = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
+            tell(f"{stage} {step:,} of {steps:,}: {parts}")
+
+    return report
+
+
+def _corpus(
+    folder: Path, plan: StudioPlan, bars: Bars, data: Path | None, captions: Path | None
+) -> Corpus:
+    """The corpus of ``out``, drawn or read where it is not there yet."""
+    from understudy.studio.corpus import read_corpus, write_corpus
+
+    found = read_corpus(folder)
+    if found is None:
+        if data is None or captions is None:
+            rows, classes = playhouse_rows(plan.side), _segment_classes()
+        else:
+            rows, classes = captioned_rows(data, captions, plan.side), ()
+        done = bars("public images", plan.count)
+        write_corpus(
+            folder, _counted(rows, done), plan.count, classes=classes, held_out=plan.held_out
+        )
+        found = read_corpus(folder)
+    if found is None or len(found.images) != plan.count:
+        raise ConfigError(
+            f"{folder} holds {0 if found is None else len(found.images)} images and the plan says "
+            f"{plan.count}: choose another folder, or the plan it was begun with"
+        )
+    return replace(found, held_out=plan.held_out)
+
+
+def _counted(rows: Iterator[CorpusRow], done: Callable[[int], None]) -> Iterator[CorpusRow]:
+    for row in rows:
+        done(1)
+        yield row
+
+
+def _segment_classes() -> tuple[str, ...]:
+    from understudy.playhouse.picture import SEGMENT_CLASSES
+
+    return SEGMENT_CLASSES
+
+
+def playhouse_rows(side: int, first: int = 0) -> Iterator[CorpusRow]:
+    """Pictures of the public world without end, with all that is known about them.
+
+    Args:
+        side: Pixels a side.
+        first: Seed of the first picture.
+    """
+    from understudy.playhouse import World
+    from understudy.playhouse.dice import Dice
+    from understudy.playhouse.grammar import describe
+    from understudy.studio.corpus import CorpusRow
+
+    world = World(side, TARGETS)
+    seed = first
+    while True:
+        picture = world.draw(seed)
+        dice = Dice("captions", seed)
+        pose = np.zeros_like(picture.image)
+        for one in picture.instances:
+            if one.name in LIMBS and one.keypoints is not None:
+                drawn = skeleton(one.keypoints, one.names, one.name, picture.image.shape[:2])
+                pose = np.maximum(pose, drawn)
+        more = [describe(picture.attributes, dice) for _ in range(_CAPTIONS - 1)]
+        yield CorpusRow(
+            image=picture.image,
+            captions=[picture.caption, *more],
+            segments=picture.segments,
+            edges=edges(picture.image[None])[0],
+            pose=pose,
+            attributes=picture.attributes,
+        )
+        seed += 1
+
+
+def captioned_rows(data: Path, captions: Path, side: int) -> Iterator[CorpusRow]:
+    """Public images of a folder with their captions.
+
+    Args:
+        data: The folder.
+        captions: CSV with the columns ``path`` (within the folder) and ``caption``.
+        side: Pixels a side they are brought to.
+
+    Raises:
+        SourceError: A column is missing, or an image has no caption or is not there.
+    """
+    from understudy.studio.corpus import CorpusRow
+
+    lines = read_captions(captions)
+    source = RecordSource(
+        lambda: captioned_files(data, lines, captions.name), Options(str(data), size=(side, side))
+    )
+    texts = (text for _, text in lines)
+    for batch in source.batches(64):
+        images = batch.values if batch.values.shape[-1] == 3 else batch.values.repeat(3, -1)
+        for image, lines_of in zip(images, edges(images), strict=True):
+            yield CorpusRow(image, [next(texts)], edges=lines_of)

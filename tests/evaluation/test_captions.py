@@ -1,0 +1,130 @@
+"""The CLIP score of a release: of the right pairs, by encoders that read, and in an evaluation."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.methods.colour_world import NAMES, Blind, Eye, Painter
+from tests.run.blobs import SHAPE, blobs, folder_of
+
+import understudy
+from understudy.core.types import Release, SyntheticBatch
+from understudy.data import write_release
+from understudy.data.captions import open_captioned
+from understudy.evaluation.caption_adapter import of_captions, shuffled
+from understudy.evaluation.evaluate import evaluate_release
+from understudy.evaluation.features import Features
+
+FORMATS = pytest.mark.parametrize("format", ["png", "parquet"])
+
+
+def no_bars(words, total=None):
+    return lambda rows: None
+
+
+def written(place, images, captions, labels, format="png"):
+    """A release, rows in the order they are given."""
+    batch = SyntheticBatch(np.asarray(labels), images=images, captions=captions)
+    shape = images.shape[1:]
+    release = Release(
+        "fake", ("cat", "dog"), len(images), lambda: iter([batch]), None, shape, captioned=True
+    )
+    return write_release(release, place, format=format)
+
+
+@pytest.fixture
+def painted(tmp_path):
+    """A release of squares, each as its caption says; labels that are not in order."""
+    captions = [f"a {name} thing" for name in NAMES * 5]
+    images = Painter(noise=2).generate(captions)
+    written(tmp_path / "squares", images, captions, np.arange(40) * 7 % 3 % 2)
+    return open_captioned(tmp_path / "squares"), images.shape[1:]
+
+
+def test_images_that_show_what_their_captions_say_score_highly(painted):
+    found = of_captions(*painted, Features("test:eye", Eye()), no_bars)
+    score, others = found.figures
+    assert score.name == "CLIP score (test:eye)"
+    assert others.name == "CLIP score (test:eye), captions shuffled"
+    assert score.value > 99
+    assert others.value < 40  # of eight colours, one is right by chance
+    for one in found.figures:
+        assert (one.group, one.kind) == ("fidelity", "dp")
+        assert one.low <= one.value <= one.high
+    assert found.settings == {"rows_with_captions": 40}
+    assert not found.left_out
+
+
+def test_of_a_large_release_random_rows_are_read_with_their_own_captions(painted, monkeypatch):
+    monkeypatch.setattr("understudy.evaluation.caption_adapter.ROWS", 11)
+    monkeypatch.setattr("understudy.evaluation.caption_adapter._BATCH", 4)
+    one, two = (of_captions(*painted, Features("e", Eye()), no_bars) for _ in range(2))
+    assert one.settings == {"rows_with_captions": 11}
+    assert one.figures[0].value > 99
+    assert one.figures == two.figures
+
+
+def test_an_encoder_that_reads_no_text_measures_nothing_and_says_what_would(painted):
+    for features in (Features("test:blind", Blind()), Features("of the release")):
+        found = of_captions(*painted, features, no_bars)
+        assert not found.figures
+        (left,) = found.left_out
+        assert left.startswith(f"CLIP score of the captions: {features.name} reads no text")
+        assert "--features" in left
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 6, 7, 50])
+def test_shuffled_captions_are_those_of_other_rows_each_once(rows):
+    found = shuffled(rows)
+    assert sorted(found.tolist()) == list(range(rows))
+    assert (found != np.arange(rows)).all()
+    assert np.array_equal(found, shuffled(rows))
+
+
+def test_one_row_alone_has_no_other_caption(tmp_path):
+    written(tmp_path / "r", Painter(noise=2).generate(["a red cat"]), ["a red cat"], [0])
+    found = of_captions(open_captioned(tmp_path / "r"), (4, 4, 3), Features("e", Eye()), no_bars)
+    assert [one.value > 99 for one in found.figures] == [True]
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    """A tiny network of the real architecture that knows nothing, and gives what it gives."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package)
+    from tests.backends.tiny_models.clip import clip
+
+    return f"hf:{clip(tmp_path_factory.mktemp('clip'))}"
+
+
+@FORMATS
+@pytest.mark.usefixtures("one_thread")
+def test_an_evaluation_has_the_score_of_a_captioned_release(tmp_path, clip, format):
+    folder_of(tmp_path / "real", blobs(0, 60))
+    folder_of(tmp_path / "test", blobs(2, 40))
+    rows = list(blobs(1, 40))
+    images = np.stack([image for _, image in rows])
+    captions = [f"a {'brown' if at % 3 else 'golden'} {rows[at][0]} {at}" for at in range(40)]
+    place = tmp_path / "out" / "release"
+    written(place, images, captions, [name == "dog" for name, _ in rows], format)
+    facts = {"data": {"image_shape": list(SHAPE), "count": 40}, "models": []}
+    (place / "privacy.json").write_text(json.dumps(facts))
+    sides = {"real": tmp_path / "real", "test": tmp_path / "test", "attacks": False}
+    found = evaluate_release(tmp_path / "out", **sides, features=clip)
+    score = found.find(f"CLIP score ({clip})")
+
+    from understudy.backends.registry import load_encoder
+
+    encoder = load_encoder(clip, shape=SHAPE)
+    pairs = encoder.encode(images) * encoder.encode_text(captions)  # both of unit norm
+    expected = 100 * np.maximum(pairs.astype(float).sum(axis=1), 0).mean()
+    assert score.value == pytest.approx(expected, abs=1e-3)
+    others = found.find(f"CLIP score ({clip}), captions shuffled")
+    assert others.value != pytest.approx(expected, abs=1e-3)
+    assert found.settings["rows_with_captions"] == 40
+    assert "captions" in found.seconds
+    assert {one.kind for one in found.figures if "CLIP" not in one.name} == {"owner-only"}
+    # By default the features know nothing of texts.
+    plain = understudy.evaluate_release(tmp_path / "out", **sides, features="embedded:dct")
+    assert not [one for one in plain.figures if "CLIP" in one.name]
+    assert "embedded:dct reads no text" in " ".join(plain.settings["left_out"])

@@ -1,0 +1,250 @@
+"""Whole evaluations: five releases, every kind of release, and what is refused at the start."""
+
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.backends.tiny_onnx import save as save_onnx
+from tests.run.blobs import SHAPE, blobs, folder_of
+from tests.run.samples import QUICK, class_folders, embeddings
+
+import understudy
+from understudy.core.errors import ConfigError, InputError, RunError
+from understudy.core.results import Evaluation
+from understudy.data import open_source
+
+SIZES = {"cat": 60, "dog": 60}
+GROUPS = ["fidelity", "utility", "leakage", "attack"]
+
+
+def changed(image, kind):
+    """Noise, brightness, a shift by a pixel, JPEG."""
+    if kind == 0:
+        noise = np.random.default_rng(0).normal(0, 6, image.shape)
+        return np.clip(image + noise, 0, 255).astype(np.uint8)
+    if kind == 1:
+        return np.clip(image * 0.9 + 8, 0, 255).astype(np.uint8)
+    if kind == 2:
+        return np.roll(image, 1, axis=1)
+    file = io.BytesIO()
+    Image.fromarray(image[..., 0]).save(file, "JPEG", quality=70)
+    return np.asarray(Image.open(file))[..., None]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Private pictures, held-out ones, and releases of every honesty."""
+    place = tmp_path_factory.mktemp("world")
+    private, others = list(blobs(0, 400)), list(blobs(1, 200))
+    folder_of(place / "real", private)
+    folder_of(place / "test", blobs(2, 200))
+    folder_of(place / "private", private[:200], release=True)
+    few = [*private[:8], *others[8:]]
+    folder_of(place / "copies", few, release=True)
+    again = [(name, changed(image, at % 4)) for at, (name, image) in enumerate(private[:200])]
+    folder_of(place / "changed", again, release=True)
+    folder_of(place / "held-out", others, release=True)
+    understudy.synthesize(
+        place / "real",
+        out=place / "dp",
+        ledger=str(place / "ledger.db"),
+        settings=QUICK,
+        epsilon=2.0,
+        count=200,
+    )
+    return place
+
+
+def evaluate(world, name, **options):
+    return understudy.evaluate_release(
+        world / name, real=world / "real", test=world / "test", **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "grade", "words"),
+    [
+        ("private", "poor", "The release is private data: all 200"),
+        ("copies", "poor", "8 of 200 synthetic images (4.00%) are exact copies"),
+        ("changed", "poor", "synthetic rows are near-copies of private rows"),
+        ("held-out", "good", "as near to private rows as strangers' real rows do"),
+        ("dp", "good", "No copies: the synthetic rows"),
+    ],
+)
+def test_five_releases_are_told_apart(world, name, grade, words):
+    found = evaluate(world, name, features="embedded:dct?coefficients=60")
+    verdict = {one.group: one for one in found.verdicts}["leakage"]
+    assert (verdict.grade, words in verdict.sentence) == (grade, True), verdict.sentence
+    if name != "dp":  # whose noise is fresh each time: it may come as near as real rows do
+        assert (name == "held-out") == ("as if they were real rows" in verdict.sentence)
+    with np.load(world / name / "owner" / "pairs.npz", allow_pickle=False) as pairs:
+        apart, rows = pairs["distances"], pairs["rows"]
+        assert pairs["synthetic"].shape == pairs["real"].shape == (24, *SHAPE)
+        assert (np.diff(apart) >= 0).all()
+        assert len(set(rows[:, 0].tolist())) == 24
+        # Rows are those of the sources, whatever order they are read in.
+        release, real = (
+            np.concatenate([batch.values for batch in open_source(place).batches(99)])
+            for place in (world / name / "release", world / "real")
+        )
+        assert np.array_equal(release[rows[:, 0]], pairs["synthetic"])
+        assert np.array_equal(real[rows[:, 1]], pairs["real"])
+    assert (apart == 0).sum() == {"private": 24, "copies": 8}.get(name, 0)
+
+
+def test_everything_is_written_and_read_back(world):
+    found = evaluate(world, "dp", features="embedded:dct?coefficients=60")
+    written = json.loads((world / "dp" / "owner" / "evaluation.json").read_text())
+    assert Evaluation.from_dict(written).as_dict() == found.as_dict() == written
+    assert [one.group for one in found.verdicts] == GROUPS
+    assert {one.kind for one in (*found.figures, *found.curves, *found.verdicts)} == {"owner-only"}
+    assert set(found.seconds) == {"read", "fidelity", "leakage", "attacks"}
+    assert found.settings["rows"] == {"private": 400, "release": 200, "held_out": 200}
+    assert {one.label for one in found.figures} == {"", "cat", "dog"}
+    for one in found.figures:
+        assert one.measured
+        assert one.low is None or one.low <= one.value <= one.high
+    assert all(len(one.x) <= 200 for one in found.curves)
+    assert not [path for path in (world / "dp" / "release").rglob("*") if "evalu" in path.name]
+
+
+def test_a_release_alone_leaves_nothing_behind(world, tmp_path):
+    shutil.copytree(world / "dp" / "release", tmp_path / "shared")
+    before = sorted(tmp_path.rglob("*"))
+    found = understudy.evaluate_release(
+        tmp_path / "shared",
+        real=world / "real",
+        test=world / "test",
+        features="embedded:dct",
+        attacks=False,
+        rows=150,
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not found.of("attack")
+    assert "attacks" not in found.seconds
+    assert found.settings["rows_with_neighbours"]["private"] == 150
+    verdict = {one.group: one for one in found.verdicts}
+    assert verdict["attack"].grade == "unknown"
+
+
+def test_only_inceptions_features_give_scores_that_bear_its_name(world, tmp_path, monkeypatch):
+    # Roots of 2,048 x 2,048 numbers take a minute.
+    monkeypatch.setattr("understudy.evaluation.features.INCEPTION_DIM", 6)
+
+    def network(path, numbers):
+        weights = np.random.default_rng(0).normal(size=(3, numbers)).astype(np.float32)
+        return save_onnx(
+            path,
+            [
+                ("GlobalAveragePool", ["images"], ["pooled"], {}),
+                ("Flatten", ["pooled"], ["flat"], {}),
+                ("MatMul", ["flat", "weights"], ["features"], {}),
+            ],
+            {"images": ["n", 3, 299, 299]},
+            {"features": ["n", numbers]},
+            {"weights": weights},
+        )
+
+    pytest.importorskip("onnxruntime")
+    for numbers, fid, other in ((6, "FID", "Frechet distance"), (7, "Frechet distance", "FID")):
+        file = network(tmp_path / f"{numbers}.onnx", numbers)
+        found = evaluate(world, "held-out", features=f"inception:{file}", rows=20, attacks=False)
+        assert found.find(fid) is not None
+        assert found.find(other) is None
+        assert f"inception:{file}" in found.find(fid).measured
+    plain = evaluate(world, "held-out", features="embedded:dct", rows=20, attacks=False)
+    assert (plain.find("FID"), plain.find("KID"), plain.find("Inception score")) == (None,) * 3
+
+
+def test_without_a_name_features_are_scattering_at_few_pixels(world):
+    pytest.importorskip("torch")
+    found = evaluate(world, "held-out", rows=60, attacks=False)
+    assert found.settings["features"].startswith("features embedded:scattering?")
+    measured = {one.measured for one in found.of("fidelity")}
+    assert measured == {"embedded:scattering"}  # on every row of a table: without the options
+    assert {one.better for one in found.figures if "standard error" in one.name} == {""}
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    place = tmp_path_factory.mktemp("vectors")
+    embeddings(place / "real.npz")
+    embeddings(place / "test.npz", per_class=30, seed=5)
+    understudy.synthesize(
+        place / "real.npz",
+        out=place / "out",
+        epsilon=20.0,
+        count=90,
+        ledger=str(place / "ledger.db"),
+    )
+    return place
+
+
+def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
+    pytest.importorskip("torch")
+    options = {"real": vectors / "real.npz", "test": vectors / "test.npz", "epochs": 30}
+    found = understudy.evaluate_release(vectors / "out", full=True, seeds=2, **options)
+    words, features = "two-layer network on embeddings", found.settings["features"]
+    accuracy = found.find("balanced accuracy, trained on the release", measured=words)
+    assert 0.4 < accuracy.value <= 1
+    assert accuracy.baseline > 0.6
+    assert accuracy.low <= accuracy.value <= accuracy.high
+    assert found.find("balanced accuracy, trained on the release and the private rows") is not None
+    assert found.find("recall of the class, trained on the release", label="dog") is not None
+    assert [one for one in found.of("attack") if one.name.startswith("loss of a model")]
+    assert {one.group: one.grade for one in found.verdicts}["utility"] != "unknown"
+    (confusion,) = found.settings["confusion"]
+    counts = np.array(confusion["counts"])
+    assert (confusion["classes"], counts.sum(axis=1).tolist()) == (["cat", "dog", "eel"], [60] * 3)
+    assert np.trace(counts) / counts.sum() == pytest.approx(accuracy.value)  # of both seeds
+    assert "fewer than 200 rows" in " ".join(found.settings["left_out"])
+    assert (
+        found.find("attribute inference of the class: private rows", measured=features) is not None
+    )
+    assert not [one for one in found.of("leakage") if "reconstruction" in one.name]
+    assert not (vectors / "out" / "owner" / "pairs.npz").exists()
+    with pytest.raises(ConfigError, match="leave out --features"):
+        understudy.evaluate_release(vectors / "out", features="embedded:dct", **options)
+    with pytest.raises(ConfigError, match="leave out --lpips"):
+        understudy.evaluate_release(vectors / "out", lpips="any.pt", **options)
+    with pytest.raises(ConfigError, match="cnn does not learn from embeddings"):
+        understudy.evaluate_release(vectors / "out", networks=["cnn"], **options)
+
+
+def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
+    understudy.synthesize(
+        world / "real",
+        out=tmp_path / "out",
+        ledger=str(tmp_path / "ledger.db"),
+        settings=QUICK,
+        decoder="none",
+        epsilon=50.0,
+        count=100,
+    )
+    found = understudy.evaluate_release(
+        tmp_path / "out", real=world / "real", test=world / "test", attacks=False
+    )
+    assert "embedded:dct" in found.settings["features"]
+    assert found.find("Frechet distance").value > found.find("Frechet distance").baseline
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_measured(world, tmp_path):
+    with pytest.raises(RunError, match="holds no release"):
+        understudy.evaluate_release(tmp_path, real=world / "real", test=world / "test")
+    strange = class_folders(tmp_path / "strange", {"cat": 2, "yak": 2}, SHAPE)
+    with pytest.raises(InputError, match="yak"):
+        understudy.evaluate_release(world / "dp", real=world / "real", test=strange)
+    colour = class_folders(tmp_path / "colour", {"cat": 2, "dog": 2}, (16, 16, 3))
+    with pytest.raises(InputError, match="shape"):
+        understudy.evaluate_release(world / "dp", real=colour, test=world / "test")
+    with pytest.raises(InputError, match="10 or more"):
+        evaluate(world, "dp", rows=3)
+    with pytest.raises(InputError, match="vgg"):
+        evaluate(world, "dp", networks=["vgg"])
+    shutil.copytree(world / "held-out", tmp_path / "broken")
+    (tmp_path / "broken" / "release" / "privacy.json").write_text("{")
+    with pytest.raises(RunError, match="JSON"):
+        understudy.evaluate_release(tmp_path / "broken", real=world / "real", test=world / "test")

@@ -1,0 +1,316 @@
+"""Training learns what can be learned, nothing else, and leaves the rest of the process alone."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError
+from understudy.core.types import Embeddings, Images, Labels
+from understudy.metrics import classifier_training, recipes
+from understudy.metrics.attacks import Shadows
+from understudy.metrics.classifier import Classifier, accuracy, statistics
+from understudy.metrics.classifier_training import train_on_embeddings, train_on_images
+from understudy.metrics.utility import Network
+
+
+def points(n: int, seed: int, *, d: int = 12, classes: int = 4) -> tuple[Embeddings, Labels]:
+    """A Gaussian cloud around one corner of a cube for each class."""
+    corners = np.random.default_rng(99).choice([-2.0, 2.0], (classes, d))
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    return (corners[y] + rng.normal(size=(n, d))).astype(np.float32), y
+
+
+def pictures(n: int, seed: int, shape: tuple[int, int, int] = (16, 16, 1)) -> tuple[Images, Labels]:
+    """Noise with a bright patch: top left (0), top right (1), or nowhere (2)."""
+    rng = np.random.default_rng(seed)
+    height, width, _ = shape
+    y = rng.integers(0, 3, n)
+    x = rng.integers(0, 90, (n, *shape))
+    x[y == 0, 2 : height // 2, 2 : width // 2] += 120
+    x[y == 1, 2 : height // 2, width // 2 : -2] += 120
+    return x.astype(np.uint8), y
+
+
+def weights(classifier: Classifier) -> NDArray[np.float32]:
+    parts = [v.double().flatten() for v in classifier.model.state_dict().values()]
+    return torch.cat(parts).numpy()
+
+
+def train_points(n: int = 300, seed: int = 0, **options: Any) -> Classifier:
+    return train_on_embeddings(*points(n, 1), classes=4, seed=seed, **options)
+
+
+def train_pictures(n: int = 200, seed: int = 0, **options: Any) -> Classifier:
+    return train_on_images(*pictures(n, 1), classes=3, seed=seed, flip=True, **options)
+
+
+def test_embeddings_are_learned() -> None:
+    classifier = train_points(2000, epochs=15)
+    assert accuracy(classifier, *points(1000, 2)) > 0.95
+
+
+# Not 8 channels for WRN: torch 2.13 corrupts its memory there (backward of a batch of 24 on two
+# threads, within oneDNN; with one thread, without oneDNN or at the real 16 it does not).
+NARROW = {"cnn": {}, "wrn40-4": {"depth": 10, "factor": 1}, "convnet": {"width": 16}}
+LONG = {"resnet50": 6, "mobilenetv2": 20}
+"""Networks that take too long to be trained by every run of the tests, and their epochs."""
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name in recipes.IMAGES
+    ],
+)
+def test_images_are_learned(
+    network: classifier_training.ImageNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, recipe = recipes.IMAGES[network]
+    narrow = functools.partial(build, **NARROW.get(network, {"width": 8}))
+    monkeypatch.setitem(recipes.IMAGES, network, (narrow, recipe))
+    epochs = LONG.get(network, 6)
+    classifier = train_on_images(
+        *pictures(600, 1), classes=3, network=network, epochs=epochs, batch=32
+    )
+    assert accuracy(classifier, *pictures(300, 2)) > 0.95
+
+
+def test_every_network_has_a_name_and_a_recipe() -> None:
+    assert set(get_args(classifier_training.ImageNetwork)) == set(recipes.IMAGES)
+    assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer"}
+
+
+def test_few_rows_are_seen_more_often() -> None:
+    told: list[tuple[int, int]] = []
+    x, y = pictures(200, 1)
+    train_on_images(x, y, classes=3, progress=lambda *now: told.append(now))
+    assert told[-1] == (150, 150)  # 300 steps of two batches a pass
+    usual = recipes.IMAGES["cnn"][1]
+    assert [usual.passes(rows) for rows in (1, 128, 1_000, 9_600, 60_000)] == [300, 300, 38, 4, 4]
+    assert recipes.EMBEDDINGS.passes(10) == 50
+
+
+def test_probabilities_agree_with_what_is_predicted() -> None:
+    classifier = train_points(300, epochs=3)
+    x, _ = points(700, 2)
+    p = classifier.probabilities(x, batch=64)
+    assert p.shape == (700, 4)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    assert np.array_equal(p.argmax(axis=1), classifier.predict(x))
+    # The same numbers by hand: standardised, through the network, softmax.
+    with torch.inference_mode():
+        scores = classifier.model(classifier.prepare(torch.from_numpy(x))).double().numpy()
+    by_hand = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(p, by_hand, atol=1e-6)
+
+
+def test_a_trainer_trains_shadow_models() -> None:
+    x, y = points(60, 1)
+    rng = np.random.default_rng(0)
+    noisy = rng.integers(0, 4, 60)  # nothing but the rows themselves tells their labels
+    shadows = Shadows.train(
+        classifier_training.trainer("two-layer", 4, epochs=60), x, noisy, models=8
+    )
+    assert shadows.confidences.shape == (8, 60)
+    assert shadows.attack().auc.low > 0.55
+    first = classifier_training.trainer("two-layer", 4, epochs=2)(x, y, 5)(x)
+    assert np.array_equal(
+        first, train_on_embeddings(x, y, classes=4, seed=5, epochs=2).probabilities(x)
+    )
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 3), (17, 30, 1)])
+def test_colour_and_odd_sizes(shape: tuple[int, int, int]) -> None:
+    classifier = train_on_images(*pictures(400, 1, shape), classes=3, epochs=6, batch=32)
+    assert accuracy(classifier, *pictures(200, 2, shape)) > 0.95
+
+
+def test_shuffled_labels_stay_at_chance() -> None:
+    x, y = points(2000, 1)
+    np.random.default_rng(3).shuffle(y)
+    classifier = train_on_embeddings(x, y, classes=4, epochs=20)
+    # Four corners of random classes: a corner's best guess is right for a quarter of it.
+    assert accuracy(classifier, *points(2000, 2)) < 0.5
+    xt, yt = points(2000, 2)
+    np.random.default_rng(4).shuffle(yt)
+    assert accuracy(classifier, xt, yt) == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("train", [train_points, train_pictures])
+def test_the_seed_decides_everything(train: Callable[..., Classifier]) -> None:
+    first = weights(train(seed=5, epochs=2))
+    torch.manual_seed(1234)
+    np.random.seed(1234)
+    assert np.array_equal(first, weights(train(seed=5, epochs=2)))
+    assert not np.array_equal(first, weights(train(seed=6, epochs=2)))
+
+
+@pytest.mark.parametrize("train", [train_points, train_pictures])
+def test_global_generators_are_untouched(train: Callable[..., Classifier]) -> None:
+    def state() -> tuple[object, ...]:
+        numpy_state = np.random.get_state(legacy=False)
+        return (torch.get_rng_state().tolist(), repr(numpy_state), random.getstate())
+
+    before = state()
+    train(epochs=1)
+    assert state() == before
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_fewer_rows_than_a_batch(n: int) -> None:
+    assert len(train_points(n, epochs=2).predict(points(7, 2)[0])) == 7
+    assert len(train_pictures(n, epochs=2).predict(pictures(7, 2)[0])) == 7
+
+
+def test_no_batch_of_one_row() -> None:
+    # 65 rows in batches of 64 would leave one row, which batch normalisation refuses.
+    assert train_points(65, batch=64, epochs=1).classes == 4
+    assert [len(part) for part in classifier_training._batches(65, 64)] == [33, 32]
+
+
+def test_every_row_is_seen_once_an_epoch() -> None:
+    seen = np.concatenate(list(classifier_training._batches(1000, 64)))
+    assert np.array_equal(np.sort(seen), np.arange(1000))
+
+
+def test_constant_features_are_left_out() -> None:
+    x, y = points(600, 1)
+    x[:, 3] = 7.0
+    classifier = train_on_embeddings(x, y, classes=4)
+    xt, yt = points(400, 2)
+    xt[:, 3] = 1e6
+    assert accuracy(classifier, xt, yt) > 0.95
+
+
+def test_all_constant() -> None:
+    x = np.ones((20, 3), np.float32)
+    y = np.arange(20) % 2
+    found = train_on_embeddings(x, y, classes=2, epochs=2).predict(x)
+    assert set(found) <= {0, 1}
+    images = np.full((20, 16, 16, 3), 9, np.uint8)
+    assert set(train_on_images(images, y, classes=2, epochs=1).predict(images)) <= {0, 1}
+
+
+def test_scale_and_offset_do_not_matter() -> None:
+    x, y = points(600, 1)
+    xt, yt = points(400, 2)
+    scale = np.logspace(-4, 4, x.shape[1]).astype(np.float32)
+    classifier = train_on_embeddings(x * scale + 3 * scale, y, classes=4)
+    assert accuracy(classifier, xt * scale + 3 * scale, yt) > 0.95
+
+
+def test_statistics_in_blocks() -> None:
+    x = np.random.default_rng(0).normal(3, 2, (5000, 700)).astype(np.float32)
+    mean, deviation = statistics(x)
+    np.testing.assert_allclose(mean, x.mean(0, dtype=np.float64), rtol=1e-9)
+    np.testing.assert_allclose(deviation, x.std(0, dtype=np.float64), rtol=1e-9)
+    images = pictures(50, 0, (16, 20, 3))[0]
+    mean, deviation = statistics(images)
+    np.testing.assert_allclose(mean, images.mean((0, 1, 2)))
+    np.testing.assert_allclose(deviation, images.std((0, 1, 2)))
+
+
+def test_read_only_and_memory_mapped_input(tmp_path: object) -> None:
+    x, y = points(100, 1)
+    np.save(f"{tmp_path}/x.npy", x)
+    mapped = np.load(f"{tmp_path}/x.npy", mmap_mode="r")
+    first = train_on_embeddings(mapped, y, classes=4, epochs=1)
+    assert np.array_equal(weights(first), weights(train_on_embeddings(x, y, classes=4, epochs=1)))
+
+
+def test_augmentation_shifts_each_image_by_itself() -> None:
+    image = torch.zeros(28, 28, 1, dtype=torch.uint8)
+    image[10, 10] = 255
+    change = classifier_training._augmentation((28, 28, 1), shift=True, flip=False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        moved = change(image.expand(500, 28, 28, 1))
+    places = torch.nonzero(moved[..., 0])
+    assert len(places) == 500
+    for axis in (1, 2):
+        assert set(places[:, axis].tolist()) == {8, 9, 10, 11, 12}
+    assert len({tuple(place) for place in places[:, 1:].tolist()}) == 25
+
+
+def test_flips_mirror_about_half() -> None:
+    image = torch.arange(20).expand(400, 20, 20)[..., None].to(torch.uint8)
+    change = classifier_training._augmentation((20, 20, 1), shift=False, flip=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        flipped = change(image)
+    mirrored = (flipped == image.flip(2)).flatten(1).all(1)
+    same = (flipped == image).flatten(1).all(1)
+    assert bool((mirrored ^ same).all())
+    assert 150 < int(mirrored.sum()) < 250
+
+
+def test_the_rate_climbs_then_falls_to_nothing() -> None:
+    rates = [recipes.rate_at(step, 100, 0.2) for step in range(101)]
+    assert int(np.argmax(rates)) == 20
+    assert max(rates) == 1.0
+    assert rates[0] < 0.1
+    assert rates[-1] == pytest.approx(0, abs=1e-9)
+    assert recipes.rate_at(0, 1, 0.0) == 1.0
+
+
+def test_progress_is_told_each_epoch() -> None:
+    told: list[tuple[int, int]] = []
+    x, y = points(30, 0)
+    train_on_embeddings(x, y, classes=4, epochs=3, progress=lambda *now: told.append(now))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+X, Y = points(10, 0)
+NAN = np.where(np.arange(120).reshape(10, 12) == 5, np.nan, X).astype(np.float32)
+BOTH_INFINITIES = X.copy()
+BOTH_INFINITIES[:2, 0] = np.inf, -np.inf
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "options", "message"),
+    [
+        (X[:0], Y[:0], {}, "nothing to train on"),
+        (X[:, :0], Y, {}, "nothing to train on"),
+        (X, Y[:9], {}, "10 rows need 10 labels"),
+        (X, Y + 4, {}, "labels must be in 0..3"),
+        (X, Y - 4, {}, "labels must be in 0..3"),
+        (NAN, Y, {}, "NaN"),
+        (BOTH_INFINITIES, Y, {}, "NaN"),
+        (X[0], Y, {}, r"\(n, d\)"),
+        (X, Y, {"epochs": 0}, "epochs must be at least 1"),
+        (X, Y, {"batch": 1}, "the batch at least 2"),
+    ],
+)
+def test_bad_embeddings(x: Embeddings, y: Labels, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_on_embeddings(x, y, classes=4, **options)
+
+
+def test_bad_images() -> None:
+    x, y = pictures(10, 0)
+    with pytest.raises(InputError, match="uint8"):
+        train_on_images(x.astype(np.float32), y, classes=3)
+    with pytest.raises(InputError, match="at least 16 pixels"):
+        train_on_images(x[:, :10], y, classes=3)
+    with pytest.raises(InputError, match="there are"):
+        train_on_images(x, y, classes=3, network="vgg")  # type: ignore[arg-type]
+
+
+def test_another_shape_is_refused() -> None:
+    classifier = train_points(20, epochs=1)
+    with pytest.raises(InputError, match="the same encoder"):
+        classifier.predict(X[:, :5])
+    with pytest.raises(InputError, match="10 rows, 3 labels"):
+        accuracy(classifier, X, Y[:3])
+    with pytest.raises(InputError, match="0 rows"):
+        accuracy(classifier, X[:0], Y[:0])

@@ -1,0 +1,122 @@
+"""The measures of fidelity against other people's programs, on the same features."""
+
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+
+from understudy.metrics.fidelity import (
+    clip_score,
+    frechet_distance,
+    inception_score,
+    kernel_distance,
+)
+from understudy.metrics.nearest_neighbours import coverage
+
+DIM = 64
+
+
+@pytest.fixture(scope="module", params=[np.float32, np.float64], ids=["float32", "float64"])
+def features(request):
+    """Real and synthetic features about ten places, as classes lie."""
+    rng = np.random.default_rng(0)
+    places = rng.normal(size=(10, DIM)) * 2
+    real = places[rng.integers(0, 10, 1500)] + rng.normal(size=(1500, DIM))
+    synthetic = places[rng.integers(0, 9, 1200)] * 1.05 + 0.9 * rng.normal(size=(1200, DIM))
+    return real.astype(request.param), synthetic.astype(request.param)
+
+
+def test_the_frechet_distance_is_scipys(features):
+    real, synthetic = (side.astype(np.float64) for side in features)
+    one, two = np.cov(real, rowvar=False), np.cov(synthetic, rowvar=False)
+    expected = np.square(real.mean(0) - synthetic.mean(0)).sum()
+    expected += np.trace(one + two - 2 * sqrtm(one @ two).real)
+    assert frechet_distance(*features) == pytest.approx(expected, abs=1e-4)
+
+
+def test_precision_recall_density_and_coverage_are_prdcs(features):
+    prdc = pytest.importorskip("prdc", reason="pip install prdc")
+    real, synthetic = features
+    expected = prdc.compute_prdc(real, synthetic, nearest_k=5)
+    found = coverage(real, synthetic, k=5)
+    for name, value in expected.items():
+        assert getattr(found, name) == pytest.approx(value, abs=1e-4), name
+    assert 0.1 < found.recall < 1
+
+
+def test_the_kernel_distance_is_that_of_scikit_learns_kernel(features):
+    pairwise = pytest.importorskip("sklearn.metrics.pairwise")
+    real, synthetic = (side[:400] for side in features)
+    found = kernel_distance(real, synthetic, subsets=3, size=400).value
+    options = {"degree": 3, "gamma": None, "coef0": 1}  # as torch-fidelity and torchmetrics ask
+
+    def kernel(a, b):
+        return pairwise.polynomial_kernel(a.astype(float), b.astype(float), **options)
+
+    pairs = ~np.eye(400, dtype=bool)
+    expected = kernel(real, real)[pairs].mean() + kernel(synthetic, synthetic)[pairs].mean()
+    expected -= 2 * kernel(real, synthetic).mean()
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_kernel_distance_is_torchmetrics(features):
+    torch = pytest.importorskip("torch")
+    kid = pytest.importorskip("torchmetrics.image.kid", reason="pip install torchmetrics")
+    real, synthetic = (torch.from_numpy(side[:300].astype(np.float64)) for side in features)
+    expected = float(kid.poly_mmd(real, synthetic))
+    found = kernel_distance(real.numpy(), synthetic.numpy(), subsets=2, size=300).value
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_inception_score_is_its_formula():
+    rng = np.random.default_rng(1)
+    logits = 3 * rng.normal(size=(500, 12))
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    parts = [
+        np.exp(np.mean([(q * np.log(q / part.mean(axis=0))).sum() for q in part]))
+        for part in np.split(p, 10)
+    ]
+    assert inception_score(p).value == pytest.approx(np.mean(parts), abs=1e-4)
+
+
+class Given:
+    """A CLIP for torchmetrics that has seen everything: row after row, whatever it is shown."""
+
+    config = None
+
+    def __init__(self, images, texts):
+        self.rows = {"images": iter(images), "texts": iter(texts)}
+
+    def to(self, device):
+        return self
+
+    def get_image_features(self, pixels):
+        return self._next("images", len(pixels))
+
+    def get_text_features(self, tokens, mask):
+        return self._next("texts", len(tokens))
+
+    def _next(self, kind, count):
+        import torch
+
+        return torch.from_numpy(np.stack([next(self.rows[kind]) for _ in range(count)]))
+
+
+def test_the_clip_score_is_torchmetrics():
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("torchmetrics.multimodal.clip_score")
+    rng = np.random.default_rng(1)
+    images = rng.normal(size=(70, DIM))
+    texts = images + 1.5 * rng.normal(size=(70, DIM))  # no cosine is below 0: see `clip_score`
+    model = Given(images, texts)
+
+    def processor(images=None, text=None, **_):
+        rows = len(images or text)
+        names = ("pixel_values", "input_ids", "attention_mask")
+        return {name: torch.zeros(rows, 1) for name in names}
+
+    metric = theirs.CLIPScore(lambda: (model, processor))
+    for rows in (50, 20):
+        metric.update([torch.zeros(3, 2, 2)] * rows, ["a caption"] * rows)
+    found = clip_score(images, texts)
+    assert 40 < found.value < 70
+    assert found.value == pytest.approx(float(metric.compute()), abs=1e-4)

@@ -1,0 +1,78 @@
+"""Best matches against all pairs written out; copies are told from strangers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import InputError
+from understudy.core.types import Images
+from understudy.metrics import reconstruction
+from understudy.metrics.reconstruction import reconstruct
+from understudy.metrics.similarity import mse, psnr, ssim
+
+
+def pictures(n: int, seed: int, shape: tuple[int, int, int] = (12, 13, 1)) -> Images:
+    return np.random.default_rng(seed).integers(0, 256, (n, *shape)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("numbers", [2**25, 1000])
+def test_every_pair_written_out(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconstruction, "_NUMBERS", numbers)  # of the release at once
+    shape = (12, 13, 3)
+    private, release, others = (pictures(n, n, shape) for n in (30, 40, 20))
+    found = reconstruct(private, release, others)
+    for asked, side in ((private, found.private), (others, found.held_out)):
+        apart = asked[:, None].astype(float) - release[None]
+        every = (apart**2).mean(axis=(2, 3, 4))
+        assert side.rows.tolist() == every.argmin(axis=1).tolist()
+        assert side.mse == pytest.approx(every.min(axis=1))
+        assert side.ssim.tolist() == ssim(asked, release[side.rows]).tolist()
+        assert side.psnr.tolist() == psnr(asked, release[side.rows]).tolist()
+
+
+def test_strangers_are_no_nearer_to_the_release() -> None:
+    """Binomial about 1 %: with 1,000 rows a side, more than 4 % is one in a million."""
+    found = reconstruct(pictures(1000, 1), pictures(300, 2), pictures(1000, 3))
+    assert found.closer.low < 0.01 < 0.04
+    assert found.closer.value < 0.04
+
+
+def test_copies_among_the_release_are_found() -> None:
+    private, release, others = pictures(400, 1), pictures(300, 2), pictures(400, 3)
+    release[7], release[9] = private[33], np.clip(private[5].astype(int) + 3, 0, 255)
+    release[100:140] = private[200:240]
+    found = reconstruct(private, release, others)
+    assert found.private.rows[[33, 5]].tolist() == [7, 9]
+    assert found.private.mse[33] == 0
+    assert found.private.psnr[33] == np.inf
+    assert found.private.psnr[5] > 35
+    assert set(found.worst(41)) == {33, *range(200, 240)}
+    assert found.worst(42)[-1] == 5
+    assert found.closer.value >= 42 / 400
+    assert found.closer.low > 0.05
+    assert found.held_out.psnr.max() < 15
+
+
+def test_progress_counts_every_picture() -> None:
+    told: list[int] = []
+    reconstruct(pictures(30, 1), pictures(9, 2), pictures(20, 3), progress=told.append)
+    assert sum(told) == 50
+
+
+def test_worst_cases_are_best_matches() -> None:
+    found = reconstruct(pictures(30, 1), pictures(9, 2), pictures(20, 3))
+    assert (np.diff(found.private.mse[found.worst(30)]) >= 0).all()
+    assert mse(pictures(30, 1)[:1], pictures(9, 2)[found.private.rows[:1]]) == found.private.mse[:1]
+
+
+def test_refused() -> None:
+    good = pictures(5, 1)
+    for bad in (good[:0], good[:, :11], good[..., 0]):
+        with pytest.raises(InputError, match="one size and colour"):
+            reconstruct(good, bad, good)
+        with pytest.raises(InputError, match="one size and colour"):
+            reconstruct(good, good, bad)
+    small = pictures(5, 1, (8, 8, 1))
+    with pytest.raises(InputError, match="11 x 11"):
+        reconstruct(small, small, small)

@@ -1,0 +1,251 @@
+"""Utility on real data: classes by name, both sides trained alike, all of it owner-only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import InputError
+from understudy.core.types import Batch, SyntheticBatch
+from understudy.metrics.classifier import Classifier
+from understudy.metrics.utility import (
+    Labelled,
+    UtilityResult,
+    fit,
+    gather,
+    match_classes,
+    mean_and_spread,
+    score,
+    utility,
+    utility_report,
+)
+
+NAMES = ("cat", "dog", "eel")
+
+
+def cloud(n: int, seed: int, names: tuple[str, ...] = NAMES, spread: float = 1.0) -> Labelled:
+    """Embeddings around one corner for each *name*, whatever its index."""
+    corners = {
+        name: np.random.default_rng(50 + i).choice([-2.0, 2.0], 10)
+        for i, name in enumerate((*NAMES, "fox"))
+    }
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, len(names), n)
+    x = np.array([corners[names[i]] for i in y]) + spread * rng.normal(size=(n, 10))
+    return Labelled(x.astype(np.float32), y, names)
+
+
+def test_learned_and_scored() -> None:
+    result = utility(cloud(1000, 1), cloud(600, 2), network="two-layer", seed=3)
+    assert result.accuracy > 0.95
+    assert result.kind == "owner-only"
+    assert (result.n_train, result.network, result.seed) == (1000, "two-layer", 3)
+    assert set(result.per_class) == set(NAMES)
+    assert result.balanced == pytest.approx(np.mean([v for v in result.per_class.values() if v]))
+
+
+def test_classes_are_matched_by_name_not_by_index() -> None:
+    result = utility(cloud(1000, 1), cloud(600, 2, ("eel", "cat", "dog")), network="two-layer")
+    assert result.accuracy > 0.95
+
+
+def test_a_class_that_the_release_lacks_is_named() -> None:
+    with pytest.raises(InputError, match="does not have: eel, fox"):
+        utility(
+            cloud(50, 1, ("cat", "dog")),
+            cloud(50, 2, ("cat", "eel", "dog", "fox")),
+            network="two-layer",
+        )
+
+
+def test_a_class_without_rows_may_be_missing() -> None:
+    test = cloud(100, 2)
+    padded = Labelled(test.values, test.labels, (*NAMES, "gnu"))
+    assert utility(cloud(500, 1), padded, network="two-layer", epochs=20).accuracy > 0.9
+
+
+def test_a_class_without_test_rows_has_no_score() -> None:
+    result = utility(cloud(1000, 1), cloud(300, 2, ("dog", "eel")), network="two-layer")
+    assert result.per_class["cat"] is None
+    assert result.accuracy > 0.95
+    assert result.balanced > 0.95
+
+
+def test_balanced_accuracy_weighs_classes_alike() -> None:
+    test = cloud(2000, 2)
+    few = np.flatnonzero(test.labels == 2)[:5]
+    keep = np.concatenate([np.flatnonzero(test.labels == 0), few])
+    # All eels are called cats: nearly all rows are right, but only one class in two.
+    train = cloud(600, 1, ("cat", "dog"))
+    train = Labelled(train.values, train.labels, NAMES)
+    test = Labelled(test.values[keep], test.labels[keep], NAMES)
+    result = utility(train, test, network="two-layer")
+    assert result.accuracy > 0.9
+    assert result.per_class["eel"] == 0
+    assert result.balanced == pytest.approx(0.5, abs=0.05)
+
+
+def test_match_classes() -> None:
+    labels = np.array([0, 1, 2, 2])
+    assert match_classes(labels, NAMES, ("eel", "dog", "cat")).tolist() == [2, 1, 0, 0]
+    assert match_classes(labels[:0], NAMES, ("x",)).tolist() == []
+
+
+def test_same_seed_same_result() -> None:
+    first, again, other = (
+        utility(cloud(300, 1, spread=4), cloud(900, 2, spread=4), network="two-layer", seed=seed)
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first.accuracy != other.accuracy
+
+
+def test_report_trains_both_sides_alike() -> None:
+    told: list[tuple[int, int]] = []
+    release, real = cloud(900, 1, ("eel", "dog", "cat"), spread=4), cloud(300, 2)
+    report = utility_report(
+        release,
+        real,
+        cloud(500, 3),
+        network="two-layer",
+        seeds=(4, 5),
+        epochs=5,
+        progress=lambda *now: told.append(now),
+    )
+    assert [r.seed for r in report.synthetic] == [r.seed for r in report.real] == [4, 5]
+    assert {r.n_train for r in (*report.synthetic, *report.real)} == {300}
+    assert all(r.accuracy > 0.9 for r in report.real)
+    assert told == [(i, 20) for i in range(1, 21)]
+
+
+def test_training_on_both_and_keeping_the_classifiers() -> None:
+    kept: list[tuple[str, int, Classifier]] = []
+    told: list[tuple[int, int]] = []
+    release, real, test = (
+        cloud(900, 1, ("eel", "dog", "cat"), spread=4),
+        cloud(300, 2),
+        cloud(90, 3),
+    )
+    options = {"network": "two-layer", "seeds": (4, 5), "epochs": 3}
+    report = utility_report(
+        release,
+        real,
+        test,
+        **options,
+        both=True,
+        keep=lambda *one: kept.append(one),
+        progress=lambda *now: told.append(now),
+    )
+    assert [r.n_train for r in report.both] == [600, 600]
+    assert [(side, seed) for side, seed, _ in kept] == [
+        (side, seed) for seed in (4, 5) for side in ("synthetic", "real", "both")
+    ]
+    assert told == [(i, 18) for i in range(1, 19)]
+    one, two, both = (np.asarray(model.mean) for _, _, model in kept[:3])
+    assert both == pytest.approx((one + two) / 2, abs=1e-5)  # as many rows of each
+    alone = utility_report(release, real, test, **options)
+    assert (alone.synthetic, alone.real, alone.both) == (report.synthetic, report.real, ())
+    again = score(kept[1][2], test, release.classes, n_train=300, seed=4)
+    assert again == report.real[0]
+    assert set(alone.as_dict()) | {"both"} == set(report.as_dict())
+
+
+def test_scores_beyond_accuracy() -> None:
+    test = cloud(400, 2)
+    classifier = fit(cloud(1000, 1, spread=2), network="two-layer", epochs=5)
+    result = score(classifier, test, NAMES, n_train=1000)
+    table = np.array(result.confusion)
+    assert table.sum() == 400
+    assert result.accuracy == pytest.approx(np.trace(table) / 400)
+    assert table.sum(axis=1).tolist() == np.bincount(test.labels).tolist()
+    p = classifier.probabilities(test.values)
+    truth = np.eye(3)[test.labels]
+    assert result.brier == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
+    assert result.log_loss == pytest.approx(-np.log(p[truth == 1]).mean())
+    assert 0 < result.ece < 1
+    assert mean_and_spread([result, result], "ece") == (pytest.approx(result.ece), 0)
+
+
+def test_report_as_json() -> None:
+    data = cloud(200, 1)
+    report = utility_report(data, data, cloud(90, 2), network="two-layer", seeds=(0, 1), epochs=1)
+    found = json.loads(json.dumps(report.as_dict()))
+    assert found["kind"] == "owner-only"
+    for side in ("synthetic", "real"):
+        assert all(run["kind"] == "owner-only" for run in found[side]["runs"])
+        assert found[side]["accuracy"] == pytest.approx(
+            np.mean([run["accuracy"] for run in found[side]["runs"]])
+        )
+
+
+def test_mean_and_spread() -> None:
+    def results(*values: float) -> list[UtilityResult]:
+        return [UtilityResult(v, {}, v, 1, "cnn", 0) for v in values]
+
+    assert mean_and_spread(results(0.5)) == (0.5, 0.0)
+    mean, spread = mean_and_spread(results(0.2, 0.4, 0.9))
+    assert (mean, spread) == pytest.approx((0.5, 0.36055512754639896))  # statistics.stdev
+
+
+def test_at_most_draws_over_all_rows() -> None:
+    train = cloud(900, 1)
+    order = np.argsort(train.labels, kind="stable")  # as a release that writes class after class
+    ordered = Labelled(train.values[order], train.labels[order], NAMES)
+    result = utility(ordered, cloud(300, 2), network="two-layer", at_most=300)
+    assert result.n_train == 300
+    assert result.accuracy > 0.95
+
+
+def test_images_go_to_an_image_network() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    x = (rng.integers(0, 100, (300, 16, 16, 3)) + 100 * y[:, None, None, None]).astype(np.uint8)
+    data = Labelled(x, y, ("dark", "light"))
+    assert utility(data, data, network="cnn", epochs=4).accuracy > 0.95
+
+
+def test_gather_every_kind_of_rows() -> None:
+    x, y = np.ones((2, 3), np.float32), np.array([0, 1])
+    images = np.zeros((2, 16, 16, 1), np.uint8)
+
+    def batches() -> Iterator[Batch | SyntheticBatch | tuple[np.ndarray, np.ndarray]]:
+        yield Batch(x, y)
+        yield SyntheticBatch(y, embeddings=2 * x, images=images)
+        yield 3 * x, y
+
+    found = gather(batches(), ["a", "b"], of="embeddings")
+    assert found.values[:, 0].tolist() == [1, 1, 2, 2, 3, 3]
+    assert found.labels.tolist() == [0, 1] * 3
+    assert found.classes == ("a", "b")
+    assert gather([SyntheticBatch(y, images=images)], ["a", "b"]).values.shape == images.shape
+
+
+def test_gather_refuses() -> None:
+    x, y = np.ones((2, 3), np.float32), np.array([0, 1])
+    with pytest.raises(InputError, match="no classes"):
+        gather([(x, y)], ())
+    with pytest.raises(InputError, match="no rows"):
+        gather([], ("a",))
+    with pytest.raises(InputError, match="no images"):
+        gather([SyntheticBatch(y, embeddings=x)], ("a", "b"))
+    with pytest.raises(InputError, match="differ in shape"):
+        gather([(x, y), (x[:, :2], y)], ("a", "b"))
+
+
+def test_bad_requests() -> None:
+    data = cloud(20, 1)
+    with pytest.raises(InputError, match="no network 'svm'"):
+        utility(data, data, network="svm")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at_most"):
+        utility(data, data, network="two-layer", at_most=0)
+    with pytest.raises(InputError, match="seeds is empty"):
+        utility_report(data, data, data, network="two-layer", seeds=())
+    narrow = Labelled(data.values[:, :4], data.labels, data.classes)
+    with pytest.raises(InputError, match="the same encoder"):
+        utility(data, narrow, network="two-layer")
+    empty = Labelled(data.values[:0], data.labels[:0], data.classes)
+    with pytest.raises(InputError, match="test split has no rows"):
+        utility(data, empty, network="two-layer")

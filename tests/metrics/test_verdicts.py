@@ -1,0 +1,155 @@
+"""The leakage verdict tells five releases apart, in its words; the others follow their rules."""
+
+import numpy as np
+import pytest
+
+from understudy.core.results import Figure
+from understudy.metrics import verdicts
+from understudy.metrics.attacks import by_distance
+from understudy.metrics.blind_attack import Blind
+from understudy.metrics.copies import excess, near_copies
+from understudy.metrics.leakage import closeness
+from understudy.metrics.roc import roc
+from understudy.metrics.verdicts import BALANCED, MAJORITY, RECALL, Attacks, Leakage
+
+
+def rows(seed, count=600, dim=8):
+    return np.random.default_rng(seed).normal(size=(count, dim))
+
+
+PRIVATE, HELD_OUT, OTHERS = rows(0), rows(1), rows(2)
+
+
+def judge(release, exact=0, held_out_copies=0):
+    distances = {"pixels": closeness(PRIVATE, release, HELD_OUT)}
+    near = {name: near_copies(one, false_alarms=0.01) for name, one in distances.items()}
+    n, m = len(release), len(HELD_OUT)
+    copies = (
+        excess(exact, n, held_out_copies, m),
+        excess(exact, n, held_out_copies, m + len(PRIVATE)),
+    )
+    scores = by_distance(PRIVATE, release), by_distance(HELD_OUT, release)
+    return verdicts.leakage(Leakage(copies, near, distances), attacked(*scores))
+
+
+def attacked(members, non_members, described=(PRIVATE, HELD_OUT), held_out=False):
+    """One attack and what it adds to the blind one, by what the records look like."""
+    blind = Blind.of(*described)
+    added = blind.added(np.concatenate([members, non_members]))
+    return Attacks(blind.roc, {"a": roc(members, non_members)}, {"a": added}, held_out)
+
+
+def one_percent():
+    release = OTHERS.copy()
+    release[:6] = PRIVATE[:6]
+    return release
+
+
+@pytest.mark.parametrize(
+    ("release", "exact", "grade", "words"),
+    [
+        (PRIVATE, 600, "poor", "The release is private data: all 600"),
+        (one_percent(), 6, "poor", "6 of 600 synthetic images (1.00%) are exact copies"),
+        (PRIVATE + 0.05 * rows(3), 0, "poor", "synthetic rows are near-copies of private rows"),
+        (OTHERS, 0, "good", "as near to private rows as strangers' real rows do"),
+        (3 * rows(4), 0, "good", "stay farther from private rows than strangers'"),
+        (0.3 * rows(5), 0, "good", "nearer to private rows than strangers' do, as typical"),
+    ],
+    ids=["private", "1 % copies", "changed", "held out", "far", "smooth"],
+)
+def test_five_releases_and_one_more_are_told_apart(release, exact, grade, words):
+    found = judge(release, exact)
+    assert (found.group, found.grade) == ("leakage", grade)
+    assert words in found.sentence
+    assert "1%" in found.rule.replace(" ", "")
+
+
+def test_one_copy_that_chance_may_explain_is_shown_and_not_condemned():
+    release = OTHERS.copy()
+    found = judge(release, exact=1, held_out_copies=2)
+    assert found.grade == "fair"
+    assert "look at the pairs" in found.sentence
+    assert judge(release, exact=40, held_out_copies=2).grade == "poor"
+    assert judge(release, exact=20, held_out_copies=20).grade == "fair"  # duplicates in the data
+
+
+def test_an_attack_that_works_is_a_leak_though_no_copy_stands_out():
+    found = judge(PRIVATE + 0.6 * rows(6))
+    assert found.grade in ("fair", "poor")
+    assert "private rows" in found.sentence
+
+
+def figure(name, value, baseline, group="fidelity", label=""):
+    return Figure(group, name, value, baseline=baseline, label=label, measured="a network")
+
+
+@pytest.mark.parametrize(
+    ("precision", "coverage", "grade"),
+    [(0.9, 0.8, "good"), (0.9, 0.5, "fair"), (0.4, 0.9, "poor")],
+)
+def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, grade):
+    figures = [
+        figure("precision", precision, 0.9),
+        figure("coverage", coverage, 0.9),
+        figure("coverage", 0.0, 0.9, label="cat"),
+        figure("FID", 12.0, 2.5),
+    ]
+    found = verdicts.fidelity(figures)
+    assert found.grade == grade
+    assert "FID 12 (2.5)" in found.sentence
+    assert verdicts.fidelity(figures[3:]).grade == "unknown"
+
+
+@pytest.mark.parametrize(("value", "grade"), [(0.88, "good"), (0.78, "fair"), (0.3, "poor")])
+def test_utility_is_what_training_on_the_release_loses(value, grade):
+    found = verdicts.utility([figure(BALANCED, value, 0.9, "utility")])
+    assert found.grade == grade
+    assert "90.0%" in found.sentence
+    assert verdicts.utility([]).grade == "unknown"
+
+
+def test_utility_goes_by_balanced_accuracy_and_names_the_class_that_suffers():
+    """94.8 against 99.5 % of the rows, and a class of which only 57 % are found."""
+    plain = figure("accuracy, trained on the release", 0.948, 0.995, "utility")
+    assert verdicts.utility([plain]).grade == "unknown"
+    balanced = figure(BALANCED, 0.78, 0.985, "utility")
+    recalls = [
+        figure(RECALL, value, real, "utility", label)
+        for label, value, real in (("large", 0.99, 0.999), ("small", 0.57, 0.971))
+    ]
+    guess = figure(MAJORITY, 0.5, None, "utility")
+    found = verdicts.utility([plain, balanced, *recalls, guess])
+    assert found.grade == "poor"
+    for words in ("balanced accuracy of 78.0%", "small: 57.0%", "(97.1%)", "one class for all: 50"):
+        assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("move", "found", "grade"),
+    [(0.0, 0, "good"), (0.4, 0, "fair"), (1.0, 0, "poor"), (0.0, 100, "poor")],
+    ids=["guess", "a little", "much", "an eighth without error"],
+)
+def test_attacks_are_judged_by_the_lower_bounds_of_what_they_add(move, found, grade):
+    rng = np.random.default_rng(0)
+    described = rows(24, 800), rows(25, 800)
+    members, non_members = rng.normal(size=800) + move, rng.normal(size=800)
+    members[:found] = 9.0
+    verdict = verdicts.attacks(attacked(members, non_members, described))
+    assert (verdict.group, verdict.grade) == ("attack", grade)
+    assert "hold-out" not in verdict.sentence
+    assert verdicts.attacks(Attacks()).grade == "unknown"
+
+
+def test_a_difference_of_origin_is_said_and_not_charged_to_the_release():
+    described = rows(20, 800) + 0.4, rows(21, 800)
+    style = [one.sum(axis=1) + rows(22, 800)[:, 0] for one in described]  # nothing but the origin
+    assert roc(*style).auc.low > 0.7
+    verdict = verdicts.attacks(attacked(*style, described))
+    assert verdict.grade == "good"
+    assert "differ by themselves" in verdict.sentence
+    assert "--hold-out 5%" in verdict.sentence
+    drawn = verdicts.attacks(attacked(*style, described, held_out=True))
+    assert "--hold-out" not in drawn.sentence  # that is what they are
+    far = rows(20, 800) + 2, rows(21, 800)
+    hidden = verdicts.attacks(attacked(*(one.sum(axis=1) for one in far), far))
+    assert (hidden.grade, "could hide" in hidden.sentence) == ("unknown", True)
