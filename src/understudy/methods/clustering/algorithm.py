@@ -22,6 +22,7 @@ from understudy.methods.base import (
     Context,
     Materials,
     Method,
+    require_at_least,
 )
 from understudy.methods.clustering import capacity
 from understudy.methods.clustering.covariance import Covariance, Roots, covariance_roots
@@ -31,7 +32,6 @@ from understudy.methods.clustering.frame import within_class_frame
 from understudy.methods.clustering.producing import produce
 from understudy.methods.clustering.vote_filter import Filter, VoteFilter
 from understudy.methods.dp_estimators import Clusters
-from understudy.methods.params import require_at_least
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
