@@ -10,6 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.errors import ConfigError
 from understudy.core.ports import (
     Captioner,
     Decoder,
@@ -30,6 +31,9 @@ PROCEDURAL = "procedural"
 
 UNLABELLED = ("all",)
 """The classes of a dataset, or of a release, without labels."""
+
+CLASS = "{class}"
+"""What a template has in the place of the class."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Make = Callable[[], Arrays]
@@ -222,3 +226,43 @@ class Method:
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     options: Mapping[str, str] = field(default_factory=dict)
     carried: Callable[[Any, Context, Callable[[str], float]], Sequence[Any]] | None = None
+
+
+def require_at_least(params: Any, least: Mapping[str, int]) -> None:
+    """Refuse parameters below their least value; ``None`` is decided later.
+
+    Raises:
+        ConfigError: Naming the first.
+    """
+    for name, low in least.items():
+        value = getattr(params, name)
+        if value is not None and value < low:
+            raise ConfigError(f"{name} must be {low} or more, found {value}")
+
+
+def prompts_of(phrases: Sequence[str], template: str) -> tuple[str, ...]:
+    """The template with each class's phrase in its place."""
+    return tuple(template.replace(CLASS, phrase) for phrase in phrases)
+
+
+def check_template(context: Context, template: str, *, conditional: bool) -> None:
+    """Refuse a template that draws all classes alike, or one that has no phrase for anything.
+
+    Args:
+        context: The classes and their phrases.
+        template: The prompt.
+        conditional: Whether rows keep their class.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if context.called == UNLABELLED and CLASS in template:
+        raise ConfigError(
+            "this dataset has no classes, so the template has to say what its pictures show: "
+            "--set 'template=a photo of a dog'"
+        )
+    if conditional and len(context.classes) > 1 and CLASS not in template:
+        raise ConfigError(
+            f"the template {template!r} draws all {len(context.classes)} classes alike: write "
+            f"{CLASS} where the class's name belongs, such as 'a photo of a {CLASS}'"
+        )

@@ -17,8 +17,7 @@ from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
 from understudy.data.names import class_names
 from understudy.data.open_source import CONTACT_SHEET
-from understudy.methods.base import Context
-from understudy.methods.prompts import check_template, prompts_of
+from understudy.methods.base import Context, check_template, prompts_of
 from understudy.report import Model, RunRecord, public_documents
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.run.documents import contact_sheet_of, first_of_each, understudy_version
