@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from zlib import crc32
 
@@ -11,16 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.ports import (
-    Captioner,
-    Decoder,
-    Encoder,
-    Generator,
-    LatentEncoder,
-    LinearDecoder,
-    Source,
-    Writer,
-)
+from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
+from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
@@ -38,55 +30,29 @@ CLASS = "{class}"
 Arrays = Mapping[str, NDArray[Any]]
 Make = Callable[[], Arrays]
 
-ROLES = (
-    "encoder",
-    "decoder",
-    "public",
-    "base",
-    "cluster_encoder",
-    "generator",
-    "renderer",
-    "writer",
-    "captioner",
-)
-"""What a user may name for a method to work with; each is an option of that name."""
-
 
 @dataclass(frozen=True)
-class Context:
-    """What is known of a run before anything private is read.
+class Context(Models):
+    """What is known of a run before anything private is read, its models among others.
 
     Attributes:
         shape: Shape of a record.
-        encoder: The encoder, or None.
-        decoder: The decoder, or None.
         public: Whether a public dataset is given.
         mu: Gaussian-DP parameter of the run's budget.
         classes: Class names of the private dataset, which are public.
         phrases: A public noun phrase for each class, such as ``"dog eating"``; () if none is known.
         count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
         base: Whether a base set is given.
-        cluster_encoder: The encoder whose space is partitioned, where it is not ``encoder``.
-        generator: Text to images, and what else it can do; or None.
-        renderer: The generator of the final images; None: ``generator``.
-        writer: Writes captions; or None.
-        captioner: Images to captions; or None.
     """
 
     shape: Shape
-    encoder: Encoder | None
-    decoder: Decoder | None
+    _: KW_ONLY
     public: bool
     mu: float
     classes: tuple[str, ...] = UNLABELLED
     phrases: tuple[str, ...] = ()
     count: int | None = None
     base: bool = False
-    cluster_encoder: Encoder | None = None
-    generator: Generator | None = None
-    renderer: Generator | None = None
-    writer: Writer | None = None
-    captioner: Captioner | None = None
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -96,8 +62,7 @@ class Context:
     @property
     def models(self) -> Mapping[str, Any]:
         """The models by their roles; each states its ``name`` and ``licence``."""
-        roles = [role for role in ROLES if role not in ("public", "base")]
-        return {role: found for role in roles if (found := getattr(self, role)) is not None}
+        return {role: found for role in MODEL_ROLES if (found := getattr(self, role)) is not None}
 
     @property
     def grid(self) -> Shape | None:

@@ -90,7 +90,7 @@ def base_set(
         raise RunError(f"{out} is taken: choose another --out, or remove it")
     generator = load_model(Generator, model)
     phrases = tuple(map(phrase_of, names))
-    context = Context(generator.shape, None, None, True, 0.0, names, phrases)
+    context = Context(generator.shape, public=True, mu=0.0, classes=names, phrases=phrases)
     check_template(context, template, conditional=True)
     release = _release(generator, names, prompts_of(phrases, template), count, seed)
     folder = out / "release"
