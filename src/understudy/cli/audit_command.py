@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from understudy.cli.option_values import parse_settings
+from understudy.cli.option_values import Progress, parse_settings
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
@@ -58,6 +58,7 @@ def audit(
     channels: Annotated[int | None, typer.Option(help="Convert to 1 or 3.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything public.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep it.")] = None,
+    progress: Progress = "auto",
 ) -> None:
     """Try to refute a method's epsilon on data of your own. Releases nothing; owner only."""
     options: dict[str, Any] = {
@@ -72,13 +73,15 @@ def audit(
     found = []
     if mechanisms:
         draws = audits.DRAWS if runs is None or source is not None else runs
-        promise = {"epsilon": epsilon, "delta": delta}
-        found.append(audits.audit_mechanisms(**promise, draws=draws, confidence=confidence))
+        result = audits.audit_mechanisms(
+            epsilon=epsilon, delta=delta, draws=draws, confidence=confidence, progress=progress
+        )
+        found.append(result)
     if source is not None:
         given = {name: value for name, value in options.items() if value is not None}
         given |= {"epsilon": epsilon, "delta": delta, "settings": parse_settings(set_ or [])}
         given |= {"how": how, "runs": runs, "rows": rows, "confidence": confidence}
-        found.append(audits.audit(source, **given))
+        found.append(audits.audit(source, **given, progress=progress))
     for one in found:
         show(one)
     if out is not None:

@@ -18,7 +18,7 @@ from understudy.cli import (
     show,
     studio_command,
 )
-from understudy.cli.option_values import parse_settings
+from understudy.cli.option_values import Progress, parse_settings
 from understudy.core.errors import ConfigError, UnderstudyError
 
 app = typer.Typer(
@@ -99,6 +99,7 @@ def synthesize(
     quality: _Quality = None,
     quality_threshold: _Threshold = None,
     images_per_embedding: _PerEmbedding = None,
+    progress: Progress = "auto",
 ) -> None:
     """Make a synthetic release of a private dataset."""
     asked: dict[str, Any] = dict(locals())
@@ -106,14 +107,16 @@ def synthesize(
     from understudy.run.dry import dry_run as plan_only
     from understudy.run.synthesize import run
 
-    given = {k: v for k, v in asked.items() if k not in ("config", "set_") and v is not None}
+    given = {
+        k: v for k, v in asked.items() if k not in ("config", "set_", "progress") and v is not None
+    }
     options = {} if config is None else read_config(config)
     settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
     chosen = make_config({**options, **given, "settings": settings})
     if chosen.dry_run:
         show.plan(plan_only(chosen))
     else:
-        show.result(run(chosen, show.carried))
+        show.result(run(chosen, show.carried, progress=progress))
 
 
 for command in (
@@ -143,6 +146,7 @@ def sample(
     ] = None,
     format: Annotated[str | None, typer.Option(help="Of --classes: png or parquet.")] = None,
     licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
+    progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
     from understudy.run.base_set_release import base_set
@@ -150,6 +154,7 @@ def sample(
 
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
     of_classes = {"template": template, "format": format, "licence": licence}
+    common["progress"] = progress
     given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
@@ -192,11 +197,12 @@ def doctor() -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the result.")] = Path("demo-out"),
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
     from understudy.run.demo import demo as play
 
-    show.result(play(out, epsilon))
+    show.result(play(out, epsilon, progress=progress))
 
 
 def main() -> None:

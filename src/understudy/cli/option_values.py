@@ -1,8 +1,19 @@
-"""``--set NAME=VALUE``: settings of a method."""
+"""Options that several commands have: ``--progress``, and ``--set NAME=VALUE``."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from understudy.core.errors import ConfigError
+from understudy.run.progress import ProgressMode
+
+Progress = Annotated[
+    ProgressMode,
+    typer.Option(help="How progress is shown, on standard error; auto: bars on a terminal."),
+]
+"""``--progress`` of every long command."""
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
