@@ -10,7 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from understudy.cli.option_values import Settings, options_of_a_run, parse_settings
+from understudy.cli.option_values import (
+    Progress,
+    Settings,
+    options_of_a_run,
+    parse_settings,
+)
 from understudy.core.errors import ConfigError
 from understudy.core.roles import ROLES
 
@@ -46,6 +51,7 @@ def audit(
     mechanisms: _Mechanisms = False,
     set_: Settings = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep it.")] = None,
+    progress: Progress = "auto",
     **given: Any,
 ) -> None:
     """Try to refute a method's epsilon on data of your own. Releases nothing; owner only."""
@@ -56,12 +62,14 @@ def audit(
     found = []
     if mechanisms:
         draws = audits.DRAWS if runs is None or source is not None else runs
-        promise = {"epsilon": epsilon, "delta": delta}
-        found.append(audits.audit_mechanisms(**promise, draws=draws, confidence=confidence))
+        result = audits.audit_mechanisms(
+            epsilon=epsilon, delta=delta, draws=draws, confidence=confidence, progress=progress
+        )
+        found.append(result)
     if source is not None:
         given |= {"epsilon": epsilon, "delta": delta, "settings": parse_settings(set_ or [])}
         given |= {"how": how, "runs": runs, "rows": rows, "confidence": confidence}
-        found.append(audits.audit(source, **given))
+        found.append(audits.audit(source, **given, progress=progress))
     for one in found:
         show(one)
     if out is not None:

@@ -18,7 +18,12 @@ from understudy.cli import (
     show,
     studio_command,
 )
-from understudy.cli.option_values import Settings, options_of_a_run, parse_settings
+from understudy.cli.option_values import (
+    Progress,
+    Settings,
+    options_of_a_run,
+    parse_settings,
+)
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
 
@@ -44,6 +49,7 @@ def synthesize(
     source: Annotated[str | None, typer.Argument(help="The private dataset.")] = None,
     config: _Config = None,
     set_: Settings = None,
+    progress: Progress = "auto",
     **given: Any,
 ) -> None:
     """Make a synthetic release of a private dataset."""
@@ -58,7 +64,7 @@ def synthesize(
     if chosen.dry_run:
         show.plan(plan_only(chosen))
     else:
-        show.result(run(chosen, show.carried))
+        show.result(run(chosen, show.carried, progress=progress))
 
 
 for command in (
@@ -88,6 +94,7 @@ def sample(
     ] = None,
     format: Annotated[str | None, typer.Option(help="Of --classes: png or parquet.")] = None,
     licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
+    progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
     from understudy.run.base_set_release import base_set
@@ -95,6 +102,7 @@ def sample(
 
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
     of_classes = {"template": template, "format": format, "licence": licence}
+    common["progress"] = progress
     given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
@@ -137,11 +145,12 @@ def doctor() -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the result.")] = Path("demo-out"),
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
     from understudy.run.demo import demo as play
 
-    show.result(play(out, epsilon))
+    show.result(play(out, epsilon, progress=progress))
 
 
 def main() -> None:

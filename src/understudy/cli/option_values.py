@@ -13,6 +13,7 @@ import typer
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, kinds_of, option_of
 from understudy.run.config import run_options
+from understudy.run.progress import ProgressMode
 
 Command = Callable[..., None]
 
@@ -20,6 +21,12 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
 ]
 """The settings of a run's method, as a command takes them."""
+
+Progress = Annotated[
+    ProgressMode,
+    typer.Option(help="How progress is shown, on standard error; auto: bars on a terminal."),
+]
+"""``--progress`` of every long command."""
 
 
 def options_of_a_run(*names: str) -> Callable[[Command], Command]:

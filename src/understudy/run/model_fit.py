@@ -10,7 +10,6 @@ import re
 import time
 
 import numpy as np
-from rich.console import Console
 
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import TaughtModel
@@ -111,8 +110,3 @@ def _seconds_each(context: Context, prompt: str) -> float:
     start = time.perf_counter()
     context.generator.generate([prompt], seed=1)
     return time.perf_counter() - start
-
-
-def notice(words: str) -> None:
-    """Tell the owner something at once, on standard error."""
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"note: {words}")
