@@ -82,3 +82,7 @@ def test_wrapping_changes_long_paragraphs_only(
 
 def test_the_page_of_the_command_line_is_what_it_prints(checker: ModuleType) -> None:
     assert checker.CLI_PAGE.read_text(encoding="utf-8") == checker.cli_help()
+
+
+def test_the_schema_of_a_configuration_is_that_of_the_program(checker: ModuleType) -> None:
+    assert checker.SCHEMA.read_text(encoding="utf-8") == checker.run_schema()

@@ -71,7 +71,7 @@ def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path)
     for seed in (0, 1):
         out = tmp_path / f"base-{seed}"
         base_set(["cat", "dog"], out=out, count=40, model=model, seed=seed)
-        found = understudy.evaluate_release(
+        found = understudy.evaluate(
             out, real=real, test=test, features="embedded:dct?coefficients=12", attacks=False
         )
         assert any(one.group == "fidelity" for one in found.figures)

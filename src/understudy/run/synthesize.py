@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import RunError
@@ -22,6 +22,7 @@ from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
 from understudy.report import Spending
 from understudy.run.accuracy import Accuracy, measure
@@ -76,19 +77,95 @@ def synthesize(
     source: str | Path,
     *,
     out: str | Path,
+    method: str = "clustering",
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    encoder: str | None = None,
+    decoder: str | None = None,
+    public: str | None = None,
+    base: str | None = None,
+    cluster_encoder: str | None = None,
+    generator: str | None = None,
+    renderer: str | None = None,
+    writer: str | None = None,
+    captioner: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    count: int | None = None,
+    seed: int = 0,
+    unit: str | None = None,
+    unit_rows: int = 64,
+    adjacency: Adjacency = "add-remove",
+    ledger: str | None = None,
+    test: str | Path | None = None,
+    test_rows: int | None = None,
+    size: int | None = None,
+    label: str | None = None,
+    classes: Sequence[str] | str | None = None,
+    channels: Literal[1, 3] | None = None,
+    hold_out: float | str | None = None,
+    format: Literal["png", "parquet"] = "png",
+    licence: str = "unknown",
+    resume: bool = False,
+    skip_bad: bool = False,
+    watch: bool = False,
+    quality: str | None = None,
+    quality_threshold: float | None = None,
+    images_per_embedding: int | None = None,
     progress: ProgressMode | Events = "auto",
-    **options: Any,
 ) -> Result:
     """Make a differentially private synthetic copy of a private image dataset.
 
     Args:
-        source: The private dataset: a folder, a file or ``hf:NAME``.
-        out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not.
+        source: The private dataset: a folder, a file or ``hf:NAME`` (docs/sources.md).
+        out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not. It must not
+            exist, unless ``resume``.
+        method: Name of a method (``understudy methods``).
+        epsilon: Privacy budget of this run.
+        delta: Its delta.
+        encoder: Name of an encoder; None: the method's, ``embedded:dct`` for images.
+        decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
+            embeddings only.
+        public: A public dataset that the method may learn from for free; None: procedural images
+            for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
+        base: A public or synthetic dataset of the same classes that the method starts from instead
+            of generating one.
+        cluster_encoder: Encoder whose space is partitioned, where it is not ``encoder``'s.
+        generator: Name of a text-to-image generator.
+        renderer: Name of the generator of the final images; None: ``generator``.
+        writer: Name of a caption writer.
+        captioner: Name of a captioner.
+        settings: Parameters of the method, such as ``{"clusters": 8}``.
+        count: Synthetic rows; None: about as many as there are private ones (noisy).
+        seed: Seed of the public part (sampling). The noise takes none.
+        unit: Column that says whose row it is; None: every image is a unit.
+        unit_rows: At most so many rows of a unit are used; 50,000 or fewer, for the exact sums take
+            a unit's rows in one block.
+        adjacency: What makes two datasets neighbours.
+        ledger: Where spending is recorded: a path or a database URL; None: the user's own ledger.
+        test: A real test set, to measure accuracy on; owner-only.
+        test_rows: Train on at most so many rows when accuracy is measured; None: on all.
+        size: Resize all images to size x size pixels.
+        label: Column that holds the class; ``"none"``: images without labels; None: the only one.
+        classes: The class names, in label order, as the owner declares them: public whatever the
+            images are. None: those that the private records have.
+        channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
+        hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
+            under replace-one also a number of images. None: nothing is.
+        format: How images are written.
+        licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
+            "not said".
+        resume: Go on with an interrupted run in ``out``.
+        skip_bad: Pass over unreadable files, and count them.
+        watch: Tell the owner, as the method goes on, how far its rows are from the private ones.
+        quality: A measure that looks at no private data, by which images are chosen: ``"piqe"``,
+            ``"niqe"`` (fitted to ``public`` or ``base``) or ``"niqe:FILE"``; None: the first that
+            is drawn of each sample is released.
+        quality_threshold: Images that do not score below it are drawn again; lower is better.
+        images_per_embedding: Images drawn of each embedding, of which the best is taken; None: 2
+            with ``quality`` where the decoder draws another one for another seed.
         progress: Bars on a terminal and lines elsewhere, on standard error (``"auto"``); one of
             ``"rich"``, ``"plain"``, ``"json"`` and ``"none"``; or an object of your own
             (`understudy.core.ports.Events`).
-        **options: Any other field of `understudy.run.config.RunConfig`, such as ``epsilon=1``,
-            ``method="clustering"``, ``settings={"clusters": 8}``, ``test="folder"``.
 
     Returns:
         Where everything lies, the receipt and the accuracies.
@@ -97,8 +174,49 @@ def synthesize(
         InputError: Bad input; nothing was spent.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    config = make_config({"source": str(source), "out": Path(out), **options})
-    return run(config, progress=progress)
+    return run(
+        make_config(
+            {
+                "source": str(source),
+                "out": out,
+                "method": method,
+                "epsilon": epsilon,
+                "delta": delta,
+                "encoder": encoder,
+                "decoder": decoder,
+                "public": public,
+                "base": base,
+                "cluster_encoder": cluster_encoder,
+                "generator": generator,
+                "renderer": renderer,
+                "writer": writer,
+                "captioner": captioner,
+                "settings": settings or {},
+                "count": count,
+                "seed": seed,
+                "unit": unit,
+                "unit_rows": unit_rows,
+                "adjacency": adjacency,
+                "ledger": ledger,
+                "test": None if test is None else str(test),
+                "test_rows": test_rows,
+                "size": size,
+                "label": label,
+                "classes": classes,
+                "channels": channels,
+                "hold_out": hold_out,
+                "format": format,
+                "licence": licence,
+                "resume": resume,
+                "skip_bad": skip_bad,
+                "watch": watch,
+                "quality": quality,
+                "quality_threshold": quality_threshold,
+                "images_per_embedding": images_per_embedding,
+            }
+        ),
+        progress=progress,
+    )
 
 
 def run(
