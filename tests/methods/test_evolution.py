@@ -487,22 +487,22 @@ def test_settings_out_of_range_are_refused(settings):
 def test_what_does_not_fit_together_is_refused(squares, tmp_path, settings, models, says):
     context = Site(tmp_path, squares).context(**models)
     with pytest.raises(ConfigError, match=says):
-        METHOD.weights(EvolutionParams(**settings), context)
+        METHOD.stages(EvolutionParams(**settings), context)
 
 
 def test_a_template_for_no_classes_says_what_is_shown(tmp_path):
     context = Site(tmp_path, Squares({"all": ["red"]})).context()
     with pytest.raises(ConfigError, match="template=a photo of a dog"):
-        METHOD.weights(EvolutionParams(alphabet="images"), context)
-    METHOD.weights(EvolutionParams(alphabet="images", template="a red dog"), context)
-    METHOD.weights(EvolutionParams(alphabet="images"), replace(context, phrases=("red dog",)))
+        METHOD.stages(EvolutionParams(alphabet="images"), context)
+    METHOD.stages(EvolutionParams(alphabet="images", template="a red dog"), context)
+    METHOD.stages(EvolutionParams(alphabet="images"), replace(context, phrases=("red dog",)))
 
 
 def test_balanced_classes_need_a_count_before_anything_is_paid(squares, tmp_path):
     params, context = EvolutionParams(sizes="balanced"), Site(tmp_path, squares).context()
     with pytest.raises(ConfigError, match="--count"):
-        METHOD.weights(params, context)
-    METHOD.weights(params, replace(context, count=10))
+        METHOD.stages(params, context)
+    METHOD.stages(params, replace(context, count=10))
 
 
 def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):

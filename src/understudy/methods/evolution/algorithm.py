@@ -9,10 +9,10 @@ papers and from their code, and why: docs/methods/evolution.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from understudy.core.types import Release
-from understudy.methods.base import CLASS, Context, Materials, Method
+from understudy.core.types import Release, Stage
+from understudy.methods.base import CLASS, Context, Materials, Method, stages_of
 from understudy.methods.evolution import arithmetic as steps
 from understudy.methods.evolution import voting
 from understudy.methods.evolution.params import OPTIONS, EvolutionParams
@@ -69,8 +69,32 @@ def _classes(params: EvolutionParams, context: Context) -> int:
     return max(1, len(context.classes)) if params.conditional else 1
 
 
-def weights(params: EvolutionParams, context: Context) -> Mapping[str, float]:
-    """The weight of each stage: the rounds share equally, mu / sqrt(G) each (Eq. 1)."""
+@dataclass(frozen=True)
+class EvolutionStages:
+    """The releases of evolution, in their order.
+
+    Attributes:
+        sizes: The class sizes, unless the owner states them.
+        rounds: The votes of each round.
+    """
+
+    sizes: Stage | None
+    rounds: tuple[Stage, ...]
+
+
+def _stages(params: EvolutionParams, context: Context) -> EvolutionStages:
+    """The releases: the rounds share equally, mu / sqrt(G) each (Eq. 1)."""
+    counted = given_sizes(params.sizes, _classes(params, context)) is None
+    count = params.rounds or 1
+    weight = (1 - _SIZES if counted else 1.0) / count
+    return EvolutionStages(
+        Stage("sizes", _SIZES) if counted else None,
+        tuple(Stage(f"round {number}", weight) for number in range(1, count + 1)),
+    )
+
+
+def stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
+    """The releases and their weights in the budget."""
     voting.check_models(
         context,
         alphabet=params.alphabet,
@@ -79,19 +103,16 @@ def weights(params: EvolutionParams, context: Context) -> Mapping[str, float]:
         conditional=params.conditional,
     )
     check_count(params.sizes, context.count)
-    counted = given_sizes(params.sizes, _classes(params, context)) is None
-    count = settled(params, context).rounds or 1
-    rounds = [f"round {number}" for number in range(1, count + 1)]
-    part = (1 - _SIZES if counted else 1.0) / count
-    return ({"sizes": _SIZES} if counted else {}) | dict.fromkeys(rounds, part)
+    return stages_of(_stages(settled(params, context), context))
 
 
 def evolution(materials: Materials, params: EvolutionParams) -> Release:
     """Algorithm 2, for either alphabet. Rounds are counted from 1 here."""
     params = settled(params, materials.context)
+    plan = _stages(params, materials.context)
     nature = _nature(materials, params)
     # 1: C_0 <- RANDOM_API(N). A writer without words for a class says so here: nothing is paid yet.
-    rounds = params.rounds or 1
+    rounds = len(plan.rounds)
     degrees = steps.schedule(params.degree or 0.0, params.last_degree or 0.0, rounds)
     population = nature.first(len(materials.context.called), degrees[0])
     voting.watched(nature, population, 0, vote=params.vote)
@@ -99,9 +120,9 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
     voters = voting.voters_of(
         materials, vote=params.vote, distance=params.distance, conditional=params.conditional
     )
-    sizes, facts = class_sizes(voters, params.sizes, nature.classes, materials.count)
+    sizes, facts = class_sizes(voters, params.sizes, nature.classes, materials.count, plan.sizes)
     # 3: for g = 0 to G - 1 do.
-    for number, degree in enumerate(degrees, 1):
+    for number, (degree, stage) in enumerate(zip(degrees, plan.rounds, strict=True), 1):
         words = f"round {number} of {rounds}, {voting.spent_words(voters.receipt())}"
         # 4 to 12: E_gen <- the mean over k of EncodeImage(Diffusion(VARIATION_API(C_g))).
         seen = steps.averaged(nature.looked_ahead(population, degree, number, words))
@@ -113,9 +134,9 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
                 materials.report_fit(fit)
         # 13 to 18: every private row votes for the nearest candidate of its class; noise.
         query = Votes(voting.placed(seen, params.distance, nature.classes))
-        votes = voters.release(query, stage=f"round {number}").reshape(nature.classes, -1)
+        votes = voters.release(query, stage=stage.name).reshape(nature.classes, -1)
         # 19 to 25: P <- H / sum H; C'_g <- who goes on.
-        sd = voters.noise_sd(query, stage=f"round {number}")
+        sd = voters.noise_sd(query, stage=stage.name)
         if number == 1:
             materials.report_fit(vote_fit(votes, sd))
         cut = params.threshold * sd
@@ -153,7 +174,7 @@ METHOD = Method(
     " (SPTI), and Private Evolution",
     params=EvolutionParams,
     settle=settled,
-    weights=weights,
+    stages=stages,
     run=evolution,
     roles=roles,
     options=OPTIONS,

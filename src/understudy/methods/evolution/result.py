@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Generator
-from understudy.core.types import Images, Labels, Release, SyntheticBatch, Vector
-from understudy.methods.base import UNLABELLED
+from understudy.core.types import Images, Labels, Release, Stage, SyntheticBatch, Vector
+from understudy.methods.base import UNLABELLED, planned
 from understudy.methods.evolution.arithmetic import spread_over
 from understudy.methods.evolution.candidates import Pictures, generator_of
 from understudy.methods.evolution.population import Nature, Population
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts
 from understudy.privacy.vault import Vault
-from understudy.steps.alignment import shared_out
+from understudy.steps.apportionment import apportion
 
 COUNTED, BALANCED = "count", "balanced"
 
@@ -67,28 +67,29 @@ def check_count(sizes: str, count: int | None) -> None:
 
 
 def class_sizes(
-    voters: Vault, sizes: str, classes: int, count: int | None
+    voters: Vault, sizes: str, classes: int, count: int | None, stage: Stage | None
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
     """Rows to make of each class, (classes,), and public facts about the private rows.
 
-    Releases "sizes", unless the owner states them.
+    Releases them, unless the owner states them.
 
     Args:
         voters: Embeddings.
         sizes: As `given_sizes`.
         classes: Number of classes.
         count: Rows wanted in all; None: as many as are known.
+        stage: The release; None where the sizes are stated.
     """
     parts, facts = given_sizes(sizes, classes), {}
     if parts is None:
         # A row's cell is its class: one centre a class, whatever it is.
-        counts = voters.release(Counts(Cells(np.zeros((classes, 1, 1)))), stage="sizes")
+        counts = voters.release(Counts(Cells(np.zeros((classes, 1, 1)))), stage=planned(stage).name)
         parts = np.maximum(counts[:, 0], 0.0)
         facts = {"noisy_rows": round(float(parts.sum()))}
     total = float(parts.sum())
     if total == 0:  # fewer rows than noise: any class may be the largest
         parts = np.ones(classes)
-    return shared_out(count or max(1, round(total)), parts), facts
+    return apportion(count or max(1, round(total)), parts), facts
 
 
 @dataclass(frozen=True)
