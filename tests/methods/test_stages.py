@@ -151,8 +151,8 @@ def evolution_cases() -> list[Case]:
         {**few, "sizes": "10,5"},
         {**few, "conditional": False, "sizes": "10"},
         {"population": 8},
-        {"population": 4, "alphabet": "images"},
-        {**few, "alphabet": "images", "release": "variants", "rounds": 1},
+        {"population": 4, "candidates": "images"},
+        {**few, "candidates": "images", "release": "variants", "rounds": 1},
     ]
     return [Case(EVOLUTION, EvolutionParams(**chosen), of_colours()) for chosen in settings]
 
