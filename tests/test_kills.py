@@ -169,9 +169,9 @@ def test_alignment_killed_at_random_moments(understudy: Commands, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alphabet", ["captions", "images"])
+@pytest.mark.parametrize("candidates", ["captions", "images"])
 def test_evolution_killed_at_random_moments(
-    tmp_path: Path, tiny_studio: Path, alphabet: str
+    tmp_path: Path, tiny_studio: Path, candidates: str
 ) -> None:
     studio = f"embedded:studio?folder={tiny_studio}&steps=1"
 
@@ -179,7 +179,7 @@ def test_evolution_killed_at_random_moments(
         kept = frozenset({"kept"})
         settings = (
             *("--method", "evolution", "--encoder", f"embedded:studio?folder={tiny_studio}"),
-            *("--generator", studio, "--set", f"alphabet={alphabet}", "--set", "rounds=3"),
+            *("--generator", studio, "--set", f"candidates={candidates}", "--set", "rounds=3"),
             *("--set", "population=8", "--set", "lookahead=1", "--set", "template=a {class}"),
             *("--count", "40"),
         )

@@ -108,9 +108,16 @@ def carried(classes: Sequence[Carried]) -> None:
             f"{one.size_sd:.0f}",
             "its own" if one.own_mean else "near that of all",
             str(one.clusters),
-            f"{one.directions} directions" if one.directions else "none: the pooled one",
+            _directions(one),
         )
     _console.print(table)
+
+
+def _directions(one: Carried) -> str:
+    """Directions of a covariance in a plan."""
+    if not one.directions:
+        return "none: the pooled one"
+    return f"{one.directions} or more directions" if one.or_more else f"{one.directions} directions"
 
 
 def class_shares(facts: Mapping[str, Any]) -> None:

@@ -94,7 +94,7 @@ def carried(prepared: Prepared) -> tuple[Carried, ...]:
     # A sum moves by twice its bound where a record is replaced.
     factor = 1.0 if prepared.config.privacy_unit.adjacency == "add-remove" else 2.0
     table = method.carried(
-        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage)
+        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage.name)
     )
     return tuple(table)
 

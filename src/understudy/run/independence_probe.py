@@ -8,7 +8,7 @@ from typing import Any
 from understudy.backends.inference import require_inference
 from understudy.core.ports import TextEncoder
 from understudy.methods.base import Context
-from understudy.methods.evolution.voting import CAPTIONED_AT_ONCE, captions_embedded
+from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
 

@@ -10,7 +10,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS, NoColumns
-from understudy.methods.base import Context, Method
+from understudy.methods.base import Context, Method, weights_of
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.run.config import RunConfig, make_params
 from understudy.run.independence_probe import require_independent_models
@@ -105,7 +105,7 @@ def prepare(config: RunConfig) -> Prepared:
     if base is not None and getattr(params, "conditional", True):
         _require_same_classes(source, base)
     params = chosen.settle(params, context)
-    plan = Plan.of(config.budget, chosen.weights(params, context))
+    plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
     require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
