@@ -149,7 +149,7 @@ def sample(
     progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
-    from understudy.run.base_set_release import base_set
+    from understudy.run.sample import base_set
     from understudy.run.sample import sample as draw
 
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
@@ -200,7 +200,7 @@ def demo(
     progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
-    from understudy.run.demo import demo as play
+    from understudy.run.synthesize import demo as play
 
     show.result(play(out, epsilon, progress=progress))
 

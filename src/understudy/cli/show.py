@@ -16,11 +16,10 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.methods.clustering.capacity import Carried
     from understudy.report import Premise
     from understudy.run.accuracy import Accuracy
-    from understudy.run.base_set_release import BaseSet
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
-    from understudy.run.sample import Samples
+    from understudy.run.sample import BaseSet, Samples
     from understudy.run.synthesize import Result
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
@@ -71,7 +70,7 @@ def plan(dry: DryRun) -> None:
 
 def premises(found: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
-    from understudy.run.premises import OPTIONS
+    from understudy.run.documents import OPTIONS
 
     for origin, words in (
         ("declared", "declared"),

@@ -1,4 +1,7 @@
-"""The folder of a run: ``release/`` to share, ``owner/`` to keep, and what a resume needs."""
+"""The folder of a run: ``release/`` to share, ``owner/`` to keep, and what a resume needs.
+
+Files are written whole or not at all, so that a run can be killed at any moment.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import BudgetRefused, RunError
+from understudy.core.ports import Source
+from understudy.core.types import Shape
+from understudy.data import open_source
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -35,6 +41,21 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file with an object in it.
+
+    Raises:
+        RunError: It cannot be read, or is something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: holds a {type(content).__name__}, not a JSON object")
+    return content
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
@@ -195,3 +216,22 @@ def private_cache(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def release_folder(folder: Path) -> Path:
+    """The release in a run's folder, or the folder itself if it is one.
+
+    Raises:
+        RunError: There is none.
+    """
+    for candidate in (folder / "release", folder):
+        if (candidate / "privacy.json").is_file():
+            return candidate
+    raise RunError(f"{folder}: holds no release (no privacy.json, here or in release/)")
+
+
+def open_release(folder: Path, shape: Shape | None) -> Source:
+    """A release as a source: its images where it has some, else its embeddings."""
+    if shape is None:
+        return open_source(folder / "embeddings.safetensors")
+    return open_source(folder, size=(shape[0], shape[1]))
