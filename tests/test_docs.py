@@ -54,5 +54,31 @@ def test_the_checker_accepts_what_is_right(
     assert checker.broken_links(page) == []
 
 
+def test_no_line_of_a_document_is_longer_than_the_limit(checker: ModuleType) -> None:
+    assert [problem for page in checker.documents() for problem in checker.long_lines(page)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ab cd ef gh\n", "ab cd ef\ngh\n"),
+        ("- ab cd ef gh\n  ij\n", "- ab cd ef\n  gh ij\n"),
+        ("1. ab cd ef gh\n2. ij\n", "1. ab cd\n   ef gh\n2. ij\n"),
+        ("ab cd efg - gh\n", "ab cd\nefg - gh\n"),
+        ("ab `cd ef` gh\n", "ab `cd ef`\ngh\n"),
+        ("ab [c d](e) f\n", "ab\n[c d](e) f\n"),
+        ("short\nlines\n", "short\nlines\n"),
+        ("```\nab cd ef gh\n```\n| ab cd ef gh |\n# ab cd ef gh\n", None),
+        ("    ab cd ef gh\n", None),
+    ],
+)
+def test_wrapping_changes_long_paragraphs_only(
+    checker: ModuleType, monkeypatch: pytest.MonkeyPatch, text: str, expected: str | None
+) -> None:
+    monkeypatch.setattr(checker, "COLUMNS", 10)
+    assert checker.wrapped(text) == (expected or text)
+    assert checker.wrapped(checker.wrapped(text)) == (expected or text)
+
+
 def test_the_page_of_the_command_line_is_what_it_prints(checker: ModuleType) -> None:
     assert checker.CLI_PAGE.read_text(encoding="utf-8") == checker.cli_help()

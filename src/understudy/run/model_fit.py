@@ -1,6 +1,6 @@
 """How well the models of a run fit its domain, by what is public: known before anything is spent.
 
-Methods measure the images that they start from themselves (`methods.parts.fit`); a dry run, which
+Methods measure the images that they start from themselves (`steps.separation`); a dry run, which
 starts nothing, draws a few.
 """
 
@@ -14,10 +14,9 @@ import numpy as np
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import TaughtModel
 from understudy.core.types import Fit
-from understudy.methods.base import UNLABELLED, Context
-from understudy.methods.prompts import CLASS, prompts_of
-from understudy.methods.separation import INSTEAD, listed, separation_fit
+from understudy.methods.base import CLASS, UNLABELLED, Context, prompts_of
 from understudy.run.prepare import Prepared
+from understudy.steps.separation import INSTEAD, listed, separation_fit
 
 _IMAGES, _CLASSES = 32, 8  # that a dry run draws, and classes that it draws at most
 _SECONDS = 60.0  # a generator that takes longer for half of them is not tried in a dry run

@@ -18,8 +18,7 @@ from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
 from understudy.data.names import class_names
 from understudy.data.open_source import CONTACT_SHEET
-from understudy.methods.base import Context
-from understudy.methods.prompts import check_template, prompts_of
+from understudy.methods.base import Context, check_template, prompts_of
 from understudy.report import Model, RunRecord, public_documents
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.report.sheets import contact_sheet
@@ -165,7 +164,7 @@ def base_set(
         raise RunError(f"{out} is taken: choose another --out, or remove it")
     generator = load_model(Generator, model)
     phrases = tuple(map(phrase_of, names))
-    context = Context(generator.shape, None, None, True, 0.0, names, phrases)
+    context = Context(generator.shape, public=True, mu=0.0, classes=names, phrases=phrases)
     check_template(context, template, conditional=True)
     release = _release(generator, names, prompts_of(phrases, template), count, seed)
     folder = out / "release"
