@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -74,6 +75,21 @@ for command in (
     audit_command.audit,
 ):
     app.command()(command)
+
+
+@app.command("runs")
+def runs_command(
+    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List the runs in a folder and below it, finished or not. Reads no dataset."""
+    from understudy.run.runs import list_runs
+
+    found = list_runs(folder)
+    if as_json:
+        typer.echo(json.dumps([run.as_dict() for run in found], indent=2, ensure_ascii=False))
+    else:
+        show.run_list(found)
 
 
 @app.command()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
+    from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
     from understudy.run.synthesize import Result
 
@@ -144,6 +145,33 @@ def result(made: Result) -> None:
     if made.pictures is not None:
         _console.print(f"pictures:  {made.pictures}")
     _console.print(f"to keep:   {made.owner / 'report.html'}")
+
+
+def run_list(runs: Sequence[RunSummary]) -> None:
+    """Runs, one a line, and how to go on with those that are not finished."""
+    table = _table("folder", "state", "method", "dataset", "epsilon", "samples", "date")
+    for run in runs:
+        table.add_row(
+            str(run.folder),
+            run.state,
+            run.method or "",
+            run.dataset or "",
+            "" if run.epsilon is None else f"{run.epsilon:g}",
+            "" if run.samples is None else f"{run.samples:,}",
+            run.date or "",
+        )
+    if not runs:
+        _console.print("no runs here: understudy runs FOLDER")
+        return
+    _console.print(table)
+    for run in runs:
+        if run.problem is not None:
+            _console.print(f"damaged: {run.problem}")
+    if any(run.state == "unfinished" for run in runs):
+        _console.print(
+            "go on with an unfinished run: the same command with --resume; what it paid for is "
+            "not paid again"
+        )
 
 
 def accuracies(found: Sequence[Accuracy]) -> None:

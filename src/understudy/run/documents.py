@@ -176,6 +176,8 @@ def write_owner(
     fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
+    from understudy.run.run_file import AccuracyRecord, RunFile  # imports pydantic
+
     source = prepared.source
     owner = OwnerRecord(
         dataset=source.name,
@@ -189,27 +191,24 @@ def write_owner(
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
     (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
-    write_json(
-        folder.owner / "run.json",
-        {
-            "run": folder.run,
-            "dataset": owner.dataset,
-            "dataset_id": charged.dataset,
-            "ledger": charged.ledger,
-            "settings": prepared.config.identity(),
-            "premises": [asdict(premise) for premise in record.premises],
-            "receipt": asdict(record.receipt),
-            "spending": asdict(charged.spending),
-            "accuracy": [a.as_dict() for a in accuracies],
-            "rows": owner.rows,
-            "rows_held_out": prepared.rows_held_out,
-            "skipped": owner.skipped,
-            "seconds": dict(seconds),
-            "fit": [asdict(fit) for fit in fits],
-            "version": record.version,
-            "kind": "owner-only",
-        },
+    content = RunFile(
+        run=folder.run,
+        dataset=owner.dataset,
+        dataset_id=charged.dataset,
+        ledger=charged.ledger,
+        settings=prepared.config.identity(),
+        premises=list(record.premises),
+        receipt=record.receipt,
+        spending=charged.spending,
+        accuracy=[AccuracyRecord.model_validate(one.as_dict()) for one in accuracies],
+        rows=owner.rows,
+        rows_held_out=prepared.rows_held_out,
+        skipped=owner.skipped,
+        seconds=dict(seconds),
+        fit=list(fits),
+        version=record.version,
     )
+    write_json(folder.record, content.as_dict())
 
 
 def write_gallery(owner: Path, found: Sequence[Sheet]) -> None:

@@ -81,16 +81,15 @@ def read_arrays(path: Path) -> Arrays:
         raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
 
-class RunFolder:
-    """``OUT`` of one run.
+class RunPaths:
+    """Where the files of a run are.
 
     Attributes:
         out: The folder itself.
-        run: The run's id in the ledger.
     """
 
-    def __init__(self, out: Path, run: str) -> None:
-        self.out, self.run = out, run
+    def __init__(self, out: Path) -> None:
+        self.out = out
 
     @property
     def release(self) -> Path:
@@ -112,6 +111,34 @@ class RunFolder:
         """The owner's cache of embeddings, while the run lasts."""
         return self.owner / "cache"
 
+    @property
+    def start(self) -> Path:
+        """The settings that a resumed run must agree on."""
+        return self.owner / "start.json"
+
+    @property
+    def record(self) -> Path:
+        """What was run, written last: the run is complete."""
+        return self.owner / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that works on the run."""
+        return self.owner / "lock"
+
+
+class RunFolder(RunPaths):
+    """``OUT`` of one run.
+
+    Attributes:
+        out: The folder itself.
+        run: The run's id in the ledger.
+    """
+
+    def __init__(self, out: Path, run: str) -> None:
+        super().__init__(out)
+        self.run = run
+
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
 
@@ -131,7 +158,7 @@ class RunFolder:
     @property
     def done(self) -> bool:
         """Whether the release is complete."""
-        return (self.owner / "run.json").exists()
+        return self.record.exists()
 
 
 @contextmanager
@@ -142,7 +169,8 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         RunError: The folder holds something else, a run that is not to be resumed or one with
             other settings; it cannot be written, or another process works in it.
     """
-    start = out / "owner" / "start.json"
+    paths = RunPaths(out)
+    start = paths.start
     if _holds_something(out):
         if not start.exists():
             raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
@@ -150,9 +178,9 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
     made = not out.exists()
     try:
-        (out / "owner").mkdir(mode=0o700, parents=True, exist_ok=True)
-        (out / "owner").chmod(0o700)
-        lock = (out / "owner" / "lock").open("w")
+        paths.owner.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.owner.chmod(0o700)
+        lock = paths.lock.open("w")
     except OSError as error:
         raise RunError(f"{out}: cannot write here: {error.strerror}") from error
     with lock:
@@ -166,13 +194,13 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             known = {"run": uuid.uuid4().hex, "settings": identity}
             write_json(start, known)
         else:
-            known = _read(start)
+            known = read_start(start)
             _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
         try:
             yield RunFolder(out, known["run"])
         except BudgetRefused:
             if new:  # nothing was charged or written: leave the name free for the next try
-                shutil.rmtree(out / "owner")
+                shutil.rmtree(paths.owner)
                 if made:
                     out.rmdir()
             raise
@@ -186,7 +214,12 @@ def _holds_something(out: Path) -> bool:
     return any(path.relative_to(out).as_posix() not in left for path in out.rglob("*"))
 
 
-def _read(start: Path) -> dict[str, Any]:
+def read_start(start: Path) -> dict[str, Any]:
+    """The id and the settings of a run that was begun.
+
+    Raises:
+        RunError: The file is damaged.
+    """
     try:
         known = json.loads(start.read_text(encoding="utf-8"))
         return {"run": str(known["run"]), "settings": dict(known["settings"])}
