@@ -197,8 +197,8 @@ def test_evolution_killed_at_random_moments(
 # Kills at chosen moments: between any two of these something is written or paid.
 
 MOMENTS = [
-    ("understudy.run.run_folder:write_json", 1, "before"),  # start.json
-    ("understudy.run.run_folder:write_json", 1, "after"),
+    ("understudy.run.outputs:write_json", 1, "before"),  # start.json
+    ("understudy.run.outputs:write_json", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
     ("understudy.privacy.rows:CachedRows", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),

@@ -28,10 +28,9 @@ from understudy.metrics import verdicts
 from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
+from understudy.run.outputs import release_folder, write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
-from understudy.run.released import release_folder
 from understudy.run.report import refresh
-from understudy.run.run_folder import write_arrays, write_json
 
 _MANY = 1000
 """Held-out rows that say how near chance brings a row, where the test set has more."""

@@ -11,8 +11,8 @@ from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import Premise
 from understudy.run.config import RunConfig
+from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.prepare import Prepared, prepare
 
 

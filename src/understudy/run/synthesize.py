@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from understudy.backends.arrays import fit_images
-from understudy.core.errors import RunError
-from understudy.core.ports import Events
-from understudy.core.types import Fit, Receipt, Release
+from understudy.core.errors import InputError, RunError
+from understudy.core.ports import Encoder, Events, Source
+from understudy.core.types import Embeddings, Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import Carried
+from understudy.metrics.fidelity import frechet_distance
+from understudy.metrics.moments import Moments
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
@@ -28,7 +33,9 @@ from understudy.report import Spending
 from understudy.run.accuracy import Accuracy, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
+    ONE_CLASS,
     Charged,
+    is_unlabelled,
     run_record,
     spending,
     synthetic_sample,
@@ -39,13 +46,13 @@ from understudy.run.documents import (
 from understudy.run.dry import carried
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
-from understudy.run.premises import ONE_CLASS, is_unlabelled
+from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
-from understudy.run.released import open_release
-from understudy.run.run_folder import RunFolder, private_cache, run_folder
-from understudy.run.watch import Watch
+
+DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+"""Where Debian's package dataset-fashion-mnist puts the four idx files."""
 
 
 @dataclass(frozen=True)
@@ -428,3 +435,70 @@ def _warnings(
                 "reach it, and the most voted of the others make up the count of their class"
             )
     return tuple(found)
+
+
+class Watch:
+    """Compares with the private rows themselves, without noise: for the owner alone.
+
+    Args:
+        source: The private rows.
+        encoder: Images to embeddings; None where the source holds embeddings.
+        owner: The owner's folder; every comparison is added to ``watch.jsonl`` there.
+        events: Where the distance is reported.
+    """
+
+    def __init__(
+        self, source: Source, encoder: Encoder | None, owner: Path, events: Events
+    ) -> None:
+        self._source, self._encoder = source, encoder
+        self._file, self._events = owner / "watch.jsonl", events
+
+    def __call__(self, words: str, embeddings: Embeddings) -> None:
+        """Note the Frechet distance of (n, d) synthetic embeddings to all private ones."""
+        distance = frechet_distance(self._private, embeddings)
+        self._events.notice(f"{words}: Frechet distance {distance:.4g}", owner_only=True)
+        line = {"when": words, "frechet": distance, "rows": len(embeddings), "kind": "owner-only"}
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    @cached_property
+    def _private(self) -> Moments:
+        rows = []
+        for batch in self._source.batches(256):
+            values = batch.values
+            rows.append(values if self._encoder is None else self._encoder.encode(values))
+        return Moments.of(np.concatenate(rows))
+
+
+def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
+    """Make a release of Fashion-MNIST with the default settings.
+
+    The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
+    spending belongs in the owner's ledger, which is what ``synthesize`` uses.
+
+    Raises:
+        InputError: Fashion-MNIST is neither installed nor to be had from the hub.
+    """
+    source = str(DEBIAN_FOLDER) if DEBIAN_FOLDER.is_dir() else "hf:fashion_mnist"
+    if out.exists():
+        if not (out / "demo-ledger.db").exists() and any(out.iterdir()):
+            raise RunError(f"{out}: exists and is not an earlier demo; choose another --out")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    try:
+        return synthesize(
+            source,
+            out=out / "fashion-mnist",
+            epsilon=epsilon,
+            test=source,
+            test_rows=20_000,
+            ledger=str(out / "demo-ledger.db"),
+            progress=progress,
+        )
+    except InputError as error:
+        if source.startswith("hf:"):
+            raise InputError(
+                f"{error}\nThe demo needs Fashion-MNIST: apt-get install dataset-fashion-mnist, or "
+                "a connection to the hub"
+            ) from error
+        raise
