@@ -195,7 +195,9 @@ def halved(data: Labelled) -> Labelled:
 def noise(asked: Asked) -> None:
     """Acceptance 3: the default plan's noise over its sensitivity."""
     encoder = load_encoder("embedded:dct", shape=(SIDE, SIDE, 3))
-    context = Context((SIDE, SIDE, 3), encoder, None, False, 0.27, ("a", "b"), base=True)
+    context = Context(
+        (SIDE, SIDE, 3), encoder=encoder, public=False, mu=0.27, classes=("a", "b"), base=True
+    )
     table = Table(
         f"Noise over sensitivity at delta {DELTA:g}", ("plan", "epsilon 1", "2", "4", "8"), first=40
     )

@@ -71,7 +71,7 @@ def squares(epsilon: float) -> Ready:
     budget = Budget(epsilon, 1e-5)
     context = Context(
         SHAPE,
-        Eye(),
+        encoder=Eye(),
         decoder=None,
         public=False,
         mu=run_mu_of(budget),

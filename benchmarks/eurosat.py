@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,10 +53,9 @@ def features(name: str, source_name: str | Path) -> Path:
     return path
 
 
-def release(train: Path, test: Labelled, public: Path, epsilon: float) -> Result:
-    """The two-layer network on a release; the seconds are those of the release alone."""
+def released(train: Path, public: Path, epsilon: float, **options: Any) -> Labelled:
+    """Samples of a release of embeddings; ``options`` are those of `understudy.synthesize`."""
     with tempfile.TemporaryDirectory() as name:
-        start = time.perf_counter()
         result = synthesize(
             train,
             out=Path(name) / "out",
@@ -63,10 +63,17 @@ def release(train: Path, test: Labelled, public: Path, epsilon: float) -> Result
             delta=DELTA,
             ledger=f"sqlite:///{name}/ledger.db",
             public=str(public),
+            **options,
         )
-        seconds = time.perf_counter() - start
-        made = load(result.release / "embeddings.safetensors")
-    return utility(made, test, network="two-layer").balanced, seconds
+        return load(result.release / "embeddings.safetensors")
+
+
+def release(train: Path, test: Labelled, public: Path, epsilon: float) -> Result:
+    """The two-layer network on a release; the seconds are those of the release alone."""
+    start = time.perf_counter()
+    samples = released(train, public, epsilon)
+    seconds = time.perf_counter() - start
+    return utility(samples, test, network="two-layer").balanced, seconds
 
 
 def rivals(train: Path, test: Path) -> Iterator[tuple[str, Callable[[float], Result]]]:

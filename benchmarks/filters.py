@@ -8,37 +8,15 @@ set, and the accuracy of the two-layer network on the real test split. Needs wha
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
-from benchmarks.eurosat import DELTA, features
+from benchmarks.eurosat import DELTA, features, released
 from benchmarks.tables import DATA, Table, load, need, percent
-from understudy import synthesize
 from understudy.metrics.utility import Labelled, utility
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COUNT = 5000
 SEEDS = 2
-
-
-def released(train: Path, public: Path, epsilon: float, seed: int, **settings: Any) -> Labelled:
-    """A release of ``COUNT`` samples."""
-    with tempfile.TemporaryDirectory() as name:
-        result = synthesize(
-            train,
-            out=Path(name) / "out",
-            epsilon=epsilon,
-            delta=DELTA,
-            ledger=f"sqlite:///{name}/ledger.db",
-            public=str(public),
-            count=COUNT,
-            seed=seed,
-            settings=settings,
-        )
-        return load(result.release / "embeddings.safetensors")
 
 
 def shares(data: Labelled) -> np.ndarray:
@@ -60,7 +38,8 @@ def main() -> None:
     )
     for epsilon in EPSILONS:
         for kind in ("none", "embeddings"):
-            runs = [released(train, leaves, epsilon, s, filter=kind) for s in range(SEEDS)]
+            options = {"count": COUNT, "settings": {"filter": kind}}
+            runs = [released(train, leaves, epsilon, seed=s, **options) for s in range(SEEDS)]
             scores = [utility(run, held_out, network="two-layer").balanced for run in runs]
             table.row(
                 kind,

@@ -6,6 +6,7 @@ A test fails where that file is not what this script writes.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ FILE = Path(__file__).parents[1] / "src/understudy/backends/embedded/studio/gram
 
 
 def data() -> dict[str, Any]:
-    return {
-        **grammar.as_json(),
-        "possible": {target: attributes.values_of(target) for target in attributes.TARGETS},
-        "places": {key: list(places) for key, places in attributes.PLACES.items()},
-        "pairs": {"two-objects": ["bottle", "frame"]},
-    }
+    phrases = replace(
+        grammar.PHRASES,
+        possible={target: attributes.values_of(target) for target in attributes.TARGETS},
+        places={key: list(places) for key, places in attributes.PLACES.items()},
+    )
+    return phrases.as_json()
 
 
 def text() -> str:

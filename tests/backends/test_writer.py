@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from scripts import write_grammar
 
-from understudy.backends.embedded.caption_grammar import Grammar, load_grammar
-from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
+from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter, complete, described
+from understudy.backends.phrase_grammar import read_phrases
 from understudy.backends.registry import load_model
-from understudy.core.errors import BackendError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Writer
 from understudy.playhouse import attributes, grammar
 
@@ -46,7 +46,7 @@ def test_the_playhouse_can_draw_what_is_varied(captions: list[str]) -> None:
 
 
 def test_it_reads_what_the_playhouse_says_as_the_playhouse_does(captions: list[str]) -> None:
-    ours, dice = load_grammar(), random.Random(3)
+    ours, dice = read_phrases(), random.Random(3)
     for caption in captions:
         assert ours.read(caption) == grammar.read(caption)
         theirs = grammar.describe(grammar.read(caption), dice)
@@ -56,11 +56,11 @@ def test_it_reads_what_the_playhouse_says_as_the_playhouse_does(captions: list[s
 def test_describing_and_reading_are_inverse() -> None:
     import numpy as np
 
-    ours, rng = load_grammar(), np.random.default_rng(0)
-    for target in ours.targets:
+    ours, rng = read_phrases(), np.random.default_rng(0)
+    for target in ours.possible:
         for _ in range(40):
-            said = ours.complete({"target": target}, rng)
-            assert ours.read(ours.describe(said, rng)) == said
+            said = complete(ours, {"target": target}, rng)
+            assert ours.read(described(ours, said, rng)) == said
 
 
 def test_captions_differ_and_cover_every_value(captions: list[str]) -> None:
@@ -184,13 +184,13 @@ def test_another_grammar_can_be_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["attributes", "subjects", "frames", "possible"])
 def test_a_grammar_that_lacks_a_part_is_refused(key: str) -> None:
-    with pytest.raises(BackendError, match=f"the grammar lacks {key}"):
-        Grammar({name: value for name, value in small().items() if name != key})
+    with pytest.raises(ConfigError, match=f"the grammar lacks {key}"):
+        read_phrases({name: value for name, value in small().items() if name != key})
 
 
 def test_files_that_are_no_grammar_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
-    for text, says in (("[1]", "no JSON object"), ("{", "cannot read the grammar")):
+    for text, says in (("[1]", "no JSON object"), ("{", "cannot be read")):
         path.write_text(text)
-        with pytest.raises(BackendError, match=says):
-            load_grammar(str(path))
+        with pytest.raises(ConfigError, match=says):
+            read_phrases(str(path))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.backends.hub.phrase_grammar import PhraseGrammar, Slot, Template, read_grammar
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
+from understudy.backends.phrase_grammar import PhraseGrammar, Slot, Template, read_grammar
 from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Captioner, TextEncoder
 from understudy.core.types import Embeddings, Images

@@ -44,12 +44,42 @@ def test_a_run_says_where_everything_lies(
     understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
 ) -> None:
     ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", *QUICK, *books)
-    assert (ended.code, ended.err) == (0, "")
+    assert ended.code == 0, ended.err
     assert "epsilon 1, delta 1e-05, unit: one image, adjacency: add-remove" in ended.out
     for place in ("release", "synthetic.png", "owner/report.html"):
         assert str(tmp_path / "out" / place) in ended.out
         assert (tmp_path / "out" / place).exists()
     assert "understudy ledger set-budget" in ended.out
+
+
+def test_progress_is_lines_json_or_nothing_where_stderr_is_no_terminal(
+    understudy: Commands, scans: Path, books: list[Any], tmp_path: Path
+) -> None:
+    def told(mode: str) -> str:
+        words = ["synthesize", scans, "--out", tmp_path / mode, *QUICK, *books]
+        ended = understudy.run(*words, "--progress", mode)
+        assert ended.code == 0, ended.err
+        return ended.err
+
+    plain = told("auto").splitlines()
+    assert plain[0] == "opening the datasets and the models"
+    assert "reading and embedding private rows" in plain  # and not how many there are
+    assert plain[-1].startswith("sampling and writing the release: 0 of ")
+    events = [json.loads(line) for line in told("json").splitlines()]
+    assert [event["event"] for event in events if event["id"] == 1] == [
+        "step_started",
+        "step_finished",
+    ]
+    (private,) = [
+        event
+        for event in events
+        if "private" in event["step"] and event["event"] == "step_finished"
+    ]
+    assert private["fraction"] == 1
+    assert not {"done", "total"} & set(private)
+    assert told("none") == ""
+    refused = understudy.run("synthesize", scans, "--progress", "loud")
+    assert (refused.code, "--progress" in refused.err) == (2, True)
 
 
 def test_every_option_may_come_from_a_file_and_the_command_line_wins(
@@ -99,7 +129,7 @@ def test_a_dry_run_says_what_would_be_refused(
     refused = understudy.run(*words)
     assert refused.code == 3
     assert refused.out == ""
-    assert refused.err.startswith("understudy: the budget of")
+    assert refused.err.splitlines()[1].startswith("understudy: the budget of")
     assert "Difference: epsilon 0.5000 over the budget" in refused.err
     assert not (tmp_path / "out").exists()
 
@@ -121,10 +151,10 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     assert f"would be refused: the budget of {parts[1]} (id " in dry.out
     refused = understudy.run(*words)
     assert refused.code == 3
-    assert refused.err.startswith(f"understudy: the budget of {parts[1]} (id ")
+    assert f"\nunderstudy: the budget of {parts[1]} (id " in refused.err
     assert understudy.run("ledger", "set-budget", parts[1], "--epsilon", "1", *books).code == 0
     done = understudy.run(*words)
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0, done.err
     assert f"note: this run was charged to {parts[0]}, {parts[1]} too" in done.out
     shown = understudy.run("ledger", "show", parts[1], *books)
     assert "shared charge" in shown.out
@@ -223,7 +253,7 @@ def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     words = ["evaluate", out, "--real", real, "--test", test, "--epochs", "3"]
     files = ["--json", tmp_path / "found.json", "--table", tmp_path / "found.csv"]
     ended = understudy.run(*words, "--network", "two-layer", *files)
-    assert (ended.code, ended.err) == (0, "")
+    assert ended.code == 0, ended.err
     assert ended.out.startswith("owner only:")
     for group in ("fidelity", "utility", "leakage", "attack"):
         assert re.search(rf"^{group}: +(good|fair|poor|unknown) ", ended.out, re.MULTILINE)

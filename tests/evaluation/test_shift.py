@@ -10,7 +10,7 @@ import understudy
 from understudy.data import open_source
 from understudy.evaluation.evaluate import _Measuring
 from understudy.evaluation.inputs import Asked, Opened
-from understudy.run.progress import progress_bars
+from understudy.run.progress import SilentEvents
 
 PRIVATE, RELEASE, TEST = 700, 300, 600
 
@@ -89,9 +89,8 @@ def test_records_that_the_run_held_out_are_the_non_members(world, tmp_path):
     asked = Asked(features="embedded:dct?coefficients=60")
     sources = str(world / "real"), str(world / "test")
     opened = Opened.of(world / "honest" / "release", *sources, asked)
-    with progress_bars() as bars:
-        held_out = open_source(tmp_path / "held-out")
-        found, _ = _Measuring(replace(opened, held_out=held_out), asked, bars).run()
+    held_out = open_source(tmp_path / "held-out")
+    found, _ = _Measuring(replace(opened, held_out=held_out), asked, SilentEvents().step).run()
     blind = found.find("blind classifier: AUC")
     assert blind.low < 0.5 < blind.high
     verdict = {one.group: one for one in found.verdicts}["attack"]

@@ -350,11 +350,11 @@ class Site:
         encoder = load_encoder("embedded:dct", shape=SHAPE)
         self.context = Context(
             SHAPE,
-            encoder,
-            Cued(load_decoder("embedded:dct", shape=SHAPE, encoder=encoder)),
-            False,
-            2.0,
-            ("cat", "dog"),
+            encoder=encoder,
+            decoder=Cued(load_decoder("embedded:dct", shape=SHAPE, encoder=encoder)),
+            public=False,
+            mu=2.0,
+            classes=("cat", "dog"),
             phrases=("cat sleeping", "dog barking"),
             generator=self.generator,
         )
@@ -535,7 +535,15 @@ def known(mu=0.27, **roles):
     """A run whose encoder's norm is known."""
     encoder = load_encoder("embedded:dct", shape=SHAPE)
     decoder = load_decoder("embedded:dct", shape=SHAPE, encoder=encoder)
-    return Context(SHAPE, encoder, decoder, False, mu, ("cat", "dog"), **{"base": True, **roles})
+    return Context(
+        SHAPE,
+        encoder=encoder,
+        decoder=decoder,
+        public=False,
+        mu=mu,
+        classes=("cat", "dog"),
+        **{"base": True, **roles},
+    )
 
 
 def test_the_default_plan_is_one_release_with_less_noise_than_the_papers():
@@ -563,7 +571,7 @@ def test_stages_follow_the_settings(settings, expected):
 
 
 def test_a_norm_that_nobody_knows_is_asked_for():
-    embeddings = Context((16,), None, None, False, 0.27, ("cat", "dog"), base=True)
+    embeddings = Context((16,), public=False, mu=0.27, classes=("cat", "dog"), base=True)
     assert list(METHOD.weights(AlignmentParams(), embeddings)) == ["clip radius", "gap"]
     assert list(METHOD.weights(AlignmentParams(clip_norm=3.0), embeddings)) == ["gap"]
     assert list(METHOD.weights(AlignmentParams(clip_radius=3.0), embeddings)) == ["gap"]

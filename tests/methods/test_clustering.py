@@ -217,7 +217,7 @@ def test_with_little_noise_every_class_keeps_its_clusters_and_its_covariance(tmp
 
 
 def test_a_plan_says_what_a_class_can_carry():
-    context = Context((2000,), None, None, False, 1.0)
+    context = Context((2000,), public=False, mu=1.0)
     params = ClusteringParams(covariance="diagonal", clusters=8)
 
     def rows(noise):
@@ -255,7 +255,7 @@ def test_every_setting_is_described():
 
 
 def test_embeddings_and_images_have_their_own_defaults():
-    nothing = Context((512,), None, None, False, 0.3)
+    nothing = Context((512,), public=False, mu=0.3)
     params = settled(ClusteringParams(), nothing)
     assert (params.clusters, params.covariance, params.normalise) == (1, "class", True)
     assert set(METHOD.weights(params, nothing)) == {
@@ -265,12 +265,12 @@ def test_embeddings_and_images_have_their_own_defaults():
 
 def test_too_many_dimensions_for_a_matrix_are_refused():
     with pytest.raises(ConfigError, match="covariance=diagonal"):
-        METHOD.weights(ClusteringParams(), Context((2000,), None, None, False, 1.0))
+        METHOD.weights(ClusteringParams(), Context((2000,), public=False, mu=1.0))
     for clusters in (1, 10):
         params = ClusteringParams(covariance="diagonal", clusters=clusters)
-        METHOD.weights(params, Context((2000,), None, None, False, 1.0))
+        METHOD.weights(params, Context((2000,), public=False, mu=1.0))
     with pytest.raises(ConfigError, match="come in no order"):
-        METHOD.weights(ClusteringParams(components=9), Context((2000,), None, None, False, 1.0))
+        METHOD.weights(ClusteringParams(components=9), Context((2000,), public=False, mu=1.0))
 
 
 def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
@@ -287,7 +287,7 @@ def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
 
 
 def test_without_whitening_the_encoders_numbers_come_in_no_order():
-    context = Context((2000,), None, None, True, 1.0)
+    context = Context((2000,), public=True, mu=1.0)
     METHOD.weights(ClusteringParams(components=9), context)
     with pytest.raises(ConfigError, match="come in no order"):
         METHOD.weights(ClusteringParams(components=9, whiten=False), context)
@@ -308,7 +308,7 @@ def context_of(pair, *, decoder=True, public=True, mu=0.3):
     shape = (16, 16, 3)
     encoder = load_encoder(pair["encoder"], shape=shape)
     made = load_decoder(pair["decoder"], shape=shape, encoder=encoder) if decoder else None
-    return Context(shape, encoder, made, public, mu)
+    return Context(shape, encoder=encoder, decoder=made, public=public, mu=mu)
 
 
 def test_latents_on_a_grid_have_their_own_defaults(pair):
@@ -326,9 +326,11 @@ def test_there_is_no_grid_without_public_pictures_or_a_decoder_or_with_a_linear_
     assert context_of(pair, public=False).grid is None
     dct = load_encoder("embedded:dct", shape=(16, 16, 3))
     linear = load_decoder("embedded:dct", shape=(16, 16, 3), encoder=dct)
-    assert Context((16, 16, 3), dct, linear, True, 1.0).grid is None
+    assert Context((16, 16, 3), encoder=dct, decoder=linear, public=True, mu=1.0).grid is None
     onto = context_of(pair)
-    assert Context((16, 16, 3), onto.encoder, linear, True, 1.0).grid is None
+    assert (
+        Context((16, 16, 3), encoder=onto.encoder, decoder=linear, public=True, mu=1.0).grid is None
+    )
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from understudy.metrics import verdicts
 from understudy.metrics.utility import Labelled
 from understudy.report.tables import by_class
 from understudy.run.accuracy import Accuracy, measure
-from understudy.run.progress import progress_bars
+from understudy.run.progress import SilentEvents
 
 pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
 
@@ -48,8 +48,7 @@ class Held:
 @pytest.fixture(scope="module")
 def accuracy() -> Accuracy:
     sides = (Held(unbalanced(0, lost=True)), Held(unbalanced(1)), Held(unbalanced(2)))
-    with progress_bars() as bars:
-        (found,) = measure(*sides, None, bars, epochs=60)  # type: ignore[arg-type]
+    (found,) = measure(*sides, None, SilentEvents().step, epochs=60)  # type: ignore[arg-type]
     return found
 
 
@@ -80,14 +79,13 @@ def test_the_terminal_shows_the_class_that_was_lost(
 
 def test_an_evaluation_goes_by_balanced_accuracy_and_holds_every_recall() -> None:
     options = {"networks": ["two-layer"], "seeds": 1, "epochs": 60, "both": False}
-    with progress_bars() as bars:
-        found = trained(
-            unbalanced(0, lost=True),
-            unbalanced(1),
-            unbalanced(2),
-            bars,
-            **options,  # type: ignore[arg-type]
-        )
+    found = trained(
+        unbalanced(0, lost=True),
+        unbalanced(1),
+        unbalanced(2),
+        SilentEvents().step,
+        **options,  # type: ignore[arg-type]
+    )
     verdict = verdicts.utility(found.figures)
     assert verdict.grade == "poor"
     assert "finds least is rare: 0.0% of its rows" in verdict.sentence

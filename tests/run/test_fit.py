@@ -8,7 +8,7 @@ import pytest
 from tests.run.samples import class_folders, save
 
 from understudy import synthesize
-from understudy.backends.embedded.caption_grammar import load_grammar
+from understudy.backends.phrase_grammar import read_phrases
 from understudy.cli import show
 from understudy.core.types import Vocabulary
 from understudy.data import open_source
@@ -105,7 +105,7 @@ def test_a_dry_run_draws_a_few_images_and_tells_them_apart(tmp_path, base):
 
 
 def test_the_playhouse_is_what_the_studio_was_taught():
-    words = load_grammar().words
+    words = read_phrases().vocabulary
     for task in (*TASKS, "world"):
         for phrase in open_source(f"playhouse:{task}").phrases:
             assert set(phrase.split()) <= words

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from understudy.methods.clustering.sampling import latent_moments
 from understudy.steps import histogram
 from understudy.steps.kmeans import nearest, popular, weighted_kmeans
 from understudy.steps.mixture import Mixture, square_root
-from understudy.steps.rectify import latent_moments
 
 
 def mixture(roots):

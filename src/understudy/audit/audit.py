@@ -13,13 +13,14 @@ from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.pairs import audit_by_canaries, audit_by_pairs
 from understudy.audit.shadow_runs import audit_by_lira
 from understudy.core.errors import ConfigError
+from understudy.core.ports import Events
 from understudy.core.results import Evaluation
 from understudy.metrics.noise_checks import shared_confidence
 from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget
 from understudy.run.config import make_config, unknown
 from understudy.run.prepare import prepare
-from understudy.run.progress import progress_bars
+from understudy.run.progress import ProgressMode, reporting
 
 How = Literal["pairs", "canaries", "lira"]
 
@@ -41,6 +42,7 @@ def audit(
     runs: int | None = None,
     rows: int = ROWS,
     confidence: float = 0.95,
+    progress: ProgressMode | Events = "auto",
     **options: Any,
 ) -> Evaluation:
     """Run a whole method on data that its owner may use for it, and try to refute its epsilon.
@@ -55,6 +57,7 @@ def audit(
         runs: Runs in all; of canaries how many there are; of LiRA how many shadow models.
         rows: Use at most so many rows of the source, chosen at random.
         confidence: That nothing is refuted that holds.
+        progress: Where events go, as for `understudy.synthesize`.
         **options: As for `understudy.synthesize`: ``method``, ``epsilon``, ``settings`` ...
 
     Returns:
@@ -74,26 +77,32 @@ def audit(
     prepared = prepare(config)
     bench = Bench.of(prepared)
     known = Rows.of(prepared.source, rows, bench.seed)
-    found = audit_bench(bench, known, how, runs, confidence)
+    found = audit_bench(bench, known, how, runs, confidence, progress=progress)
     settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(known)}
     return replace(found, settings={**found.settings, **settings})
 
 
 def audit_bench(
-    bench: Bench, rows: Rows, how: How, runs: int, confidence: float = 0.95
+    bench: Bench,
+    rows: Rows,
+    how: How,
+    runs: int,
+    confidence: float = 0.95,
+    *,
+    progress: ProgressMode | Events = "auto",
 ) -> Evaluation:
     """As `audit`, of a method with models of one's own on rows in memory."""
     budget, what = bench.plan.budget, f"{bench.method.name}, {how}"
-    with progress_bars() as bars:
+    with reporting(progress) as events:
         if how == "lira":
-            step = bars("training networks on releases and on private rows", 2 * runs)
+            step = events.step("training networks on releases and on private rows", 2 * runs)
             lira = audit_by_lira(bench, rows, runs, confidence=confidence, progress=step)
             return audit_verdict.of_lira(lira, budget, what, confidence)
         if how == "canaries":
-            step = bars("running the method with canaries", runs)
+            step = events.step("running the method with canaries", runs)
             whole = audit_by_canaries(bench, rows, runs, confidence=confidence, progress=step)
         else:
-            step = bars("running the method with and without a row", runs)
+            step = events.step("running the method with and without a row", runs)
             whole = audit_by_pairs(bench, rows, runs, confidence=confidence, progress=step)
     return audit_verdict.of_whole(whole, budget, what)
 
@@ -104,6 +113,7 @@ def audit_mechanisms(
     delta: float = 1e-5,
     draws: int = DRAWS,
     confidence: float = 0.95,
+    progress: ProgressMode | Events = "auto",
 ) -> Evaluation:
     """Draw every mechanism many times, with a whole budget for one release. Needs no data.
 
@@ -112,6 +122,7 @@ def audit_mechanisms(
         delta: Its delta.
         draws: Draws of each, half of them with the row.
         confidence: That nothing is refuted that holds, of all mechanisms together.
+        progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
         ConfigError: Too few draws, or a confidence that is none.
@@ -122,9 +133,9 @@ def audit_mechanisms(
     # Two bounds of each, and the scale of its noise.
     each, miss = shared_confidence(confidence, 3 * len(known), len(known))
     found = {}
-    with progress_bars() as bars:
+    with reporting(progress) as events:
         for one in known:
-            step = bars(f"drawing {one.name}", draws)
+            step = events.step(f"drawing {one.name}", draws)
             found[one.name] = audit_mechanism(
                 one, plan, draws, confidence=each, miss=miss, progress=step
             )

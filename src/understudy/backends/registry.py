@@ -10,8 +10,9 @@ plug-in needs an installed package and no change here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from understudy.backends.plugin import (
@@ -24,17 +25,7 @@ from understudy.backends.plugin import (
 )
 from understudy.core.entry_points import BACKENDS, registered, registration_of
 from understudy.core.errors import BackendError
-from understudy.core.ports import (
-    Captioner,
-    Decoder,
-    Detector,
-    Encoder,
-    Generator,
-    PoseEstimator,
-    Segmenter,
-    Tuner,
-    Writer,
-)
+from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 __all__ = [
@@ -46,16 +37,6 @@ __all__ = [
 ]
 
 P = TypeVar("P")
-
-_KINDS: dict[type, Kind] = {
-    Generator: "generator",
-    Tuner: "tuner",
-    Captioner: "captioner",
-    Writer: "writer",
-    Segmenter: "segmenter",
-    Detector: "detector",
-    PoseEstimator: "pose estimator",
-}
 
 
 def load_model(port: type[P], name: str, **options: Any) -> P:
@@ -74,13 +55,18 @@ def load_model(port: type[P], name: str, **options: Any) -> P:
         MissingExtra: The model needs a package that is not installed.
     """
     backend, rest, merged = _find(name, options)
-    kind = _KINDS[port]
+    kind = _kind_of(port)
     if not isinstance(backend, ModelBackend):
         raise BackendError(f"{name} is no {kind}: {_has_no(backend, name, kind)}")
     model = backend.model(kind, rest, **merged)
     if not isinstance(model, port):
         raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
     return model
+
+
+def _kind_of(port: type) -> Kind:
+    """What a port is called in messages and in listings: the words of its name."""
+    return cast(Kind, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", port.__name__).lower())
 
 
 def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:

@@ -10,8 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from understudy.cli.option_values import parse_settings
+from understudy.cli.option_values import (
+    Progress,
+    Settings,
+    options_of_a_run,
+    parse_settings,
+)
 from understudy.core.errors import ConfigError
+from understudy.core.roles import ROLES
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.core.results import Evaluation
@@ -24,17 +30,18 @@ _Runs = Annotated[
     int | None,
     typer.Option(help="Runs, canaries or shadow models; with --mechanisms alone, draws of each."),
 ]
-_Set = Annotated[
-    list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
-]
 _Mechanisms = Annotated[
     bool, typer.Option("--mechanisms", help="Draw each mechanism by itself too; needs no source.")
 ]
 
 
+_GIVEN = ("method", *ROLES, "adjacency", "unit", "size", "label", "classes", "channels", "seed")
+"""The options of a run that an audit takes as they are."""
+
+
+@options_of_a_run(*_GIVEN)
 def audit(
     source: _Source = None,
-    method: Annotated[str | None, typer.Option(help="See `understudy methods`.")] = None,
     epsilon: Annotated[float, typer.Option(help="The promise that is tried.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
     how: _How = "pairs",
@@ -42,29 +49,12 @@ def audit(
     rows: Annotated[int, typer.Option(help="Use so many rows of the source.")] = 200,
     confidence: Annotated[float, typer.Option(help="That a refutation is right.")] = 0.95,
     mechanisms: _Mechanisms = False,
-    set_: _Set = None,
-    encoder: Annotated[str | None, typer.Option(help="See `understudy backends`.")] = None,
-    decoder: Annotated[str | None, typer.Option(help="'none' for embeddings only.")] = None,
-    base: Annotated[str | None, typer.Option(help="Public set to start from.")] = None,
-    generator: Annotated[str | None, typer.Option(help="Draws images of texts.")] = None,
-    writer: Annotated[str | None, typer.Option(help="Writes captions.")] = None,
-    adjacency: Annotated[str | None, typer.Option(help="add-remove or replace-one.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
-    size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column that holds the class.")] = None,
-    classes: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME", help="All classes there are.")
-    ] = None,
-    channels: Annotated[int | None, typer.Option(help="Convert to 1 or 3.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything public.")] = None,
+    set_: Settings = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep it.")] = None,
+    progress: Progress = "auto",
+    **given: Any,
 ) -> None:
     """Try to refute a method's epsilon on data of your own. Releases nothing; owner only."""
-    options: dict[str, Any] = {
-        "method": method, "encoder": encoder, "decoder": decoder, "base": base,
-        "generator": generator, "writer": writer, "adjacency": adjacency, "unit": unit,
-        "size": size, "label": label, "classes": classes, "channels": channels, "seed": seed,
-    }  # fmt: skip
     from understudy.audit import audit as audits
 
     if source is None and not mechanisms:
@@ -72,13 +62,14 @@ def audit(
     found = []
     if mechanisms:
         draws = audits.DRAWS if runs is None or source is not None else runs
-        promise = {"epsilon": epsilon, "delta": delta}
-        found.append(audits.audit_mechanisms(**promise, draws=draws, confidence=confidence))
+        result = audits.audit_mechanisms(
+            epsilon=epsilon, delta=delta, draws=draws, confidence=confidence, progress=progress
+        )
+        found.append(result)
     if source is not None:
-        given = {name: value for name, value in options.items() if value is not None}
         given |= {"epsilon": epsilon, "delta": delta, "settings": parse_settings(set_ or [])}
         given |= {"how": how, "runs": runs, "rows": rows, "confidence": confidence}
-        found.append(audits.audit(source, **given))
+        found.append(audits.audit(source, **given, progress=progress))
     for one in found:
         show(one)
     if out is not None:

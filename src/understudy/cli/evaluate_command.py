@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from understudy.cli.option_values import Progress
+
 if TYPE_CHECKING:  # importing it takes NumPy
     from understudy.core.results import Evaluation, Figure
 
@@ -67,6 +69,7 @@ def evaluate(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over bad files.")] = False,
     json_file: _Json = None,
     table: _Table = None,
+    progress: Progress = "auto",
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
     from understudy.evaluation.evaluate import evaluate_release
@@ -89,6 +92,7 @@ def evaluate(
         skip_bad=skip_bad,
         lpips=lpips,
         dp_sgd=dp_sgd,
+        progress=progress,
     )
     show(found)
     if json_file is not None:

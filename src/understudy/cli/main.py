@@ -18,8 +18,14 @@ from understudy.cli import (
     show,
     studio_command,
 )
-from understudy.cli.option_values import parse_settings
+from understudy.cli.option_values import (
+    Progress,
+    Settings,
+    options_of_a_run,
+    parse_settings,
+)
 from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.run.config import make_config, read_config, run_options
 
 app = typer.Typer(
     name="understudy",
@@ -34,86 +40,31 @@ app.add_typer(ledger_command.app, name="ledger")
 app.add_typer(studio_command.app, name="studio")
 
 
-# Options of `synthesize` that do not fit a line; None: not given, so that a file can say it.
 _Config = Annotated[Path | None, typer.Option(help="YAML file with any of these options.")]
-_Base = Annotated[str | None, typer.Option(help="Public set of the same classes to start from.")]
-_ClusterEncoder = Annotated[str | None, typer.Option(help="Encoder whose space is partitioned.")]
-_Set = Annotated[
-    list[str] | None, typer.Option("--set", help="NAME=VALUE, a setting of the method.")
-]
-_LABEL = "Column that holds the class; 'none': no labels."
-_Classes = Annotated[
-    str | None,
-    typer.Option(metavar="NAME,NAME", help="All classes there are, declared by the owner."),
-]
-_HoldOut = Annotated[
-    str | None,
-    typer.Option(metavar="SHARE", help="Set a random part aside before the run, such as 5%."),
-]
-_SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Pass over unreadable files.")]
-_Quality = Annotated[str | None, typer.Option(help="Choose images by piqe, niqe or niqe:FILE.")]
-_Threshold = Annotated[float | None, typer.Option(help="Draw again what is not below it.")]
-_PerEmbedding = Annotated[int | None, typer.Option(help="Images to choose from, each time.")]
-_Watch = Annotated[
-    bool | None, typer.Option("--watch", help="Tell how far off it is; for the owner alone.")
-]
 
 
 @app.command()
+@options_of_a_run(*(name for name in run_options() if name not in ("source", "settings")))
 def synthesize(
     source: Annotated[str | None, typer.Argument(help="The private dataset.")] = None,
     config: _Config = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the result.")] = None,
-    method: Annotated[str | None, typer.Option(help="See `understudy methods`.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of this run.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Its delta; 1e-5 if not given.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="See `understudy backends`.")] = None,
-    decoder: Annotated[str | None, typer.Option(help="'none' for embeddings only.")] = None,
-    public: Annotated[str | None, typer.Option(help="Public dataset to learn from, free.")] = None,
-    base: _Base = None,
-    cluster_encoder: _ClusterEncoder = None,
-    generator: Annotated[str | None, typer.Option(help="Draws images of texts.")] = None,
-    renderer: Annotated[str | None, typer.Option(help="Draws the final images.")] = None,
-    writer: Annotated[str | None, typer.Option(help="Writes captions.")] = None,
-    captioner: Annotated[str | None, typer.Option(help="Captions images.")] = None,
-    set_: _Set = None,
-    count: Annotated[int | None, typer.Option(help="Synthetic rows to make.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of sampling; the noise takes none.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
-    unit_rows: Annotated[int | None, typer.Option(help="Rows of a unit to use at most.")] = None,
-    adjacency: Annotated[str | None, typer.Option(help="add-remove or replace-one.")] = None,
-    ledger: Annotated[str | None, typer.Option(help="Path or URL of the ledger.")] = None,
-    test: Annotated[str | None, typer.Option(help="Real test set, to measure accuracy.")] = None,
-    test_rows: Annotated[int | None, typer.Option(help="Train on at most so many.")] = None,
-    size: Annotated[int | None, typer.Option(help="Resize images to SIZE x SIZE.")] = None,
-    label: Annotated[str | None, typer.Option(help=_LABEL)] = None,
-    classes: _Classes = None,
-    channels: Annotated[int | None, typer.Option(help="Convert to 1 (grey) or 3 (RGB).")] = None,
-    hold_out: _HoldOut = None,
-    format: Annotated[str | None, typer.Option(help="png or parquet.")] = None,
-    licence: Annotated[str | None, typer.Option(help="Licence of the release.")] = None,
-    resume: Annotated[bool | None, typer.Option("--resume", help="Go on with OUT.")] = None,
-    dry_run: Annotated[bool | None, typer.Option("--dry-run", help="Only show the plan.")] = None,
-    skip_bad: _SkipBad = None,
-    watch: _Watch = None,
-    quality: _Quality = None,
-    quality_threshold: _Threshold = None,
-    images_per_embedding: _PerEmbedding = None,
+    set_: Settings = None,
+    progress: Progress = "auto",
+    **given: Any,
 ) -> None:
     """Make a synthetic release of a private dataset."""
-    asked: dict[str, Any] = dict(locals())
-    from understudy.run.config import make_config, read_config
     from understudy.run.dry import dry_run as plan_only
     from understudy.run.synthesize import run
 
-    given = {k: v for k, v in asked.items() if k not in ("config", "set_") and v is not None}
     options = {} if config is None else read_config(config)
+    if source is not None:
+        given["source"] = source
     settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
     chosen = make_config({**options, **given, "settings": settings})
     if chosen.dry_run:
         show.plan(plan_only(chosen))
     else:
-        show.result(run(chosen, show.carried))
+        show.result(run(chosen, show.carried, progress=progress))
 
 
 for command in (
@@ -143,6 +94,7 @@ def sample(
     ] = None,
     format: Annotated[str | None, typer.Option(help="Of --classes: png or parquet.")] = None,
     licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
+    progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
     from understudy.run.base_set_release import base_set
@@ -150,6 +102,7 @@ def sample(
 
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
     of_classes = {"template": template, "format": format, "licence": licence}
+    common["progress"] = progress
     given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
@@ -192,11 +145,12 @@ def doctor() -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the result.")] = Path("demo-out"),
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
     from understudy.run.demo import demo as play
 
-    show.result(play(out, epsilon))
+    show.result(play(out, epsilon, progress=progress))
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from understudy.core.roles import flag_of
+
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
     from understudy.methods.base import Method
@@ -167,6 +169,9 @@ def methods(known: Mapping[str, Method]) -> None:
     """The methods with their settings."""
     for method in known.values():
         _console.print(f"{method.name}: {method.summary} ({method.source})")
+        roles = method.roles(method.params(), frozenset())
+        listed = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
+        _console.print(f"  takes, and by default works with: {', '.join(listed)}")
         table = _table("  --set", "default", "meaning")
         for field in dataclasses.fields(method.params):  # type: ignore[arg-type]
             default = "" if field.default is dataclasses.MISSING else str(field.default)

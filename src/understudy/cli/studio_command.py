@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from understudy.cli import show
+from understudy.cli.option_values import Progress
 
 app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
@@ -33,12 +34,13 @@ def train(
         bool | None,
         typer.Option(help="Multiply in bfloat16: fast where the processor can, usual on a GPU."),
     ] = None,
+    progress: Progress = "auto",
 ) -> None:
     """Train a studio, stage by stage; stop it and start it again at any moment."""
     from understudy.studio.train import Order, make_studio
 
     order = Order(out, world, data, captions, stage, device, count, scale, compile, bfloat16)
-    show.studio(make_studio(order, tell=lambda line: typer.echo(line, err=True)), out)
+    show.studio(make_studio(order, progress=progress), out)
 
 
 @app.command()
@@ -61,9 +63,10 @@ def fit_niqe(
     out: Annotated[Path, typer.Option(help="The .npz to write.")],
     block: Annotated[int, typer.Option(help="Pixels a side: 96 for photos, 16 for 64 x 64.")] = 96,
     size: Annotated[int | None, typer.Option(help="Resize pictures to SIZE x SIZE.")] = None,
+    progress: Progress = "auto",
 ) -> None:
     """Fit NIQE's pristine model to public pictures."""
     from understudy.run.quality_filter import fit_niqe_model
 
-    fit_niqe_model(source, out, block, size=size)
+    fit_niqe_model(source, out, block, size=size, progress=progress)
     show.exported(out)

@@ -367,3 +367,47 @@ class Engine(Protocol):
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """The results, in any order. ``items`` is read only a little ahead."""
         ...
+
+
+class Step(Protocol):
+    """A step of a long piece of work that has started; call it with the number of items done."""
+
+    def __call__(self, done: int) -> None:
+        """Advance by so many items; the step finishes by itself when all are done."""
+        ...
+
+    def finish(self) -> None:
+        """Finish a step whose total is not known, or not reached; twice is once."""
+        ...
+
+
+class Events(Protocol):
+    """Where long work reports what it is doing: bars, lines, a web page or silence.
+
+    Every event may come from any thread.
+    """
+
+    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
+        """Report that a step has started.
+
+        Args:
+            name: What is being done, such as ``"drawing the base set"``.
+            total: The number of items; None where it is not known.
+            owner_only: Whether the number of items is private, such as that of the private
+                records; it may be shown to the owner and must not be written to a log.
+        """
+        ...
+
+    def notice(self, message: str, *, owner_only: bool = False) -> None:
+        """Report a fact, such as the losses of a training.
+
+        Args:
+            message: One sentence.
+            owner_only: Whether it states a number that was measured on private records without
+                noise; such a message must not be written to a log.
+        """
+        ...
+
+    def warning(self, message: str) -> None:
+        """Report what the owner should know at once, before the work goes on."""
+        ...

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from understudy.core.ports import Source
+from understudy.core.ports import Events, Source
 from understudy.core.results import Evaluation, Figure, Pairs, Verdict
 from understudy.evaluation.alike import Alike
 from understudy.evaluation.attack_adapter import Attacked, attack
@@ -26,7 +27,7 @@ from understudy.evaluation.part import Part
 from understudy.metrics import verdicts
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
-from understudy.run.progress import Bars, progress_bars
+from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.run.released import release_folder
 from understudy.run.report import refresh
 from understudy.run.run_folder import write_arrays, write_json
@@ -39,7 +40,12 @@ _Sides = tuple[Side, Side, Side]
 
 
 def evaluate_release(
-    folder: str | Path, *, real: str | Path, test: str | Path | None = None, **asked: Any
+    folder: str | Path,
+    *,
+    real: str | Path,
+    test: str | Path | None = None,
+    progress: ProgressMode | Events = "auto",
+    **asked: Any,
 ) -> Evaluation:
     """Measure a release against the private data and a held-out real test set.
 
@@ -52,16 +58,17 @@ def evaluate_release(
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
+        progress: Where events go, as for `understudy.synthesize`.
         **asked: Any field of `Asked`: ``features``, ``full``, ``networks``, ``seeds``, ...
 
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
     place = release_folder(Path(folder))
-    with progress_bars() as bars:
+    with reporting(progress) as events:
         wanted = Asked(**asked)
         opened = Opened.of(place, str(real), None if test is None else str(test), wanted)
-        found, pairs = _Measuring(opened, wanted, bars).run()
+        found, pairs = _Measuring(opened, wanted, partial(events.step, owner_only=True)).run()
     _keep(place, found, pairs)
     return found
 

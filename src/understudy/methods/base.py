@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.ports import (
-    Captioner,
-    Decoder,
-    Encoder,
-    Generator,
-    LatentEncoder,
-    LinearDecoder,
-    Source,
-    Writer,
-)
+from understudy.core.errors import ConfigError
+from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
+from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
@@ -31,58 +24,35 @@ PROCEDURAL = "procedural"
 UNLABELLED = ("all",)
 """The classes of a dataset, or of a release, without labels."""
 
+CLASS = "{class}"
+"""What a template has in the place of the class."""
+
 Arrays = Mapping[str, NDArray[Any]]
 Make = Callable[[], Arrays]
 
-ROLES = (
-    "encoder",
-    "decoder",
-    "public",
-    "base",
-    "cluster_encoder",
-    "generator",
-    "renderer",
-    "writer",
-    "captioner",
-)
-"""What a user may name for a method to work with; each is an option of that name."""
-
 
 @dataclass(frozen=True)
-class Context:
-    """What is known of a run before anything private is read.
+class Context(Models):
+    """What is known of a run before anything private is read, its models among others.
 
     Attributes:
         shape: Shape of a record.
-        encoder: The encoder, or None.
-        decoder: The decoder, or None.
         public: Whether a public dataset is given.
         mu: Gaussian-DP parameter of the run's budget.
         classes: Class names of the private dataset, which are public.
         phrases: A public noun phrase for each class, such as ``"dog eating"``; () if none is known.
         count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
         base: Whether a base set is given.
-        cluster_encoder: The encoder whose space is partitioned, where it is not ``encoder``.
-        generator: Text to images, and what else it can do; or None.
-        renderer: The generator of the final images; None: ``generator``.
-        writer: Writes captions; or None.
-        captioner: Images to captions; or None.
     """
 
     shape: Shape
-    encoder: Encoder | None
-    decoder: Decoder | None
+    _: KW_ONLY
     public: bool
     mu: float
     classes: tuple[str, ...] = UNLABELLED
     phrases: tuple[str, ...] = ()
     count: int | None = None
     base: bool = False
-    cluster_encoder: Encoder | None = None
-    generator: Generator | None = None
-    renderer: Generator | None = None
-    writer: Writer | None = None
-    captioner: Captioner | None = None
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -92,8 +62,7 @@ class Context:
     @property
     def models(self) -> Mapping[str, Any]:
         """The models by their roles; each states its ``name`` and ``licence``."""
-        roles = [role for role in ROLES if role not in ("public", "base")]
-        return {role: found for role in roles if (found := getattr(self, role)) is not None}
+        return {role: found for role in MODEL_ROLES if (found := getattr(self, role)) is not None}
 
     @property
     def grid(self) -> Shape | None:
@@ -222,3 +191,43 @@ class Method:
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     options: Mapping[str, str] = field(default_factory=dict)
     carried: Callable[[Any, Context, Callable[[str], float]], Sequence[Any]] | None = None
+
+
+def require_at_least(params: Any, least: Mapping[str, int]) -> None:
+    """Refuse parameters below their least value; ``None`` is decided later.
+
+    Raises:
+        ConfigError: Naming the first.
+    """
+    for name, low in least.items():
+        value = getattr(params, name)
+        if value is not None and value < low:
+            raise ConfigError(f"{name} must be {low} or more, found {value}")
+
+
+def prompts_of(phrases: Sequence[str], template: str) -> tuple[str, ...]:
+    """The template with each class's phrase in its place."""
+    return tuple(template.replace(CLASS, phrase) for phrase in phrases)
+
+
+def check_template(context: Context, template: str, *, conditional: bool) -> None:
+    """Refuse a template that draws all classes alike, or one that has no phrase for anything.
+
+    Args:
+        context: The classes and their phrases.
+        template: The prompt.
+        conditional: Whether rows keep their class.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if context.called == UNLABELLED and CLASS in template:
+        raise ConfigError(
+            "this dataset has no classes, so the template has to say what its pictures show: "
+            "--set 'template=a photo of a dog'"
+        )
+    if conditional and len(context.classes) > 1 and CLASS not in template:
+        raise ConfigError(
+            f"the template {template!r} draws all {len(context.classes)} classes alike: write "
+            f"{CLASS} where the class's name belongs, such as 'a photo of a {CLASS}'"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from understudy.core.errors import ConfigError
+from understudy.core.phrases import furniture_names
 from understudy.playhouse import colours, dog, person
 from understudy.playhouse.dice import Dice
 
@@ -83,7 +84,7 @@ def check(target: str, asked: Mapping[str, str]) -> None:
     known = values_of(target)
     for key, value in asked.items():
         if key == "furniture":
-            bad = [name for name in pieces(value) if name not in LARGE + SMALL]
+            bad = [name for name in furniture_names(value) if name not in LARGE + SMALL]
             if bad:
                 raise ConfigError(
                     f"there is no furniture {bad[0]!r}; there are {', '.join(LARGE + SMALL)}"
@@ -102,11 +103,6 @@ def check(target: str, asked: Mapping[str, str]) -> None:
             f"no {target} is {status} on a {place}; the places are "
             f"{', '.join(PLACES[f'{target} {status}'])}"
         )
-
-
-def pieces(furniture: str) -> list[str]:
-    """The names in the attribute ``furniture``, such as ``"lamp, plant"``."""
-    return [name.strip() for name in furniture.split(",") if name.strip()]
 
 
 def choose(

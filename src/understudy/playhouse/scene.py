@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from understudy.core.phrases import furniture_names
 from understudy.playhouse import colours
-from understudy.playhouse.attributes import LARGE, pieces
+from understudy.playhouse.attributes import LARGE
 from understudy.playhouse.canvas import Affine
 from understudy.playhouse.colours import Colour, distance, varied
 from understudy.playhouse.dice import Dice
@@ -181,7 +182,7 @@ def arrange(
     back: list[Piece] = []
     front: list[Piece] = []
     foot = plan.horizon + 0.07
-    for name in pieces(attributes.get("furniture", "")):
+    for name in furniture_names(attributes.get("furniture", "")):
         paint = plan.colours[name]
         if name in LARGE:
             wide = 0.52 if name == "table" else 0.66

@@ -134,7 +134,7 @@ class EpochBar:
 
 def collect(source: Source, encoder: Encoder | None, bars: Bars) -> Labelled:
     """A source in memory; images as embeddings where there is an encoder."""
-    bar = bars(f"reading {source.name}", len(source))
+    bar = bars(f"reading {source.name}", len(source), owner_only=True)
     parts = []
     for batch in source.batches(_BATCH):
         embed = encoder is not None and source.kind == "images"

@@ -12,18 +12,17 @@ import numpy as np
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.ports import Generator
+from understudy.core.ports import Events, Generator
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
 from understudy.data.names import class_names
 from understudy.data.open_source import CONTACT_SHEET
-from understudy.methods.base import Context
-from understudy.methods.prompts import check_template, prompts_of
+from understudy.methods.base import Context, check_template, prompts_of
 from understudy.report import Model, RunRecord, public_documents
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.run.documents import contact_sheet_of, first_of_each, understudy_version
 from understudy.run.models import phrase_of
-from understudy.run.progress import progress_bars
+from understudy.run.progress import ProgressMode, reporting
 from understudy.run.released import open_release
 
 METHOD = "base-set"
@@ -62,6 +61,7 @@ def base_set(
     seed: int = 0,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
+    progress: ProgressMode | Events = "auto",
 ) -> BaseSet:
     """Draw a release of some classes from their names alone.
 
@@ -78,6 +78,7 @@ def base_set(
         seed: The same seed draws the same images.
         format: How images are written.
         licence: Licence of the release, for its card.
+        progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
         ConfigError: Classes, count or template make no sense.
@@ -91,13 +92,13 @@ def base_set(
         raise RunError(f"{out} is taken: choose another --out, or remove it")
     generator = load_model(Generator, model)
     phrases = tuple(map(phrase_of, names))
-    context = Context(generator.shape, None, None, True, 0.0, names, phrases)
+    context = Context(generator.shape, public=True, mu=0.0, classes=names, phrases=phrases)
     check_template(context, template, conditional=True)
     release = _release(generator, names, prompts_of(phrases, template), count, seed)
     folder = out / "release"
-    with progress_bars() as bars:
-        bar = bars("drawing the base set", count)
-        facts = write_release(release, folder, format=format, progress=bar)
+    with reporting(progress) as events:
+        step = events.step("drawing the base set", count)
+        facts = write_release(release, folder, format=format, progress=step)
     (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
     record = _record(release, generator, template, seed, facts, format=format, licence=licence)
     for name, text in public_documents(record).items():

@@ -6,13 +6,15 @@ import shutil
 from pathlib import Path
 
 from understudy.core.errors import InputError, RunError
+from understudy.core.ports import Events
+from understudy.run.progress import ProgressMode
 from understudy.run.synthesize import Result, synthesize
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
 
 
-def demo(out: Path, epsilon: float = 1.0) -> Result:
+def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
     """Make a release of Fashion-MNIST with the default settings.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
@@ -35,6 +37,7 @@ def demo(out: Path, epsilon: float = 1.0) -> Result:
             test=source,
             test_rows=20_000,
             ledger=str(out / "demo-ledger.db"),
+            progress=progress,
         )
     except InputError as error:
         if source.startswith("hf:"):

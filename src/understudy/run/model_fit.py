@@ -1,6 +1,6 @@
 """How well the models of a run fit its domain, by what is public: known before anything is spent.
 
-Methods measure the images that they start from themselves (`methods.parts.fit`); a dry run, which
+Methods measure the images that they start from themselves (`steps.separation`); a dry run, which
 starts nothing, draws a few.
 """
 
@@ -10,15 +10,13 @@ import re
 import time
 
 import numpy as np
-from rich.console import Console
 
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import TaughtModel
 from understudy.core.types import Fit
-from understudy.methods.base import UNLABELLED, Context
-from understudy.methods.prompts import CLASS, prompts_of
-from understudy.methods.separation import INSTEAD, listed, separation_fit
+from understudy.methods.base import CLASS, UNLABELLED, Context, prompts_of
 from understudy.run.prepare import Prepared
+from understudy.steps.separation import INSTEAD, listed, separation_fit
 
 _IMAGES, _CLASSES = 32, 8  # that a dry run draws, and classes that it draws at most
 _SECONDS = 60.0  # a generator that takes longer for half of them is not tried in a dry run
@@ -112,8 +110,3 @@ def _seconds_each(context: Context, prompt: str) -> float:
     start = time.perf_counter()
     context.generator.generate([prompt], seed=1)
     return time.perf_counter() - start
-
-
-def notice(words: str) -> None:
-    """Tell the owner something at once, on standard error."""
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"note: {words}")

@@ -7,16 +7,10 @@ from typing import Any
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
-from understudy.core.ports import Captioner, Generator, PhrasedSource, Source, Writer
-from understudy.methods.base import PROCEDURAL, ROLES, Context, Method
+from understudy.core.ports import Decoder, Encoder, PhrasedSource, Source
+from understudy.core.roles import MODEL_ROLES, flag_of, port_of
+from understudy.methods.base import PROCEDURAL, Context, Method
 from understudy.run.config import RunConfig
-
-_PORTS: Mapping[str, type[Any]] = {
-    "generator": Generator,
-    "renderer": Generator,
-    "writer": Writer,
-    "captioner": Captioner,
-}
 
 
 def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, str | None]:
@@ -28,14 +22,13 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     Raises:
         ConfigError: The user named something that the method has no use for.
     """
-    given = _given(config)
+    given = named_roles(config)
     defaults = method.roles(params, frozenset(given))
     for role, name in given.items():
         if role not in defaults and name != "none":
-            option = role.replace("_", "-")
             raise ConfigError(
-                f"{method.name} with these settings has no use for --{option}: leave it out "
-                f"(it takes {', '.join('--' + r.replace('_', '-') for r in defaults)})"
+                f"{method.name} with these settings has no use for {flag_of(role)}: leave it out "
+                f"(it takes {', '.join(map(flag_of, defaults))})"
             )
     alike = {_plain(name): _located(name) for name in given.values()}
     found = {
@@ -47,19 +40,9 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
     return {role: None if name == "none" else name for role, name in found.items()}
 
 
-def _given(config: RunConfig) -> dict[str, str]:
-    """What the user named, by role."""
-    names = {
-        "encoder": config.encoder,
-        "decoder": config.decoder,
-        "public": config.public,
-        "base": config.base,
-        "cluster_encoder": config.cluster_encoder,
-        "generator": config.generator,
-        "renderer": config.renderer,
-        "writer": config.writer,
-        "captioner": config.captioner,
-    }
+def named_roles(config: RunConfig) -> dict[str, str]:
+    """The models and datasets that the user named, by their roles."""
+    names: Mapping[str, Any] = config.roles
     return {role: name for role, name in names.items() if name is not None}
 
 
@@ -86,20 +69,19 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         ConfigError: A model of images for a dataset of embeddings.
         BackendError: A model that cannot be loaded.
     """
-    loaded: dict[str, Any] = {"encoder": None, "decoder": None}
+    loaded: dict[str, Any] = {}
     if source.kind == "embeddings":
         return loaded
-    for role in ("encoder", "cluster_encoder"):
-        name = names.get(role)
-        if name is not None:
+    for role in MODEL_ROLES:  # an encoder comes before the decoder of its embeddings
+        name, port = names.get(role), port_of(role)
+        if name is None:
+            continue
+        if port is Encoder:
             loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
-    decoder = names.get("decoder")
-    if decoder is not None:
-        encoder = loaded.get("encoder")
-        loaded["decoder"] = load_decoder(decoder, shape=source.shape, encoder=encoder)
-    for role, port in _PORTS.items():
-        name = names.get(role)
-        if name is not None:
+        elif port is Decoder:
+            encoder = loaded.get("encoder")
+            loaded[role] = load_decoder(name, shape=source.shape, encoder=encoder)
+        else:
             loaded[role] = load_model(port, name)
     return loaded
 
@@ -110,11 +92,11 @@ def require_no_models(config: RunConfig) -> None:
     Raises:
         ConfigError: As said.
     """
-    given = {role for role, name in _given(config).items() if name != "none"}
-    models = [role for role in ROLES if role in given - {"public", "base"}]
+    given = named_roles(config)
+    models = [role for role in MODEL_ROLES if given.get(role, "none") != "none"]
     if models:
-        options = " and ".join("--" + role.replace("_", "-") for role in models)
-        raise ConfigError(f"{config.source} holds embeddings already: leave out {options}")
+        flags = " and ".join(map(flag_of, models))
+        raise ConfigError(f"{config.source} holds embeddings already: leave out {flags}")
 
 
 def encoder_name(name: str) -> str:

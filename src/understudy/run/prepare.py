@@ -107,7 +107,7 @@ def prepare(config: RunConfig) -> Prepared:
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, chosen.weights(params, context))
     require_independent_models(context)
-    chosen_public = base if config.public is None else public
+    chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     return Prepared(config, chosen, params, plan, source, test, public, base, context, quality)
 

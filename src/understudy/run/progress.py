@@ -1,57 +1,354 @@
-"""Progress bars on a terminal, silence elsewhere."""
+"""Where events of long work go: bars on a terminal, plain lines, JSON lines, or nowhere.
+
+All are written to standard error, so that the output of a command can be piped. The number of
+private records is for the owner alone: bars on a terminal show it, and lines, which end up in log
+files, state a percentage in its place (`Events`, ``owner_only``).
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Task as RichTask
-from rich.text import Text
+if TYPE_CHECKING:  # the command line imports this module for the names of the modes
+    from rich.progress import Progress, TaskID
 
+    from understudy.core.ports import Events, Step
+
+ProgressMode = Literal["auto", "rich", "plain", "json", "none"]
+"""How progress is shown; ``"auto"`` is ``"rich"`` on a terminal and ``"plain"`` elsewhere."""
+
+Clock = Callable[[], float]
 Bar = Callable[[int], None]
-Bars = Callable[..., Bar]
+"""A `Step`, for functions that only advance it."""
+
+Bars = Callable[..., "Step"]
+"""`Events.step`, for functions that need nothing else of the port."""
+
+_PLAIN_INTERVAL = 10.0  # seconds between two lines about one step
+_JSON_INTERVAL = 1.0
 
 
-class _Rate(TextColumn):
-    def __init__(self) -> None:
-        super().__init__("")
+class CountedStep:
+    """A step that counts the items done and says so to its reporter.
 
-    def render(self, task: RichTask) -> Text:
-        return Text("" if not task.speed else f"{task.speed:,.0f}/s", style="dim")
+    Attributes:
+        number: 1 for the first step of a reporter.
+        name: What is being done.
+        total: The number of items; None where it is not known.
+        owner_only: Whether the number of items is private.
+        done: Items done.
+        started: When it started, on the reporter's clock.
+        written: When something was last written about it.
+        finished: Whether it is over.
+    """
+
+    def __init__(
+        self, reporter: LineEvents, number: int, name: str, total: int | None, owner_only: bool
+    ) -> None:
+        self.number, self.name, self.total, self.owner_only = number, name, total, owner_only
+        self.done, self.finished = 0, False
+        self.started = self.written = reporter.clock()
+        self._reporter = reporter
+
+    def __call__(self, done: int) -> None:
+        """Advance by so many items."""
+        with self._reporter.lock:
+            self.done += done
+            if self.total is not None and self.done >= self.total:
+                self._finish()
+            elif not self.finished:
+                self._reporter.advanced(self)
+
+    def finish(self) -> None:
+        """Finish the step."""
+        with self._reporter.lock:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.finished:
+            self.finished = True
+            self._reporter.completed(self)
+
+    @property
+    def fraction(self) -> float | None:
+        """The part that is done, 0 to 1; None where the total is not known."""
+        return None if not self.total else min(1.0, self.done / self.total)
+
+
+class LineEvents:
+    """Events as lines of text; what they look like is up to the two kinds below.
+
+    Args:
+        stream: Where lines are written.
+        interval: Seconds between two lines about one step.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, stream: TextIO, interval: float, clock: Clock) -> None:
+        self.stream, self.interval, self.clock = stream, interval, clock
+        self.lock = threading.RLock()
+        self.begun, self._steps = clock(), 0
+
+    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
+        """A step that has started."""
+        with self.lock:
+            self._steps += 1
+            step = CountedStep(self, self._steps, name, total, owner_only)
+            self.write_step("started", step, 0.0)
+        return step
+
+    def advanced(self, step: CountedStep) -> None:
+        """Write how far a step is, unless something was written about it a moment ago."""
+        now = self.clock()
+        if now - step.written >= self.interval:
+            step.written = now
+            self.write_step("advanced", step, now - step.started)
+
+    def completed(self, step: CountedStep) -> None:
+        """Write that a step is over."""
+        self.write_step("finished", step, self.clock() - step.started)
+
+    def write(self, line: str) -> None:
+        """Write a line at once."""
+        with self.lock:
+            self.stream.write(line + "\n")
+            self.stream.flush()
+
+    def write_step(self, event: str, step: CountedStep, seconds: float) -> None:
+        """Write about a step that has taken so many seconds."""
+        raise NotImplementedError
+
+
+class PlainEvents(LineEvents):
+    """Lines for people who read a log: one when a step starts and one every ten seconds.
+
+    A step that took longer than that gets a last line when it finishes.
+
+    Args:
+        stream: Where lines are written.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+        super().__init__(stream, _PLAIN_INTERVAL, clock)
+
+    def write_step(self, event: str, step: CountedStep, seconds: float) -> None:
+        """A count, a rate and what is left, as far as they are known and not private."""
+        if event == "finished":
+            if seconds >= self.interval:
+                self.write(f"{step.name}: {_amount(step)}done in {duration(seconds)}")
+            return
+        parts = [] if event == "started" else [_percentage(step), _rate(step, seconds)]
+        if event == "advanced" and step.fraction:
+            parts.append(f"{duration(seconds * (1 / step.fraction - 1))} left")
+        stated = [part for part in (_count(step), *parts) if part]
+        self.write(f"{step.name}: {', '.join(stated)}" if stated else step.name)
+
+    def notice(self, message: str, *, owner_only: bool = False) -> None:
+        """A line, unless it is for the owner alone."""
+        if not owner_only:
+            self.write(message)
+
+    def warning(self, message: str) -> None:
+        """A line that begins with ``note:``."""
+        self.write(f"note: {message}")
+
+
+class JsonEvents(LineEvents):
+    """Lines for programs: one JSON object each; docs/progress.md lists their fields.
+
+    Args:
+        stream: Where lines are written.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+        super().__init__(stream, _JSON_INTERVAL, clock)
+
+    def write_step(self, event: str, step: CountedStep, seconds: float) -> None:
+        """A step with its numbers; of one for the owner alone, the part that is done."""
+        content: dict[str, Any] = {"id": step.number, "step": step.name}
+        if not step.owner_only:
+            content |= {"done": step.done, "total": step.total}
+        digits = 2 if step.owner_only else 4
+        fraction = None if step.fraction is None else round(step.fraction, digits)
+        self._write_event(f"step_{event}", **content, fraction=fraction, took=round(seconds, 3))
+
+    def notice(self, message: str, *, owner_only: bool = False) -> None:
+        """A message, unless it is for the owner alone."""
+        if not owner_only:
+            self._write_event("notice", message=message)
+
+    def warning(self, message: str) -> None:
+        """A message."""
+        self._write_event("warning", message=message)
+
+    def _write_event(self, event: str, **content: Any) -> None:
+        seconds = round(self.clock() - self.begun, 3)
+        line = {"event": event, "seconds": seconds, **content}
+        self.write(json.dumps(line, ensure_ascii=False))
+
+
+class SilentEvents:
+    """Events that go nowhere."""
+
+    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
+        """A step that says nothing."""
+        return _SilentStep()
+
+    def notice(self, message: str, *, owner_only: bool = False) -> None:
+        """Nothing is written."""
+
+    def warning(self, message: str) -> None:
+        """Nothing is written."""
+
+
+class _SilentStep:
+    def __call__(self, done: int) -> None:
+        """Nothing is counted."""
+
+    def finish(self) -> None:
+        """Nothing is written."""
+
+
+class RichEvents:
+    """Bars on a terminal.
+
+    Args:
+        progress: The bars, which the caller starts and stops.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
+        """A bar of its own."""
+        return _Bar(self._progress, self._progress.add_task(name, total=total))
+
+    def notice(self, message: str, *, owner_only: bool = False) -> None:
+        """A line above the bars; it says where it is for the owner alone."""
+        self._print(message + " (owner only)" if owner_only else message)
+
+    def warning(self, message: str) -> None:
+        """A line above the bars that begins with ``note:``."""
+        self._print(f"note: {message}")
+
+    def _print(self, line: str) -> None:
+        self._progress.console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+class _Bar:
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task = progress, task
+
+    def __call__(self, done: int) -> None:
+        self._progress.advance(self._task, done)
+
+    def finish(self) -> None:
+        """Fill the bar up."""
+        task = self._progress.tasks[self._task]
+        total = task.completed if task.total is None else task.total
+        self._progress.update(self._task, total=total or 1, completed=total or 1)
 
 
 @contextmanager
-def progress_bars(console: Console | None = None) -> Iterator[Bars]:
-    """``bars(words, total=None)`` starts a bar and returns a function to call with rows done.
+def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
+    """Events as the caller wants them.
 
-    Bars go to standard error, and only to a terminal: they may show how many private rows there
-    are, which is for the owner's eyes and not for a log file.
+    Args:
+        progress: A mode, for standard error; or an object of the caller's own, which is used as
+            it is.
+
+    Raises:
+        ConfigError: There is no such mode.
     """
-    console = console or Console(stderr=True)
-    with Progress(
+    if not isinstance(progress, str):
+        yield progress
+        return
+    mode: str = progress
+    if mode == "auto":
+        mode = "rich" if sys.stderr.isatty() else "plain"
+    if mode == "rich":
+        with _bars() as bars:
+            yield RichEvents(bars)
+    elif mode == "plain":
+        yield PlainEvents(sys.stderr)
+    elif mode == "json":
+        yield JsonEvents(sys.stderr)
+    elif mode == "none":
+        yield SilentEvents()
+    else:
+        from understudy.core.errors import ConfigError
+
+        raise ConfigError(f"progress is auto, rich, plain, json or none, found {progress!r}")
+
+
+def _bars() -> Progress:
+    """Bars with a count, a rate and the time that is left."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(TextColumn):
+        def render(self, task: Task) -> Text:
+            return Text("" if not task.speed else f"{task.speed:,.0f}/s", style="dim")
+
+    return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _Rate(),
+        Rate(""),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as progress:
+        console=Console(stderr=True),
+    )
 
-        def start(words: str, total: int | None = None) -> Bar:
-            task = progress.add_task(words, total=total)
-            return lambda done: progress.advance(task, done)
 
-        yield start
+def duration(seconds: float) -> str:
+    """Seconds as ``42 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _count(step: CountedStep) -> str:
+    """The items done of all; empty where the number is private or nothing is to be counted."""
+    if step.owner_only or (step.total is None and not step.done):
+        return ""
+    return f"{step.done:,}" if step.total is None else f"{step.done:,} of {step.total:,}"
+
+
+def _amount(step: CountedStep) -> str:
+    """The items of a finished step."""
+    return "" if step.owner_only or not step.done else f"{step.done:,} "
+
+
+def _percentage(step: CountedStep) -> str:
+    return "" if step.fraction is None else f"{step.fraction:.0%}"
+
+
+def _rate(step: CountedStep, seconds: float) -> str:
+    """Items a second so far; a rate and a time would tell a private number of items."""
+    if step.owner_only or not step.done or seconds <= 0:
+        return ""
+    rate = step.done / seconds
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"

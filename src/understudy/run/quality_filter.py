@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.ports import Source
+from understudy.core.ports import Events, Source, Step
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS
 from understudy.methods.base import Context
 from understudy.report.sheets import contact_sheet
 from understudy.run.config import RunConfig
-from understudy.run.progress import Bars, progress_bars
+from understudy.run.progress import ProgressMode, reporting
 from understudy.steps.niqe import NiqeModel, fit_niqe, niqe
 from understudy.steps.niqe_model import SMALLEST_BLOCK, check_block
 from understudy.steps.piqe import piqe
@@ -123,7 +123,12 @@ def quality_warnings(quality: QualityFilter, count: int) -> Iterable[str]:
 
 
 def fit_niqe_model(
-    source_name: str, out: Path, block: int, *, size: int | tuple[int, int] | None = None
+    source_name: str,
+    out: Path,
+    block: int,
+    *,
+    size: int | tuple[int, int] | None = None,
+    progress: ProgressMode | Events = "auto",
 ) -> NiqeModel:
     """Fit NIQE's model to a dataset of *public* images, and write it.
 
@@ -135,6 +140,7 @@ def fit_niqe_model(
         out: The npz to write; one that is there is replaced.
         block: Pixels a side of a block: 96 for photographs, 16 for 64 x 64.
         size: Read the images at this size; needed where they differ.
+        progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
         InputError: The options make no sense, the dataset cannot be read or holds no images, or
@@ -148,14 +154,14 @@ def fit_niqe_model(
     source = open_source(source_name, size=size, label=NO_LABELS)
     if source.kind != "images":
         raise ConfigError(f"{source_name} holds {source.kind}; NIQE is fitted to public images")
-    with progress_bars() as bars:
-        model = fit_niqe(_images(source, bars), block=block)
+    with reporting(progress) as events:
+        step = events.step(f"public images of {source.name}", len(source))
+        model = fit_niqe(_images(source, step), block=block)
     model.save(out)
     return model
 
 
-def _images(source: Source, bars: Bars) -> Iterator[Images]:
-    bar = bars(f"public images of {source.name}", len(source))
+def _images(source: Source, step: Step) -> Iterator[Images]:
     for batch in source.batches(_BATCH):
         yield batch.values
-        bar(len(batch.values))
+        step(len(batch.values))

@@ -9,8 +9,9 @@ from PIL import Image
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.ports import Generator
+from understudy.core.ports import Events, Generator
 from understudy.report.sheets import contact_sheet
+from understudy.run.progress import ProgressMode, reporting
 
 _MOST = 10_000
 
@@ -29,7 +30,13 @@ class Samples:
 
 
 def sample(
-    prompt: str, *, out: Path, count: int = 16, model: str = "embedded:studio", seed: int = 0
+    prompt: str,
+    *,
+    out: Path,
+    count: int = 16,
+    model: str = "embedded:studio",
+    seed: int = 0,
+    progress: ProgressMode | Events = "auto",
 ) -> Samples:
     """Draw pictures of a sentence.
 
@@ -41,6 +48,7 @@ def sample(
         count: How many.
         model: Any generator; see ``understudy backends``.
         seed: The same seed draws the same pictures.
+        progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
         ConfigError: The prompt is empty or the count makes no sense.
@@ -54,7 +62,10 @@ def sample(
     if out.is_file() or (out.is_dir() and any(not _ours(path) for path in out.iterdir())):
         raise RunError(f"{out}: holds other things than an earlier sample; choose another --out")
     generator = load_model(Generator, model)
-    images = generator.generate([prompt] * count, seed=seed)
+    with reporting(progress) as events:
+        step = events.step("drawing images", count)
+        images = generator.generate([prompt] * count, seed=seed)
+        step(count)
     out.mkdir(parents=True, exist_ok=True)
     for old in out.iterdir():
         old.unlink()

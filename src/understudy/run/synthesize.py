@@ -13,6 +13,7 @@ from typing import Any
 
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import RunError
+from understudy.core.ports import Events
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
@@ -36,10 +37,10 @@ from understudy.run.documents import (
 )
 from understudy.run.dry import carried
 from understudy.run.held_out import keep_hold_out
-from understudy.run.model_fit import notice, words_fit
+from understudy.run.model_fit import words_fit
 from understudy.run.premises import ONE_CLASS, is_unlabelled
 from understudy.run.prepare import Prepared, prepare
-from understudy.run.progress import Bars, progress_bars
+from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.released import open_release
 from understudy.run.run_folder import RunFolder, private_cache, run_folder
@@ -71,12 +72,21 @@ class Result:
     warnings: tuple[str, ...] = ()
 
 
-def synthesize(source: str | Path, *, out: str | Path, **options: Any) -> Result:
+def synthesize(
+    source: str | Path,
+    *,
+    out: str | Path,
+    progress: ProgressMode | Events = "auto",
+    **options: Any,
+) -> Result:
     """Make a differentially private synthetic copy of a private image dataset.
 
     Args:
         source: The private dataset: a folder, a file or ``hf:NAME``.
         out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not.
+        progress: Bars on a terminal and lines elsewhere, on standard error (``"auto"``); one of
+            ``"rich"``, ``"plain"``, ``"json"`` and ``"none"``; or an object of your own
+            (`understudy.core.ports.Events`).
         **options: Any other field of `understudy.run.config.RunConfig`, such as ``epsilon=1``,
             ``method="clustering"``, ``settings={"clusters": 8}``, ``test="folder"``.
 
@@ -87,33 +97,44 @@ def synthesize(source: str | Path, *, out: str | Path, **options: Any) -> Result
         InputError: Bad input; nothing was spent.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    return run(make_config({"source": str(source), "out": Path(out), **options}))
+    config = make_config({"source": str(source), "out": Path(out), **options})
+    return run(config, progress=progress)
 
 
-def run(config: RunConfig, plan: Callable[[tuple[Carried, ...]], None] = lambda _: None) -> Result:
+def run(
+    config: RunConfig,
+    plan: Callable[[tuple[Carried, ...]], None] = lambda _: None,
+    *,
+    progress: ProgressMode | Events = "auto",
+) -> Result:
     """Carry out a configuration (see `synthesize`).
 
     Args:
         config: What to do.
         plan: Given what classes of several sizes can carry, once the budget is known to cover the
             run and before anything is spent.
+        progress: Where events go, as for `synthesize`.
     """
-    with progress_bars() as bars:
+    with reporting(progress) as events:
+        opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
+        opening.finish()
         with (
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
             Ledger(config.ledger) as ledger,
         ):
             if folder.done:
                 raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
-            return _Run(prepared, folder, ledger, bars).carry_out(plan)
+            return _Run(prepared, folder, ledger, events).carry_out(plan)
 
 
 class _Run:
     """One run, from the ledger to the report."""
 
-    def __init__(self, prepared: Prepared, folder: RunFolder, ledger: Ledger, bars: Bars) -> None:
-        self.prepared, self.folder, self.ledger, self.bars = prepared, folder, ledger, bars
+    def __init__(
+        self, prepared: Prepared, folder: RunFolder, ledger: Ledger, events: Events
+    ) -> None:
+        self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.fits: list[Fit] = []
@@ -137,14 +158,14 @@ class _Run:
         account.check()
         plan(carried(prepared))
         if (known := words_fit(prepared)) is not None:
-            _report_fit(self.fits, known)
+            _report_fit(self.fits, self.events, known)
         with private_cache(folder.cache) as cache:
             vault = Vault(
                 prepared.source,
                 account,
                 LocalEngine(),
                 cache,
-                lambda words: self.bars(words, len(prepared.source)),
+                lambda name: self.events.step(name, len(prepared.source), owner_only=True),
             )
             with self._timed("embed and fit"):
                 release = prepared.method.run(self._materials(vault), prepared.params)
@@ -155,7 +176,7 @@ class _Run:
                 release,
                 folder.release,
                 format=config.format,
-                progress=self.bars("sampling and writing the release", release.count),
+                progress=self.events.step("sampling and writing the release", release.count),
             )
             if prepared.quality is not None:
                 facts |= prepared.quality.facts
@@ -180,18 +201,18 @@ class _Run:
         config, context = prepared.config, prepared.context
         watch = None
         if config.watch:
-            watch = Watch(prepared.source, context.encoder, self.folder.owner, self.bars)
+            watch = Watch(prepared.source, context.encoder, self.folder.owner, self.events)
         return Materials(
             context=context,
             vault=vault,
             public=prepared.public,
             seed=config.seed,
-            progress=self.bars,
+            progress=self.events.step,
             base=prepared.base,
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,
-            report_fit=partial(_report_fit, self.fits),
+            report_fit=partial(_report_fit, self.fits, self.events),
             quality=prepared.quality,
         )
 
@@ -211,7 +232,7 @@ class _Run:
                     prepared.source,
                     prepared.test,
                     prepared.context.encoder,
-                    self.bars,
+                    self.events.step,
                     rows=prepared.config.test_rows,
                 )
         images = None if release.image_shape is None else synthetic_sample(release)
@@ -242,14 +263,14 @@ class _Run:
         )
 
 
-def _report_fit(fits: list[Fit], fit: Fit) -> None:
-    """Record a measure of how well the models fit; what it warns of is said at once.
+def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
+    """Record a measure of how well the models fit, and report its warning at once.
 
-    A release holds on to this function, so it holds on to nothing of the run but the measures.
+    A release holds on to this function, so it holds on to nothing private of the run.
     """
     fits.append(fit)
     if fit.warning is not None:
-        notice(fit.warning)
+        events.warning(fit.warning)
 
 
 def _warnings(

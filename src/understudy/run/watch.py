@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from understudy.core.ports import Encoder, Source
+from understudy.core.ports import Encoder, Events, Source
 from understudy.core.types import Embeddings
 from understudy.metrics.fidelity import frechet_distance
 from understudy.metrics.moments import Moments
-from understudy.run.progress import Bars
 
 
 class Watch:
@@ -22,17 +21,19 @@ class Watch:
         source: The private rows.
         encoder: Images to embeddings; None where the source holds embeddings.
         owner: The owner's folder; every comparison is added to ``watch.jsonl`` there.
-        bars: Where the words appear.
+        events: Where the distance is reported.
     """
 
-    def __init__(self, source: Source, encoder: Encoder | None, owner: Path, bars: Bars) -> None:
+    def __init__(
+        self, source: Source, encoder: Encoder | None, owner: Path, events: Events
+    ) -> None:
         self._source, self._encoder = source, encoder
-        self._file, self._bars = owner / "watch.jsonl", bars
+        self._file, self._events = owner / "watch.jsonl", events
 
     def __call__(self, words: str, embeddings: Embeddings) -> None:
         """Note the Frechet distance of (n, d) synthetic embeddings to all private ones."""
         distance = frechet_distance(self._private, embeddings)
-        self._bars(f"{words}: Frechet distance {distance:.4g} (owner only)", 1)(1)
+        self._events.notice(f"{words}: Frechet distance {distance:.4g}", owner_only=True)
         line = {"when": words, "frechet": distance, "rows": len(embeddings), "kind": "owner-only"}
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

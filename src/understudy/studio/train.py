@@ -15,10 +15,11 @@ from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
 from understudy.data.encoded_images import Options, RecordSource
 from understudy.report.sheets import contact_sheet
-from understudy.run.progress import Bars, progress_bars
+from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.steps.hints import LIMBS, edges, skeleton
 
 if TYPE_CHECKING:
+    from understudy.core.ports import Events, Step
     from understudy.studio.corpus import Corpus, CorpusRow
     from understudy.studio.loop import Machine, Report
     from understudy.studio.plan import StudioPlan
@@ -111,12 +112,13 @@ def train_studio(
     return wanted
 
 
-def make_studio(order: Order, tell: Callable[[str], None] = lambda line: None) -> tuple[str, ...]:
+def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tuple[str, ...]:
     """`understudy studio train`: `train_studio` with the default plan, as the order changes it.
 
     Args:
         order: What was asked for.
-        tell: Given a line with the losses once a minute.
+        progress: Where events go, as for `understudy.synthesize`: the corpus, each stage, and its
+            losses once a minute.
 
     Raises:
         ConfigError: The data, the stages, the device or the count make no sense.
@@ -135,13 +137,13 @@ def make_studio(order: Order, tell: Callable[[str], None] = lambda line: None) -
         count = len(read_captions(order.captions))
     if count is not None:
         plan = replace(plan, count=count, held_out=min(plan.held_out, count // 10))
-    with progress_bars() as bars:
+    with reporting(progress) as events:
         return train_studio(
             order,
             plan=plan,
             machine=Machine(where, order.bfloat16, order.compile),
-            report=_reporting(bars, tell),
-            bars=bars,
+            report=_reporting(events),
+            bars=events.step,
         )
 
 
@@ -162,20 +164,20 @@ def export_studio(folder: Path, studio: Path | None) -> None:
     Studio(None if studio is None else str(studio)).export(folder)
 
 
-def _reporting(bars: Bars, tell: Callable[[str], None]) -> Report:
-    """A bar for each stage on a terminal, and its losses as a line now and then."""
-    known: dict[str, tuple[Callable[[int], None], int]] = {}
+def _reporting(events: Events) -> Report:
+    """A step for each stage, and its losses now and then."""
+    known: dict[str, tuple[Step, int]] = {}
     told = 0.0
 
     def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
         nonlocal told
-        bar, before = known.get(stage) or (bars(stage, steps), 0)
+        bar, before = known.get(stage) or (events.step(stage, steps), 0)
         bar(step - before)
         known[stage] = (bar, step)
         if step == steps or time.monotonic() - told > 60:
             told = time.monotonic()
             parts = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
-            tell(f"{stage} {step:,} of {steps:,}: {parts}")
+            events.notice(f"{stage} {step:,} of {steps:,}: {parts}")
 
     return report
 

@@ -9,23 +9,24 @@ Variations are read, changed in part, and told in other words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.backends.embedded.caption_grammar import (
+from understudy.backends.phrase_grammar import read_phrases
+from understudy.backends.plugin import full_name
+from understudy.core.errors import BackendError
+from understudy.core.phrases import (
     FURNITURE,
     PLACE,
     SECOND,
     STATUS,
     TARGET,
-    Attributes,
-    Rng,
-    load_grammar,
-    pieces,
+    AttributeValues,
+    Phrases,
+    furniture_names,
 )
-from understudy.backends.plugin import full_name
-from understudy.core.errors import BackendError
 from understudy.core.types import Texts
 
 NAME = "embedded:writer"
@@ -33,6 +34,7 @@ NAME = "embedded:writer"
 # How likely a caption from nothing names an attribute; the target and its status always stand.
 _SHORT, _USUAL, _LONG = 0.1, 0.45, 0.85
 _OFTEN = 0.55
+_MOST_FURNITURE = 3  # pieces that a caption may name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class GrammarOptions:
     Attributes:
         target: What captions from nothing are about; by default anything.
         keep: Attributes that a variation never changes, separated by commas: those that make the
-            class of a row.
+            class of a caption.
         grammar: A JSON file with another grammar.
     """
 
@@ -63,7 +65,8 @@ class GrammarWriter:
         unread: Texts so far that the grammar could not read, and that were given back unchanged.
 
     Raises:
-        BackendError: There is no such grammar or target.
+        BackendError: There is no such target.
+        ConfigError: There is no such grammar.
     """
 
     licence = "none"
@@ -72,9 +75,9 @@ class GrammarWriter:
         options = options or GrammarOptions()
         self.name = full_name(NAME, options)
         self.unread = 0
-        self._grammar = load_grammar(options.grammar)
+        self._phrases = read_phrases(options.grammar)
         self._keep = frozenset(name.strip() for name in options.keep.split(","))
-        self._targets = self._grammar.targets
+        self._targets = tuple(self._phrases.possible)
         if options.target is not None:
             if options.target not in self._targets:
                 raise BackendError(
@@ -117,14 +120,14 @@ class GrammarWriter:
             return list(texts)
         return [self._varied(text, degree, _rng(seed, row)) for row, text in enumerate(texts)]
 
-    def _starts(self, label: str | None) -> list[Attributes]:
+    def _starts(self, label: str | None) -> list[AttributeValues]:
         """What is settled for a label: one or more targets, with what else it says."""
         if label is None:
             return [{TARGET: target} for target in self._targets]
         told = label.strip().lower()
         found = []
         for target in self._targets:
-            known = self._grammar.possible[target]
+            known = self._phrases.possible[target]
             exact = [name for name, values in known.items() if told in values]
             if exact:
                 # A class is what something is or does, before it is a colour of something.
@@ -133,16 +136,16 @@ class GrammarWriter:
         found = [one for one in found if one.get(TARGET) == told] or found
         if found:
             return found
-        read = self._grammar.read(told)
+        read = self._phrases.read(told)
         for target in self._targets:
-            known = self._grammar.possible[target]
+            known = self._phrases.possible[target]
             if read.get(TARGET, target) == target and all(
                 value in known.get(name, (value,) if name == FURNITURE else ())
                 for name, value in read.items()
             ):
                 found.append({TARGET: target, **read})
         if not read or not found:
-            states = {s for t in self._targets for s in self._grammar.possible[t].get(STATUS, ())}
+            states = {s for t in self._targets for s in self._phrases.possible[t].get(STATUS, ())}
             known_words = ", ".join([*self._targets, *sorted(states)])
             raise BackendError(
                 f"{self.name} has no words for the class {label!r}; classes are what it can read, "
@@ -150,26 +153,26 @@ class GrammarWriter:
             )
         return found
 
-    def _written(self, starts: list[Attributes], rng: Rng) -> str:
+    def _written(self, starts: list[AttributeValues], rng: np.random.Generator) -> str:
         start = starts[int(rng.integers(len(starts)))]
-        whole = self._grammar.complete(start, rng)
+        whole = complete(self._phrases, start, rng)
         detail = (_SHORT, _USUAL, _LONG)[int(rng.choice(3, p=[0.25, 0.45, 0.3]))]
         said = {
             name: value
             for name, value in whole.items()
             if name in start or name == STATUS or rng.random() < self._likely(name, detail)
         }
-        return self._grammar.describe(_coherent(said), rng)
+        return described(self._phrases, _coherent(said), rng)
 
     def _likely(self, attribute: str, detail: float) -> float:
         """How likely an attribute is named: looks and place more often than the room."""
-        if attribute == PLACE or attribute in self._grammar.looks:
+        if attribute == PLACE or attribute in self._phrases.looks:
             return min(1.0, _OFTEN + detail)
         return detail * 0.4 if attribute in ("paper", "style", "window") else detail
 
-    def _varied(self, text: str, degree: float, rng: Rng) -> str:
-        known = self._grammar.read(text)
-        if known.get(TARGET) not in self._grammar.possible:
+    def _varied(self, text: str, degree: float, rng: np.random.Generator) -> str:
+        known = self._phrases.read(text)
+        if known.get(TARGET) not in self._phrases.possible:
             self.unread += 1
             return text
         free = sorted(set(known) - self._keep - {TARGET})
@@ -181,33 +184,35 @@ class GrammarWriter:
         for attribute in sorted(order, key=lambda name: name != STATUS):
             changed[attribute] = self._other(attribute, changed, rng)
         if changed.get(STATUS) != known.get(STATUS) and PLACE in changed and PLACE not in order:
-            possible = self._grammar.values(PLACE, changed)
+            possible = possible_values(self._phrases, PLACE, changed)
             if possible and changed[PLACE] not in possible:
                 changed[PLACE] = possible[int(rng.integers(len(possible)))]
         if rng.random() < degree:
             changed = self._more_or_less(changed, rng)
-        return self._grammar.describe(_coherent(changed), rng)
+        return described(self._phrases, _coherent(changed), rng)
 
-    def _other(self, attribute: str, known: Attributes, rng: Rng) -> str:
+    def _other(self, attribute: str, known: AttributeValues, rng: np.random.Generator) -> str:
         """Another value of an attribute, where there is one."""
         if attribute == FURNITURE:
-            return self._grammar.furniture(known, rng)
+            return _some_furniture(self._phrases, known, rng)
         rest = {
             name: value for name, value in known.items() if name != PLACE or attribute != STATUS
         }
         values = [
-            value for value in self._grammar.values(attribute, rest) if value != known[attribute]
+            value
+            for value in possible_values(self._phrases, attribute, rest)
+            if value != known[attribute]
         ]
         return values[int(rng.integers(len(values)))] if values else known[attribute]
 
-    def _more_or_less(self, known: Attributes, rng: Rng) -> Attributes:
+    def _more_or_less(self, known: AttributeValues, rng: np.random.Generator) -> AttributeValues:
         """One attribute more, or one less: captions tell more or less of the same."""
         kept = self._keep | {TARGET, STATUS, SECOND}
         if rng.random() < 0.5:
             droppable = sorted(set(known) - kept)
             gone = droppable[int(rng.integers(len(droppable)))] if droppable else None
             return {name: value for name, value in known.items() if name != gone}
-        whole = self._grammar.complete(known, rng)
+        whole = complete(self._phrases, known, rng)
         new = sorted(set(whole) - set(known) - kept)
         if not new:
             return known
@@ -215,7 +220,67 @@ class GrammarWriter:
         return {**known, added: whole[added]}
 
 
-def _coherent(said: Attributes) -> Attributes:
+def possible_values(phrases: Phrases, attribute: str, known: AttributeValues) -> tuple[str, ...]:
+    """The values that an attribute can have besides what is known; none where it has none."""
+    target = known[TARGET]
+    possible = phrases.possible[target]
+    if attribute in (PLACE, SECOND):
+        statuses = [known[STATUS]] if known.get(STATUS) else possible.get(STATUS, ())
+        places = [
+            place for status in statuses for place in phrases.places.get(f"{target} {status}", ())
+        ] or phrases.places.get("thing", ())
+        return tuple(
+            dict.fromkeys(place for place in places if place in possible.get(attribute, ()))
+        )
+    values = possible.get(attribute, ())
+    if attribute == STATUS and PLACE in known:
+        anywhere = (known[PLACE],)
+        values = [
+            status
+            for status in values
+            if known[PLACE] in phrases.places.get(f"{target} {status}", anywhere)
+        ]
+    return tuple(values)
+
+
+def complete(phrases: Phrases, known: AttributeValues, rng: np.random.Generator) -> AttributeValues:
+    """Everything that can be said of a target, at random but for what is known."""
+    attributes = dict(known)
+    # The status first: where something can be depends on what it does.
+    order = sorted(phrases.possible[known[TARGET]], key=lambda name: (name != STATUS, name))
+    for attribute in order:
+        if attribute in attributes:
+            continue
+        if values := possible_values(phrases, attribute, attributes):
+            attributes[attribute] = _choice(values, rng)
+    if FURNITURE in phrases.attributes and FURNITURE not in attributes:
+        attributes[FURNITURE] = _some_furniture(phrases, attributes, rng)
+    return attributes
+
+
+def _some_furniture(phrases: Phrases, known: AttributeValues, rng: np.random.Generator) -> str:
+    """Some pieces of furniture; what something stands on is not among them."""
+    names = list(phrases.attributes[FURNITURE])
+    free = [name for name in names if name not in (known.get(PLACE), known.get(SECOND))]
+    count = min(len(free), 1 + int(rng.integers(_MOST_FURNITURE)))
+    chosen = {free[index] for index in rng.choice(len(free), count, replace=False)}
+    return ", ".join(name for name in names if name in chosen)
+
+
+def described(phrases: Phrases, said: AttributeValues, rng: np.random.Generator) -> str:
+    """A caption that says all of these attributes, in random phrases."""
+    return phrases.describe(said, lambda values: _choice(values, rng), _plural_verb)
+
+
+def _plural_verb(frame: str, pair: bool, action: bool) -> str:
+    return frame.replace(" is ", " are ") if pair else frame
+
+
+def _choice(values: Sequence[str], rng: np.random.Generator) -> str:
+    return values[int(rng.integers(len(values)))]
+
+
+def _coherent(said: AttributeValues) -> AttributeValues:
     """Without what cannot be said alone: a wall's paper, furniture that something stands on."""
     if "paper" in said and "wall" not in said:
         said = {name: value for name, value in said.items() if name != "paper"}
@@ -223,11 +288,11 @@ def _coherent(said: Attributes) -> Attributes:
         said = {name: value for name, value in said.items() if name != SECOND}
     if FURNITURE in said:
         taken = {said.get(PLACE), said.get(SECOND)}
-        left = [name for name in pieces(said[FURNITURE]) if name not in taken]
+        left = [name for name in furniture_names(said[FURNITURE]) if name not in taken]
         said = {name: value for name, value in said.items() if name != FURNITURE}
         said |= {FURNITURE: ", ".join(left)} if left else {}
     return said
 
 
-def _rng(seed: int, row: int) -> Rng:
+def _rng(seed: int, row: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence((seed % 2**64, row)))

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from understudy.backends.hub.phrase_grammar import Attributes, PhraseGrammar, Slot
+from understudy.backends.phrase_grammar import PhraseGrammar, Slot
 from understudy.core.independence import product
+from understudy.core.phrases import AttributeValues
 from understudy.core.ports import TextEncoder
 from understudy.core.types import Embeddings, Images, Vector
 
@@ -49,13 +50,13 @@ class ZeroShotCaptioner:
         """The same for (n, d) embeddings of images by the captioner's encoder."""
         return [self._grammar.compose(found) for found in self.attributes_of(embeddings)]
 
-    def attributes(self, images: Images) -> list[Attributes]:
+    def attributes(self, images: Images) -> list[AttributeValues]:
         """The value of each slot that applies, for each image."""
         return self.attributes_of(self._encoder.encode(images))
 
-    def attributes_of(self, embeddings: Embeddings) -> list[Attributes]:
+    def attributes_of(self, embeddings: Embeddings) -> list[AttributeValues]:
         """The same for (n, d) embeddings of images by the captioner's encoder."""
-        found: list[Attributes] = [{} for _ in range(len(embeddings))]
+        found: list[AttributeValues] = [{} for _ in range(len(embeddings))]
         for slot in self._grammar.slots:
             for rows in self._alike(slot, found):
                 # Which records are asked the same depends on all of them: no score may.
@@ -65,7 +66,7 @@ class ZeroShotCaptioner:
                     found[row][slot.name] = values[best]
         return found
 
-    def _alike(self, slot: Slot, found: Sequence[Attributes]) -> list[list[int]]:
+    def _alike(self, slot: Slot, found: Sequence[AttributeValues]) -> list[list[int]]:
         """Rows that a slot is asked for, together where its phrases say the same."""
         needs = sorted(slot.needs)
         groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -74,7 +75,7 @@ class ZeroShotCaptioner:
                 groups[tuple(attributes[name] for name in needs)].append(row)
         return list(groups.values())
 
-    def _values(self, slot: Slot, found: Attributes) -> Vector:
+    def _values(self, slot: Slot, found: AttributeValues) -> Vector:
         """(values, d): the mean of the embeddings of each value's phrases, of unit norm."""
         told = [
             tuple(

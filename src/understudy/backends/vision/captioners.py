@@ -25,7 +25,6 @@ from understudy.backends.hub.image_text import (
     HubTextEncoder,
     load_encoder,
 )
-from understudy.backends.hub.phrase_grammar import read_grammar
 from understudy.backends.hub.preprocessing import check_pictures, read_preparation
 from understudy.backends.hub.pretrained import (
     INSTEAD,
@@ -38,6 +37,7 @@ from understudy.backends.hub.pretrained import (
     wrong_kind,
 )
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
+from understudy.backends.phrase_grammar import read_grammar
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
@@ -234,7 +234,7 @@ def _zero_shot(rest: str, options: ZeroShotOptions) -> ZeroShotCaptioner:
     if options.grammar is None:
         raise BackendError(
             f"{name} picks captions from a grammar of phrases: add ?grammar=FILE.json "
-            "(understudy.backends.hub.phrase_grammar says what it holds)"
+            "(understudy.backends.phrase_grammar says what it holds)"
         )
     if not options.normalise:
         raise BackendError(f"{name}: normalise=false leaves out the texts that captions need")

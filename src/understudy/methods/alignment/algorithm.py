@@ -26,10 +26,8 @@ from understudy.methods.alignment.place import enter
 from understudy.methods.alignment.sensor_noise import grainy, parted
 from understudy.methods.alignment.starting import check_base, enough_rows, first_rows
 from understudy.methods.alignment.variances import align_variances
-from understudy.methods.base import Context, Materials, Method
-from understudy.methods.params import require_at_least
-from understudy.methods.prompts import CLASS
-from understudy.methods.separation import report_separation
+from understudy.methods.base import CLASS, Context, Materials, Method, require_at_least
+from understudy.steps.separation import separation_fit
 
 
 @dataclass(frozen=True)
@@ -190,9 +188,9 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         least=2 * (params.clusters or 1),
         conditional=params.conditional,
     )
-    report_separation(
-        materials, parted(context, base.rows)[0], base.prompts, _shown(materials, params)
-    )
+    fit = separation_fit(parted(context, base.rows)[0], base.prompts, _shown(materials, params))
+    if fit is not None:
+        materials.report_fit(fit)
     prompts, seeds = [base.words[base.prompts[0]]], materials.seeds_of("trial", np.arange(1))
     decoded(materials, base.rows[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).

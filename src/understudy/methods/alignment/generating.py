@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings
 from understudy.methods.alignment.base_set import AT_ONCE, Base, embedded, joined
-from understudy.methods.base import Materials
-from understudy.methods.prompts import prompts_of
+from understudy.methods.base import Materials, prompts_of
 
 
 def generated(

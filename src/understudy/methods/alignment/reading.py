@@ -6,8 +6,7 @@ import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.methods.alignment.base_set import AT_ONCE, Base, embedded, joined
-from understudy.methods.base import Materials
-from understudy.methods.prompts import prompts_of
+from understudy.methods.base import Materials, prompts_of
 
 
 def read(materials: Materials, template: str, *, conditional: bool) -> Base:

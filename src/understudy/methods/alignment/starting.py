@@ -12,8 +12,7 @@ from understudy.core.types import Vector
 from understudy.methods.alignment.base_set import Base
 from understudy.methods.alignment.generating import generated
 from understudy.methods.alignment.reading import read
-from understudy.methods.base import UNLABELLED, Context, Materials
-from understudy.methods.prompts import check_template
+from understudy.methods.base import UNLABELLED, Context, Materials, check_template
 from understudy.steps.alignment import shared_out
 
 _FEWEST = 64  # first pictures of a class: fewer would leave its mean to chance

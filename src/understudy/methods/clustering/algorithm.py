@@ -22,16 +22,19 @@ from understudy.methods.base import (
     Context,
     Materials,
     Method,
+    require_at_least,
 )
 from understudy.methods.clustering import capacity
-from understudy.methods.clustering.covariance import Covariance, Roots, covariance_roots
-from understudy.methods.clustering.embedding_space import enter
-from understudy.methods.clustering.entry import Entry
-from understudy.methods.clustering.frame import within_class_frame
-from understudy.methods.clustering.producing import produce
+from understudy.methods.clustering.covariance import (
+    Covariance,
+    Roots,
+    covariance_roots,
+    within_class_frame,
+)
+from understudy.methods.clustering.embedding_space import SpaceSettings, embed
+from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import Filter, VoteFilter
 from understudy.methods.dp_estimators import Clusters
-from understudy.methods.params import require_at_least
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
@@ -98,7 +101,7 @@ OPTIONS = {
 def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
     images, rich = context.decoder is not None, context.mu >= 1
-    linear = images and Entry.grid_of(context, params.power, params.components) is None
+    linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)
     covariance: Covariance = "diagonal" if unclip else "full" if linear and rich else "class"
     return replace(
@@ -114,9 +117,9 @@ def _wants_matrix(params: ClusteringParams) -> bool:
     return params.covariance not in ("spherical", "diagonal")
 
 
-def _entry(params: ClusteringParams, context: Context) -> Entry:
+def _space_settings(params: ClusteringParams, context: Context) -> SpaceSettings:
     matrix, whiten = _wants_matrix(params), bool(params.whiten)
-    return Entry.of(context, params.power, params.components, matrix=matrix, whiten=whiten)
+    return SpaceSettings.of(context, params.power, params.components, matrix=matrix, whiten=whiten)
 
 
 def _separate(params: ClusteringParams) -> bool:
@@ -134,12 +137,12 @@ def _lloyd_stages(params: ClusteringParams) -> list[str]:
 def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
     """The weight of each stage in the budget (how they were chosen: docs/methods/clustering.md)."""
     params = settled(params, context)
-    entry = _entry(params, context)
-    stages = {"scale": 1.0} if entry.bound is None else {}
+    space_settings = _space_settings(params, context)
+    stages = {"scale": 1.0} if space_settings.bound is None else {}
     if params.normalise:
         stages |= {"centre": 2.0, "radii": 1.0}
     else:
-        stages |= {"scale": 1.0} | ({} if entry.bound is None else {"centre": 1.0})
+        stages |= {"scale": 1.0} | ({} if space_settings.bound is None else {"centre": 1.0})
         stages |= {} if params.clip_radius else {"spread": 2.0}
     stages["class sizes"] = 4.0
     if (params.clusters or 1) > 1:
@@ -163,11 +166,13 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     params = settled(params, materials.context)
     clusters, shrink = params.clusters or 1, params.shrink
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
-    entry = _entry(params, materials.context)
-    space = enter(
-        materials, entry, conditional=params.conditional, normalise=bool(params.normalise)
+    settings = _space_settings(params, materials.context)
+    space = embed(
+        materials, settings, conditional=params.conditional, normalise=bool(params.normalise)
     )
-    sizes, size_sd = dp_estimators.class_sizes(space.vault, space.classes, entry.dim, "class sizes")
+    sizes, size_sd = dp_estimators.class_sizes(
+        space.vault, space.classes, settings.dim, "class sizes"
+    )
     means = dp_estimators.group_means(
         space.vault, Cells(space.origin), space.radius, "means", sizes
     )
@@ -185,7 +190,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         clusters=clusters,
         most=100 if params.covariance == "full" else 60,
     )
-    # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the rows nearest to c_j; 6: mu_j <- DP-Mean(D_j).
+    # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the records nearest to c_j; 6: mu_j <- DP-Mean(D_j).
     local = space.vault.view(frame.forward)
     parts = dp_estimators.clusters_of_classes(
         local,
@@ -198,7 +203,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         shrink=shrink,
     )
     # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
-    roots = _roots(local, params, parts, frame, lengths=entry.grid is not None)
+    roots = _roots(local, params, parts, frame, lengths=settings.grid is not None)
     alive, labels = parts.alive, np.repeat(np.arange(len(centres)), parts.sizes.shape[1])
     points = frame.backward(parts.centres.reshape(len(labels), -1), centres[labels])
     weights = parts.sizes.ravel() / parts.sizes.sum()
@@ -224,13 +229,13 @@ def carried(
 ) -> tuple[capacity.Carried, ...]:
     """What classes of several sizes can carry under the noise of a plan."""
     params, matrix = settled(params, context), _wants_matrix(params)
-    entry = _entry(params, context)
-    selective = entry.images and entry.grid is None
-    axes = min(entry.dim, capacity.IMAGE_AXES) if selective and matrix else entry.dim
+    settings = _space_settings(params, context)
+    selective = settings.images and settings.grid is None
+    axes = min(settings.dim, capacity.IMAGE_AXES) if selective and matrix else settings.dim
     model = capacity.Model(
-        dim=entry.dim,
+        dim=settings.dim,
         axes=axes,
-        ordered=selective and entry.ordered,
+        ordered=selective and settings.ordered,
         clusters=params.clusters or 1,
         separate="cluster covariances" if params.covariance != "tied" else None,
         diagonal=not matrix,

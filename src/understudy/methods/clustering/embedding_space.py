@@ -1,4 +1,4 @@
-"""From a vault of images to a vault in the space where statistics are taken, and the way back."""
+"""The space where statistics are taken: from a vault of images into it, and the way back."""
 
 from __future__ import annotations
 
@@ -8,43 +8,128 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.types import Embeddings, Vector
+from understudy.core.errors import ConfigError
+from understudy.core.types import Embeddings, Shape, Vector
 from understudy.methods import dp_estimators
-from understudy.methods.base import Materials
-from understudy.methods.clustering.entry import Entry
+from understudy.methods.base import Context, Materials
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram, shrinkage
-from understudy.steps.grid import GridSpace
+from understudy.steps.grid import GridSpace, description_length
 from understudy.steps.space import Leading, Space, Sphere, whitening
 
-PUBLIC_ROWS = 8192
-"""At most so many public rows are looked at."""
+PUBLIC_SAMPLES = 8192
+"""At most so many public samples are looked at."""
 
-_EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale nobody knows: steps of 12 %
+_EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps of 12 %
+_MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
+_IMAGE_COMPONENTS = 400
+_EMBEDDING_COMPONENTS = 256
 
 
 @dataclass(frozen=True)
-class Entered:
+class SpaceSettings:
+    """What is decided about the space from public facts.
+
+    Attributes:
+        total: D, the length of an embedding.
+        dim: d, the dimensions that statistics are taken in.
+        power: Signed power of the embeddings first; None: by the sign of public embeddings.
+        whiten: Whether public images whiten the space.
+        bound: A bound on norms in the space that is known without looking; None: ask.
+        images: Whether images are released.
+        grid: Shape of the latents whose descriptions are the space; None: a linear space.
+        ordered: Whether the numbers of a linear space come in order of importance: by the encoder's
+            word, or by their variance on public images.
+    """
+
+    total: int
+    dim: int
+    power: float | None
+    whiten: bool
+    bound: float | None
+    images: bool
+    grid: Shape | None = None
+    ordered: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        context: Context,
+        power: float | None,
+        components: int | None,
+        *,
+        matrix: bool,
+        whiten: bool,
+    ) -> SpaceSettings:
+        """Decide.
+
+        Args:
+            context: The run's public facts.
+            power: Of the parameters.
+            components: Of the parameters; None: chosen.
+            matrix: Whether a full covariance will be measured.
+            whiten: Whether public images, where there are some, whiten the space.
+
+        Raises:
+            ConfigError: More dimensions than a full covariance can be measured in.
+        """
+        encoder = context.encoder
+        total = int(context.shape[0]) if encoder is None else encoder.dim
+        grid = cls.grid_of(context, power, components)
+        if grid is not None:
+            return cls(total, description_length(grid), None, True, None, True, grid)
+        public = context.public and whiten
+        ordered = public or (encoder is not None and encoder.ordered)
+        if components is None and matrix and ordered:
+            components = _IMAGE_COMPONENTS if context.decoder is not None else _EMBEDDING_COMPONENTS
+        if components is not None and components < total and not ordered:
+            raise ConfigError(
+                f"components={components} needs --public images to choose the directions by: the "
+                f"{total} dimensions of this encoder come in no order"
+            )
+        dim = total if components is None else min(components, total)
+        if matrix and dim > _MATRIX_DIM:
+            raise ConfigError(
+                f"a full covariance of {dim} dimensions is more than {_MATRIX_DIM}: give --public "
+                "images and --set components=256, or take --set covariance=diagonal"
+            )
+        bound = None
+        if encoder is not None and not public and power in (None, 1):
+            bound = encoder.norm_bound
+        images = context.decoder is not None
+        return cls(total, dim, power, public, bound, images, ordered=ordered)
+
+    @staticmethod
+    def grid_of(context: Context, power: float | None, components: int | None) -> Shape | None:
+        """Shape of the latents where their descriptions are the space.
+
+        A power or a number of components that is asked for means the linear space.
+        """
+        return context.grid if power is None and components is None else None
+
+
+@dataclass(frozen=True)
+class EmbeddingSpace:
     """A vault in the space where statistics are taken.
 
     Attributes:
-        vault: The private rows there.
-        entry: What was decided.
+        vault: The private records there.
+        settings: What was decided.
         classes: Number of classes.
         radius: Where norms are clipped.
-        space: The way between embeddings and the space.
+        coordinates: The way between embeddings and the space.
         sphere: The projection on the unit sphere, or None.
         radii: Weights of the distances to the sphere's centre, for the way back.
         edges: Of the bins of ``radii``.
-        centre: (d,) that differences of rows are clipped about.
+        centre: (d,) that differences of records are clipped about.
     """
 
     vault: Vault
-    entry: Entry
+    settings: SpaceSettings
     classes: int
     radius: float
-    space: Space | Leading | GridSpace
+    coordinates: Space | Leading | GridSpace
     sphere: Sphere | None
     radii: Vector | None
     edges: Vector
@@ -53,29 +138,29 @@ class Entered:
     @property
     def selective(self) -> bool:
         """Whether few axes are kept: of images in a linear space, most say next to nothing."""
-        return self.entry.images and self.entry.grid is None
+        return self.settings.images and self.settings.grid is None
 
     @property
     def ordered(self) -> bool:
         """Whether the coordinates of images come in order of importance."""
-        return self.selective and self.entry.ordered
+        return self.selective and self.settings.ordered
 
     @property
     def origin(self) -> Vector:
-        """(classes, 1, d): the cells of whole classes, about the centre of all rows."""
+        """(classes, 1, d): the cells of whole classes, about the centre of all records."""
         return np.tile(self.centre, (self.classes, 1, 1))
 
     def residual_radius(self, centres: Vector) -> float:
-        """Where the difference of a row to its class's centre is clipped."""
+        """Where the difference of a record to its class's centre is clipped."""
         if self.sphere is not None:
             return 1.0
         edges = np.geomspace(1e-3, 1.0, 100) * self.radius
-        found = dp_estimators.norm_histogram(self.vault, Cells(centres[:, None]), edges, "spread")
-        return histogram.quantile(found, edges, 0.8)
+        weights = dp_estimators.norm_histogram(self.vault, Cells(centres[:, None]), edges, "spread")
+        return histogram.quantile(weights, edges, 0.8)
 
     def forward(self, embeddings: Embeddings) -> NDArray[Any]:
         """Public embeddings (n, D) into the space, (n, d)."""
-        values = self.space.forward(embeddings)
+        values = self.coordinates.forward(embeddings)
         return values if self.sphere is None else self.sphere.forward(values)
 
     def backward(self, points: Vector, rng: np.random.Generator | None) -> Embeddings:
@@ -86,82 +171,89 @@ class Entered:
         if self.sphere is not None and self.radii is not None and rng is not None:
             distances = histogram.draw(self.radii, self.edges, len(points), rng)
             points = self.sphere.backward(points, distances)
-        return np.asarray(self.space.backward(points, rng), dtype=np.float32)
+        return np.asarray(self.coordinates.backward(points, rng), dtype=np.float32)
 
 
-def enter(materials: Materials, entry: Entry, *, conditional: bool, normalise: bool) -> Entered:
-    """Embed the private rows, change space, and project on a sphere if asked.
+def embed(
+    materials: Materials, settings: SpaceSettings, *, conditional: bool, normalise: bool
+) -> EmbeddingSpace:
+    """Embed the private records, change space, and project on a sphere if asked.
 
     Releases: with ``normalise`` a centre and the distances to it; otherwise the scale of the norms,
     about a centre where a bound on the norms is known.
     """
     encoder, vault = materials.encoder, materials.vault
-    space = _space(materials, entry)
+    coordinates = _coordinates(materials, settings)
     if encoder is None:
-        vault = vault.embedded().view(space.forward)
+        vault = vault.embedded().view(coordinates.forward)
     else:  # a change of space takes longer to make than to read again
-        vault = vault.map(lambda images: space.forward(encoder.encode(images)))
+        vault = vault.map(lambda images: coordinates.forward(encoder.encode(images)))
     classes = max(1, len(materials.classes)) if conditional else 1
     if not conditional:
         vault = vault.unconditional()
-    centre, radius = np.zeros(entry.dim), entry.bound
+    centre, radius = np.zeros(settings.dim), settings.bound
     if radius is None:
         radius = _scale(vault, centre, _EDGES, 0.9)
     elif not normalise:
-        centre = _centre(vault, entry, radius)
+        centre = _centre(vault, settings, radius)
         radius = min(radius, _scale(vault, centre, np.geomspace(1e-3, 1.0, 60) * radius, 0.95))
-    entered = Entered(vault, entry, classes, radius, space, None, None, _EDGES, centre)
-    return _on_sphere(entered) if normalise else entered
+    space = EmbeddingSpace(
+        vault, settings, classes, radius, coordinates, None, None, _EDGES, centre
+    )
+    return _on_sphere(space) if normalise else space
 
 
-def _centre(vault: Vault, entry: Entry, bound: float) -> Vector:
-    """The mean of all rows, (d,), where it stands out of the noise: differences to it are short."""
-    origin = Cells(np.zeros((1, 1, entry.dim)))
+def _centre(vault: Vault, settings: SpaceSettings, bound: float) -> Vector:
+    """The mean of all records, (d,), as far as it stands out of the noise.
+
+    Differences to it are shorter than the embeddings.
+    """
+    origin = Cells(np.zeros((1, 1, settings.dim)))
     groups = dp_estimators.group_means(vault.unconditional(), origin, bound, "centre")
-    shrink = shrinkage.shrink_in_blocks if entry.ordered else shrinkage.shrink_to_zero
+    shrink = shrinkage.shrink_in_blocks if settings.ordered else shrinkage.shrink_to_zero
     return np.asarray(shrink(groups.means, groups.variances)[0])
 
 
-def _space(materials: Materials, entry: Entry) -> Space | Leading | GridSpace:
-    if not entry.whiten or materials.public is None:
-        return Leading(entry.total, entry.dim, entry.power or 1.0)
-    rows: list[NDArray[Any]] = []
-    bar = materials.progress("embedding public rows", PUBLIC_ROWS)
+def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leading | GridSpace:
+    if not settings.whiten or materials.public is None:
+        return Leading(settings.total, settings.dim, settings.power or 1.0)
+    embeddings: list[NDArray[Any]] = []
+    bar = materials.progress("embedding public samples", PUBLIC_SAMPLES)
     for batch in materials.public.batches(256):
-        rows.append(
+        embeddings.append(
             batch.values if materials.encoder is None else materials.encoder.encode(batch.values)
         )
         bar(len(batch.labels))
-        if sum(map(len, rows)) >= PUBLIC_ROWS:
+        if sum(map(len, embeddings)) >= PUBLIC_SAMPLES:
             break
-    if entry.grid is not None:
-        return GridSpace.of(np.concatenate(rows), entry.grid)
-    return whitening(np.concatenate(rows), entry.power, entry.dim)
+    if settings.grid is not None:
+        return GridSpace.of(np.concatenate(embeddings), settings.grid)
+    return whitening(np.concatenate(embeddings), settings.power, settings.dim)
 
 
 def _scale(vault: Vault, centre: Vector, edges: Vector, level: float) -> float:
-    """A distance from the centre that a ``level`` of all rows stay below."""
+    """A distance from the centre that a ``level`` of all records stay below."""
     cells = Cells(centre[None, None])
-    found = dp_estimators.norm_histogram(vault.unconditional(), cells, edges, "scale")
-    return histogram.quantile(found, edges, level)
+    weights = dp_estimators.norm_histogram(vault.unconditional(), cells, edges, "scale")
+    return histogram.quantile(weights, edges, level)
 
 
-def _on_sphere(entered: Entered) -> Entered:
-    """The same on the unit sphere about a DP centre of all rows."""
-    everyone = entered.vault.unconditional()
-    origin = Cells(np.zeros((1, 1, entered.entry.dim)))
-    centre = dp_estimators.group_means(everyone, origin, entered.radius, "centre").means[0]
-    edges = np.geomspace(0.05, 5.0, 60) * entered.radius
+def _on_sphere(space: EmbeddingSpace) -> EmbeddingSpace:
+    """The same on the unit sphere about a DP centre of all records."""
+    everyone = space.vault.unconditional()
+    origin = Cells(np.zeros((1, 1, space.settings.dim)))
+    centre = dp_estimators.group_means(everyone, origin, space.radius, "centre").means[0]
+    edges = np.geomspace(0.05, 5.0, 60) * space.radius
     radii = dp_estimators.norm_histogram(everyone, Cells(centre[None, None]), edges, "radii")
     sphere = Sphere(centre)
-    return Entered(
-        entered.vault.view(sphere.forward),
-        entered.entry,
-        entered.classes,
+    return EmbeddingSpace(
+        space.vault.view(sphere.forward),
+        space.settings,
+        space.classes,
         1.0,
-        entered.space,
+        space.coordinates,
         sphere,
         radii,
         edges,
-        np.zeros(entered.entry.dim),
+        np.zeros(space.settings.dim),
     )

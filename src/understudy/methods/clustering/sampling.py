@@ -1,27 +1,30 @@
-"""Synthetic samples drawn from a mixture: sampled, brought back from its space, decoded."""
+"""From a mixture to a release: sampled, filtered, brought back from its space, decoded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import LinearDecoder
-from understudy.core.types import Images, Labels, Seeds, SyntheticBatch, Vector
-from understudy.methods.base import Materials
-from understudy.methods.clustering.embedding_space import Entered
+from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, SyntheticBatch, Vector
+from understudy.methods.base import UNLABELLED, Arrays, Materials
+from understudy.methods.clustering.embedding_space import EmbeddingSpace
+from understudy.methods.clustering.vote_filter import Candidates, VoteFilter
 from understudy.steps.mixture import Mixture
-from understudy.steps.rectify import latent_moments
 
 Batches = Callable[[], Iterator[SyntheticBatch]]
 Another = Callable[[Labels, int], tuple[Vector, Labels]]
-"""Other points, and their components, for some rows of a block in another round of a quality."""
+"""Other points, and their components, for some samples of a block in another round of a quality."""
 
 _BLOCK = 4096
 _DECODED = 512  # few at a time where each is decoded: a handful needs not wait for thousands
+_MOST_DEVIATION = 3.0  # a latent deviation exceeds the wanted one by this factor at most
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,12 @@ class Producer:
 
     Attributes:
         materials: Decoder, seed, classes.
-        place: The space the mixture lives in, and the way out of it.
+        space: The space the mixture lives in, and the way out of it.
         mixture: The released mixture.
     """
 
     materials: Materials
-    place: Entered
+    space: EmbeddingSpace
     mixture: Mixture
 
     @property
@@ -58,22 +61,24 @@ class Producer:
         labels, materials = self.mixture.labels[components], self.materials
         if materials.decoder is None:
             rng = materials.rng_of(f"{name} {first}")
-            return SyntheticBatch(labels, embeddings=self.place.backward(points, rng))
+            return SyntheticBatch(labels, embeddings=self.space.backward(points, rng))
 
-        def draw(rows: Labels, number: int, image: int) -> Images:
-            chosen = (points[rows], components[rows]) if number == 0 else another(rows, number)
+        def draw(samples: Labels, number: int, image: int) -> Images:
+            chosen = (points[samples], components[samples])
+            if number:
+                chosen = another(samples, number)
             rng = materials.rng_of(f"{name} {first} round {number}")
-            seeds = materials.seeds_of(f"{name} round {number} image {image}", first + rows)
+            seeds = materials.seeds_of(f"{name} round {number} image {image}", first + samples)
             return self._decoded(*chosen, seeds, rng)
 
         return SyntheticBatch(labels, images=materials.selected(len(points), draw))
 
     def anew(
-        self, name: str, components: Labels, rows: Labels, number: int
+        self, name: str, components: Labels, samples: Labels, number: int
     ) -> tuple[Vector, Labels]:
-        """New samples of the components of some rows (`Another`)."""
+        """New points of the components of some samples (`Another`)."""
         rng = self.materials.rng_of(f"{name} again {number}")
-        return self.mixture.draw(components[rows], rng), components[rows]
+        return self.mixture.draw(components[samples], rng), components[samples]
 
     def _decoded(
         self, points: Vector, components: Labels, seeds: Seeds, rng: np.random.Generator
@@ -81,9 +86,9 @@ class Producer:
         decoder = self.materials.decoder
         if decoder is None:
             raise ConfigError("images need a decoder: this release is of embeddings alone")
-        if isinstance(decoder, LinearDecoder) and self.place.sphere is None:
+        if isinstance(decoder, LinearDecoder) and self.space.sphere is None:
             return self._rectified(decoder, points, components, rng)
-        return decoder.decode(self.place.backward(points, rng), seeds=seeds)
+        return decoder.decode(self.space.backward(points, rng), seeds=seeds)
 
     def _rectified(
         self,
@@ -92,8 +97,8 @@ class Producer:
         components: Labels,
         rng: np.random.Generator,
     ) -> Images:
-        """Decoded with moments that hold after the cut to a pixel's range (`steps.rectify`)."""
-        pixels = decoder.pixels(self.place.backward(points, rng))
+        """Decoded with moments that hold after the cut to a pixel's range (`latent_moments`)."""
+        pixels = decoder.pixels(self.space.backward(points, rng))
         moments = self._pixel_moments
         for component in np.unique(components):
             mean, latent, factor = moments[component]
@@ -109,21 +114,90 @@ class Producer:
             raise ConfigError("only a linear decoder has pixels before the cut to their range")
 
         def decode(points: Vector) -> Vector:
-            return decoder.pixels(self.place.backward(points, None)).astype(np.float64)
+            return decoder.pixels(self.space.backward(points, None)).astype(np.float64)
 
         zero = decode(np.zeros((1, self.mixture.dim)))
         means = decode(self.mixture.means)
-        found = []
+        moments = []
         roots = (self.mixture.root(index) for index in range(len(self.mixture.roots)))
         variances = [((decode(root.T) - zero) ** 2).sum(axis=0) for root in roots]
         for mean, root in zip(means, self.mixture.root_of, strict=True):
             sd = np.sqrt(variances[root])
             latent, latent_sd = latent_moments(mean, sd)
-            found.append((mean, latent, latent_sd / (sd + 1e-4)))
-        return found
+            moments.append((mean, latent, latent_sd / (sd + 1e-4)))
+        return moments
 
 
-def stream(producer: Producer, count: int) -> Batches:
+@cache
+def _table() -> tuple[Vector, Vector, Vector]:
+    """a, mean / sd and sd of max(0, a + N(0, 1)), on a grid of a."""
+    a = np.linspace(-4.0, 12.0, 4000)
+    mean = a * norm.cdf(a) + norm.pdf(a)
+    variance = np.maximum((a * a + 1) * norm.cdf(a) + a * norm.pdf(a) - mean * mean, 1e-12)
+    return a, mean / np.sqrt(variance), np.sqrt(variance)
+
+
+def latent_moments(mean: Vector, sd: Vector) -> tuple[Vector, Vector]:
+    """Mean and deviation before clipping that give ``mean`` and ``sd`` after it.
+
+    Clipping a Gaussian pixel to [0, 1] raises its mean where the background is black, and washes
+    images out. That pixels lie in [0, 1] is public, so the latent Gaussian can be chosen such that,
+    *after* clipping, mean and standard deviation are those that were released. Only the nearer
+    end of the range is reckoned with.
+
+    Args:
+        mean: Wanted means; those outside of [0, 1] are moved to its ends.
+        sd: Wanted standard deviations, same shape.
+
+    Returns:
+        Two arrays of the same shape.
+    """
+    a, ratio, scale = _table()
+    sd = sd + 1e-4
+    mean = np.clip(mean, 0.0, 1.0)
+    upper = mean > 0.5
+    height = np.where(upper, 1 - mean, mean)
+    location = np.interp(height / sd, ratio, a)
+    latent_sd = np.minimum(sd / np.interp(location, a, scale), _MOST_DEVIATION * sd)
+    far = height / sd >= ratio[-1]
+    latent_sd = np.where(far, sd, latent_sd)
+    latent = np.where(far, height, location * latent_sd)
+    return np.where(upper, 1 - latent, latent), latent_sd
+
+
+def produce(
+    materials: Materials,
+    space: EmbeddingSpace,
+    mixture: Mixture,
+    method: str,
+    total: float,
+    vote_filter: VoteFilter,
+) -> Release:
+    """Lines 9 to 17 of Algorithm 1.
+
+    Args:
+        materials: Decoder, seed, classes, count.
+        space: The space of the mixture.
+        mixture: What to sample from.
+        method: The method's name.
+        total: Noisy number of private records, for the default count.
+        vote_filter: Which samples are released.
+    """
+    count = materials.count or max(1, round(total))
+    producer = Producer(materials, space, mixture)
+    facts: dict[str, Any] = {"noisy_rows": round(total), "components": len(mixture.weights)}
+    if vote_filter.kind == "none":
+        batches = _unfiltered(producer, count)
+    else:
+        batches, filter_facts = _filtered(producer, count, total, vote_filter)
+        facts |= filter_facts
+    shape = None if materials.decoder is None else materials.decoder.shape
+    dim = space.settings.total if shape is None else None
+    classes = materials.classes if space.classes > 1 else UNLABELLED
+    return Release(method, classes, count, batches, dim, shape, facts)
+
+
+def _unfiltered(producer: Producer, count: int) -> Batches:
     """So many samples, drawn as they are read."""
 
     def batches() -> Iterator[SyntheticBatch]:
@@ -134,3 +208,112 @@ def stream(producer: Producer, count: int) -> Batches:
             yield producer.finish("samples", first, points, components, another)
 
     return batches
+
+
+def _filtered(
+    producer: Producer, count: int, total: float, vote_filter: VoteFilter
+) -> tuple[Batches, dict[str, Any]]:
+    """Lines 11 to 17 of Algorithm 1: ``count`` of the candidates, by votes of private records.
+
+    Args:
+        producer: The mixture and the decoder.
+        count: Samples wanted.
+        total: Noisy number of private records.
+        vote_filter: The filter.
+
+    Returns:
+        The samples, and public facts about the filter.
+    """
+    space, rng = producer.space, producer.materials.rng_of("candidates")
+    candidates = Candidates.of(producer.mixture, count, vote_filter.oversample, space.classes, rng)
+    samples, votes = _CandidateSamples(producer, candidates), []
+    for stage in vote_filter.stages:
+        points = samples.encoded() if stage == "filter images" else candidates.points
+        stage_votes, noise_sd = candidates.vote(space.vault, points, stage)
+        votes.append(stage_votes)
+    scores = np.min(votes, axis=0)
+    chosen, below = candidates.most_voted(scores, vote_filter.threshold)
+    facts: dict[str, Any] = {"candidates": len(scores), "kept": count - below}
+    facts["below_threshold"] = below
+    facts["votes_per_candidate"] = round(max(total, 0.0) / len(scores), 3)
+    facts["votes_noise_sd"] = round(noise_sd, 3)
+    if "filter images" in vote_filter.stages:
+        return samples.judged_images(chosen), facts
+    return samples.batches(chosen, scores), facts
+
+
+@dataclass(frozen=True)
+class _CandidateSamples:
+    """Samples of the candidates of a filter, and their images where those are voted on."""
+
+    producer: Producer
+    candidates: Candidates
+
+    def batches(self, chosen: Labels, scores: Vector) -> Batches:
+        """These candidates; those not chosen stand in, most voted first, for images too poor."""
+        producer, candidates, size = self.producer, self.candidates, self.producer.block
+        classes = range(len(candidates.wanted))
+        spare = np.setdiff1d(np.arange(len(scores)), chosen)
+        spare = spare[np.argsort(-scores[spare], kind="stable")]
+        spares = [spare[candidates.labels[spare] == label] for label in classes]
+        position = np.empty(len(chosen), dtype=np.int64)  # of each sample in its class
+        for label in classes:
+            mine = candidates.labels[chosen] == label
+            position[mine] = np.arange(mine.sum())
+
+        def another(first: int, samples: Labels, number: int) -> tuple[Vector, Labels]:
+            others = chosen[first + samples]
+            for slot, sample in enumerate((first + samples).tolist()):
+                label = int(candidates.labels[chosen[sample]])
+                if len(spares[label]):
+                    index = position[sample] + (number - 1) * candidates.wanted[label]
+                    others[slot] = spares[label][index % len(spares[label])]
+            return candidates.points[others], candidates.components[others]
+
+        def batches() -> Iterator[SyntheticBatch]:
+            for first in range(0, len(chosen), size):
+                part = chosen[first : first + size]
+                points, components = candidates.points[part], candidates.components[part]
+                instead = partial(another, first)
+                yield producer.finish("filtered", first, points, components, instead)
+
+        return batches
+
+    def encoded(self) -> Vector:
+        """What private records vote on after decoding: the candidates' images, encoded: (m, d)."""
+        encoder, space = self.producer.materials.encoder, self.producer.space
+        if encoder is None:
+            raise ConfigError("a filter of images needs an encoder")
+        points: list[Embeddings] = [
+            np.asarray(space.forward(encoder.encode(self._images(first))))
+            for first in range(0, len(self.candidates.points), self.producer.block)
+        ]
+        return np.concatenate(points).astype(np.float64)
+
+    def judged_images(self, chosen: Labels) -> Batches:
+        """The very images that were voted on, of these candidates."""
+
+        def batches() -> Iterator[SyntheticBatch]:
+            for first in range(0, len(self.candidates.points), self.producer.block):
+                indices = chosen[(chosen >= first) & (chosen < first + self.producer.block)]
+                if len(indices):
+                    labels = self.candidates.labels[indices]
+                    yield SyntheticBatch(labels, images=self._images(first)[indices - first])
+
+        return batches
+
+    def _images(self, first: int) -> Images:
+        """Images of the block of candidates that starts at ``first``: drawn once, then kept."""
+        producer, candidates = self.producer, self.candidates
+        part = slice(first, first + producer.block)
+
+        def make() -> Arrays:
+            points, components = candidates.points[part], candidates.components[part]
+            instead = partial(producer.anew, f"candidates {first}", components)
+            images = producer.finish("candidates", first, points, components, instead).images
+            if images is None:
+                raise ConfigError("a filter of images needs a decoder")
+            return {"images": images}
+
+        arrays = producer.materials.keep(f"candidates {first:08d}", make)
+        return np.asarray(arrays["images"], dtype=np.uint8)

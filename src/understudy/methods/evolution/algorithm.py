@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from understudy.core.types import Release
-from understudy.methods.base import Context, Materials, Method
+from understudy.methods.base import CLASS, Context, Materials, Method
 from understudy.methods.evolution import arithmetic as steps
 from understudy.methods.evolution import voting
 from understudy.methods.evolution.params import OPTIONS, EvolutionParams
@@ -24,9 +24,8 @@ from understudy.methods.evolution.result import (
     last_of,
     released,
 )
-from understudy.methods.prompts import CLASS
-from understudy.methods.separation import report_separation, report_votes
 from understudy.privacy.queries import Votes
+from understudy.steps.separation import separation_fit, vote_fit
 
 _SIZES = 0.05  # part of the budget that counts the classes
 
@@ -109,14 +108,16 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
         if number == 1:
             alike = params.alphabet == "images" and CLASS not in params.template
             names = () if alike else materials.context.called
-            report_separation(materials, seen, population.kinds.ravel(), names)
+            fit = separation_fit(seen, population.kinds.ravel(), names)
+            if fit is not None:
+                materials.report_fit(fit)
         # 13 to 18: every private row votes for the nearest candidate of its class; noise.
         query = Votes(voting.placed(seen, params.distance, nature.classes))
         votes = voters.release(query, stage=f"round {number}").reshape(nature.classes, -1)
         # 19 to 25: P <- H / sum H; C'_g <- who goes on.
         sd = voters.noise_sd(query, stage=f"round {number}")
         if number == 1:
-            report_votes(materials, votes, sd)
+            materials.report_fit(vote_fit(votes, sd))
         cut = params.threshold * sd
         voted, chosen = nature.elected(population, votes, cut, number)
         voting.watched(nature, voted, number, vote=params.vote)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.methods.params import require_at_least
+from understudy.methods.base import require_at_least
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.independence import row_squares
 from understudy.core.ports import Captioner, TextEncoder
 from understudy.core.types import Embeddings, Images, Receipt, Vector
-from understudy.methods.base import UNLABELLED, Context, Materials
+from understudy.methods.base import UNLABELLED, Context, Materials, check_template, prompts_of
 from understudy.methods.evolution.candidates import (
     Alphabet,
     captions_of,
@@ -22,7 +22,6 @@ from understudy.methods.evolution.candidates import (
     text_encoder_of,
 )
 from understudy.methods.evolution.population import Nature, Population
-from understudy.methods.prompts import check_template, prompts_of
 from understudy.privacy.accounting import Gaussian, epsilon_of
 from understudy.privacy.vault import Vault
 

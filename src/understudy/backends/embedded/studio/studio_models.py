@@ -24,12 +24,11 @@ from understudy.backends.diffusion import (
     stable_diffusion,
 )
 from understudy.backends.diffusion.loading import loading, read_network
-from understudy.backends.embedded.caption_grammar import load_grammar
 from understudy.backends.embedded.studio.shipped import WEIGHTS
 from understudy.backends.hub.image_text import HubEncoder, load_encoder
-from understudy.backends.hub.phrase_grammar import read_grammar
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
+from understudy.backends.phrase_grammar import read_grammar, read_phrases
 from understudy.backends.plugin import full_name, read_options
 from understudy.backends.vision.segmenters import HubSegmenter, load_segmenter
 from understudy.core.errors import BackendError
@@ -122,7 +121,7 @@ class Studio:
         """The words of the playhouse's captions; None for a studio of another world."""
         if not self._shipped:
             return None
-        return Vocabulary(load_grammar().words, _SCOPE)
+        return Vocabulary(read_phrases().vocabulary, _SCOPE)
 
     def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
         """CLIP: images and texts in one space."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.steps.fit import separation, vote_spread
+from understudy.steps.separation import separation, vote_spread
 
 
 def clouds(apart, per_class=30, classes=4, dim=12, seed=0):

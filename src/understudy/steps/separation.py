@@ -1,18 +1,28 @@
-"""Whether embeddings tell classes apart, and whether noisy votes say anything: measures of fit.
+"""Whether models know a domain: do embeddings tell classes apart, do noisy votes say anything?
 
-All of it works on public rows and on released values, so it costs no privacy.
+All of it works on public embeddings and on released values, so it costs no privacy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.core.types import Labels, Vector
+from understudy.core.types import Fit, Labels, Vector
 
+INSTEAD = (
+    "Consider --method clustering, which needs no generator; --method alignment with public images "
+    "of the classes (--base FOLDER); or models that know them, such as --generator hf:MODEL"
+)
+"""What to do where a generator or an encoder does not know the classes."""
+
+_MOST = 0.5  # images that are nearer to another class than to their own are then the most
+_SURE = 0.05  # chance of votes as uneven as these, above which they say nothing
+_NAMED = 5  # classes that a message names
 _MOST_ROWS = 1024  # their inner products take eight megabytes
 _SHUFFLES = 99
 
@@ -108,3 +118,68 @@ def vote_spread(votes: Vector, sd: float) -> VoteSpread:
     squares = np.maximum((votes**2).sum(axis=1) - size * sd**2, 1e-300)
     effective = np.clip(totals**2 / squares, 1, size)
     return VoteSpread(float(effective.mean()), float(chance))
+
+
+def separation_fit(
+    embeddings: NDArray[np.floating], labels: Labels, names: Sequence[str]
+) -> Fit | None:
+    """How well the encoder tells public images of the classes apart.
+
+    Args:
+        embeddings: (n, d) of images that were drawn, or given, for the classes.
+        labels: (n,) the class of each.
+        names: Of the classes; none where all are drawn from the same prompt.
+
+    Returns:
+        None where there are fewer than two classes, or two images of one.
+    """
+    if len(names) < 2 or np.bincount(labels, minlength=len(names)).min() < 2:
+        return None
+    result = separation(embeddings, labels, len(names), np.random.default_rng(0))
+    warning = None
+    if not result.significant or result.accuracy < _MOST:
+        order = np.argsort(result.recalls, kind="stable")
+        worst = [names[i] for i in order if result.recalls[i] <= _MOST] or [names[order[0]]]
+        warning = (
+            f"the encoder sees {result.accuracy:.0%} of the images that stand for a class nearest "
+            f"to that class ({result.chance:.0%} would be chance), fewest of {listed(worst)}: they "
+            f"show the classes alike, or the encoder does not know what sets them apart. {INSTEAD}"
+        )
+    return Fit(
+        "images of the classes nearest to their own class, as the encoder sees them",
+        round(result.accuracy, 4),
+        round(result.chance, 4),
+        "public",
+        warning,
+    )
+
+
+def vote_fit(votes: Vector, sd: float) -> Fit:
+    """What the first noisy votes say of the candidates. Post-processing: free.
+
+    Args:
+        votes: (classes, m) noisy.
+        sd: Standard deviation of the noise in each.
+    """
+    spread, size = vote_spread(votes, sd), votes.shape[1]
+    warning = None
+    if spread.chance > _SURE:
+        warning = (
+            f"the votes of round 1 cannot be told from votes that fall anywhere, under noise of "
+            f"{sd:.3g} votes on each of {votes.size} candidates: all candidates are as far from "
+            "the private images, or there are too many of them for this budget. Consider a smaller "
+            f"population and fewer rounds, or more epsilon. {INSTEAD}"
+        )
+    return Fit(
+        f"effective number of candidates of a class, of {size}, by the votes of round 1",
+        round(spread.effective, 2),
+        float(size),
+        "DP",
+        warning,
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """``"a, b and 3 more"``."""
+    shown, more = list(names[:_NAMED]), len(names) - _NAMED
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,128 @@
+"""Values of declared options, read from text or taken as they are, and checked by pydantic.
+
+An option is declared once, as a field of a dataclass: its type, its default and, where its
+annotation has an `Option`, its range and its help. A run's configuration, a method's parameters
+and a model's options are all read here, so that the same text means the same everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from understudy.core.option import kinds_of, option_of
+
+if TYPE_CHECKING:  # importing it takes a tenth of a second, which only what reads options pays
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+_WORDS = {"true": True, "false": False}
+
+_WANTED: Mapping[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+}
+
+
+class WrongValue(ValueError):
+    """A value that an option cannot take; the message names the option and the value."""
+
+
+def declared(fields: type[Any]) -> dict[str, Any]:
+    """The annotation of each field of a dataclass, with its range and its help."""
+    hints = typing.get_type_hints(fields, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(fields)}
+
+
+def read_value(name: str, value: Any, hint: Any) -> Any:
+    """``value`` as the type and in the range that a field's annotation asks for.
+
+    Text may stand for any value, as on a command line: ``"8"``, ``"true"``, ``"a,b"``, and
+    ``"none"`` for None where text is no value of its own.
+
+    Raises:
+        WrongValue: It cannot be one, or is out of range.
+    """
+    from pydantic import ValidationError
+
+    kinds = kinds_of(hint)
+    if value is None and type(None) in kinds:
+        return None
+    try:
+        return _adapter(hint).validate_python(_plain(value, kinds))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=True)
+        raise WrongValue(f"{name} {_wanted(kinds, found)}, found {value!r}") from error
+
+
+@functools.cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(field_of(hint))
+
+
+def field_of(hint: Any) -> Any:
+    """An annotation as pydantic takes it, with its range and its description."""
+    from pydantic import Field
+
+    option = option_of(hint)
+    if option is None:
+        return hint
+    return Annotated[hint, Field(ge=option.least, le=option.most, description=option.description)]
+
+
+def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
+    """The value as pydantic is to see it: it takes 1 for true and true for 1, and we do not."""
+    text = value.lower() if isinstance(value, str) else ""
+    if text == "none" and type(None) in kinds and str not in kinds and not _means(value, kinds):
+        return None
+    if bool in kinds:
+        return _WORDS.get(text, value if isinstance(value, bool) else object())
+    if isinstance(value, bool):
+        return object()
+    if isinstance(value, Path) and str in kinds:
+        return str(value)
+    if isinstance(value, str) and float in kinds:  # "0.05" is a number where text is allowed too
+        with contextlib.suppress(ValueError):
+            return float(value)
+    if any(typing.get_origin(kind) is tuple for kind in kinds):
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(map(str, parts)) if isinstance(parts, list | tuple) else value
+    return value
+
+
+def _means(value: str, kinds: tuple[Any, ...]) -> bool:
+    """Whether a word is one of the choices."""
+    return any(value in typing.get_args(kind) for kind in kinds if _is_choice(kind))
+
+
+def _is_choice(kind: Any) -> bool:
+    return typing.get_origin(kind) is typing.Literal
+
+
+def _wanted(kinds: tuple[Any, ...], found: list[ErrorDetails]) -> str:
+    """What was wanted, in words: ``must be 1 or more``."""
+    for one in found:
+        bounds = one.get("ctx", {})
+        if one["type"] == "greater_than_equal":
+            return f"must be {bounds['ge']} or more"
+        if one["type"] == "less_than_equal":
+            return f"must be {bounds['le']} or fewer"
+    kind = next((kind for kind in kinds if kind is not type(None)), str)
+    if _is_choice(kind):
+        return f"is one of {', '.join(map(str, typing.get_args(kind)))}"
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        return "is a list of names, such as a,b"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "is a mapping of names to values"
+    return f"must be {_WANTED.get(kind, kind)}"

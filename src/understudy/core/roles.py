@@ -1,0 +1,135 @@
+"""The one table of roles: every model and dataset that a method can be given, declared once.
+
+A role is a line of `RoleNames`, which says what a user may name, and for a model a line of
+`Models`, which says what is loaded. The options of the command line and of a file, the models of a
+`Context`, what is loaded and every check are made from these lines; ``understudy.synthesize``
+writes the options out. The ports are imported when one is asked for: the command line's help needs
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast, get_type_hints
+
+from understudy.core.option import Option, option_of
+
+if TYPE_CHECKING:
+    from understudy.core.ports import Captioner, Decoder, Encoder, Generator, Writer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role(Option):
+    """What one model or dataset of a method is.
+
+    Attributes:
+        port: Name of the port in `understudy.core.ports` that it satisfies; a dataset is a
+            ``Source``.
+        meaning: What it is, and what stands for it where it is left open.
+    """
+
+    port: str
+    meaning: str
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether it is a dataset and no model."""
+        return self.port == "Source"
+
+    @property
+    def description(self) -> str:
+        """What the JSON Schema says of it."""
+        return self.meaning
+
+
+def _role(help: str, port: str, meaning: str) -> Role:
+    return Role(help=help, port=port, meaning=meaning)
+
+
+class RoleNames(TypedDict, total=False):
+    """The name that a user gives for each role; ``"none"`` is none, None leaves it open."""
+
+    encoder: Annotated[
+        str | None,
+        _role("See `understudy backends`.", "Encoder", "The encoder; open: embedded:dct."),
+    ]
+    decoder: Annotated[
+        str | None,
+        _role("'none' for embeddings only.", "Decoder", "The decoder; open: the encoder's own."),
+    ]
+    public: Annotated[
+        str | None,
+        _role(
+            "Public dataset to learn from, free.",
+            "Source",
+            "A public dataset that the method may learn from for free; open: procedural images "
+            "for an encoder whose numbers come in no order.",
+        ),
+    ]
+    base: Annotated[
+        str | None,
+        _role(
+            "Public set of the same classes to start from.",
+            "Source",
+            "A public or synthetic dataset of the same classes that the method starts from "
+            "instead of generating one.",
+        ),
+    ]
+    cluster_encoder: Annotated[
+        str | None,
+        _role(
+            "Encoder whose space is partitioned.",
+            "Encoder",
+            "The encoder whose space is partitioned; open: the role encoder.",
+        ),
+    ]
+    generator: Annotated[
+        str | None,
+        _role("Draws images of texts.", "Generator", "The text-to-image generator."),
+    ]
+    renderer: Annotated[
+        str | None,
+        _role(
+            "Draws the final images.",
+            "Generator",
+            "The generator of the final images; open: the role generator.",
+        ),
+    ]
+    writer: Annotated[str | None, _role("Writes captions.", "Writer", "The caption writer.")]
+    captioner: Annotated[str | None, _role("Captions images.", "Captioner", "The captioner.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """The models that are loaded for a run, by their roles; None: not given."""
+
+    encoder: Encoder | None = None
+    decoder: Decoder | None = None
+    cluster_encoder: Encoder | None = None
+    generator: Generator | None = None
+    renderer: Generator | None = None
+    writer: Writer | None = None
+    captioner: Captioner | None = None
+
+
+ROLES: Mapping[str, Role] = {
+    name: cast(Role, option_of(hint))
+    for name, hint in get_type_hints(RoleNames, include_extras=True).items()
+}
+"""Every role by its name, in the order in which options are listed."""
+
+MODEL_ROLES: tuple[str, ...] = tuple(field.name for field in fields(Models))
+"""The roles that are models."""
+
+
+def port_of(role: str) -> type[Any]:
+    """The port that a role's model or dataset satisfies."""
+    port: type[Any] = getattr(import_module("understudy.core.ports"), ROLES[role].port)
+    return port
+
+
+def flag_of(role: str) -> str:
+    """The role's option on the command line."""
+    return "--" + role.replace("_", "-")

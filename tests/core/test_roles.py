@@ -1,0 +1,47 @@
+"""The one table of roles: what is made from it agrees with it."""
+
+import dataclasses
+
+import pytest
+
+from understudy.cli.main import app
+from understudy.core import ports
+from understudy.core.roles import MODEL_ROLES, ROLES, Models, flag_of, port_of
+from understudy.methods.base import Context
+from understudy.run.config import run_options
+from understudy.run.methods import methods
+
+
+def test_every_role_that_is_no_dataset_is_a_model_of_the_context():
+    assert [role for role, one in ROLES.items() if not one.is_dataset] == sorted(
+        MODEL_ROLES, key=list(ROLES).index
+    )
+    fields = {field.name for field in dataclasses.fields(Context)}
+    assert set(MODEL_ROLES) <= fields
+    declared = {field.name: field.type for field in dataclasses.fields(Models)}
+    assert declared == {role: f"{ROLES[role].port} | None" for role in MODEL_ROLES}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_a_port_and_an_option_of_its_own(role):
+    assert port_of(role) is getattr(ports, ROLES[role].port)
+    assert role in run_options()
+    for command in ("synthesize", "audit"):
+        assert flag_of(role) in flags_of(command)
+
+
+def test_methods_have_no_role_that_is_not_in_the_table():
+    for method in methods().values():
+        assert set(method.roles(method.params(), frozenset(ROLES))) <= set(ROLES)
+
+
+def test_models_are_given_to_a_context_by_their_roles():
+    context = Context((4,), public=False, mu=1.0, writer="a writer", encoder="an encoder")
+    assert dict(context.models) == {"encoder": "an encoder", "writer": "a writer"}
+
+
+def flags_of(command: str) -> set[str]:
+    import typer
+
+    found = typer.main.get_command(app).commands[command]
+    return {flag for one in found.params for flag in one.opts}

@@ -1,0 +1,197 @@
+"""Where events go: lines at most every ten seconds, JSON lines, bars, silence; and no secrets."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from understudy.core.errors import ConfigError
+from understudy.run.progress import (
+    JsonEvents,
+    PlainEvents,
+    RichEvents,
+    SilentEvents,
+    duration,
+    reporting,
+)
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def stream():
+    return io.StringIO()
+
+
+def advance(step, clock, seconds, times, done=1):
+    for _ in range(times):
+        clock.now += seconds
+        step(done)
+
+
+def test_a_plain_step_writes_at_once_and_then_a_line_every_ten_seconds(clock, stream):
+    step = PlainEvents(stream, clock).step("drawing", 1000)
+    assert stream.getvalue() == "drawing: 0 of 1,000\n"
+    advance(step, clock, 1, 59, done=10)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1 + 5
+    assert lines[1] == "drawing: 100 of 1,000, 10%, 10/s, 1 min 30 s left"
+    assert lines[5] == "drawing: 500 of 1,000, 50%, 10/s, 50 s left"
+    advance(step, clock, 1, 41, done=10)
+    lines = stream.getvalue().splitlines()
+    assert lines[-1] == "drawing: 1,000 done in 1 min 40 s"
+    assert len(lines) == 1 + 9 + 1
+
+
+def test_a_short_plain_step_is_one_line(clock, stream):
+    step = PlainEvents(stream, clock).step("drawing", 5)
+    advance(step, clock, 1, 5)
+    assert stream.getvalue() == "drawing: 0 of 5\n"
+
+
+def test_each_plain_step_has_ten_seconds_of_its_own(clock, stream):
+    events = PlainEvents(stream, clock)
+    one = events.step("one", 100)
+    clock.now += 6
+    other = events.step("other", 100)
+    clock.now += 5
+    one(1)
+    other(1)
+    assert stream.getvalue().splitlines()[2:] == ["one: 1 of 100, 1%, 0.091/s, 18 min 9 s left"]
+
+
+def test_a_step_without_a_total_has_a_count_and_a_rate(clock, stream):
+    step = PlainEvents(stream, clock).step("searching")
+    advance(step, clock, 4, 3, done=100)
+    step.finish()
+    step.finish()
+    assert stream.getvalue().splitlines() == [
+        "searching",
+        "searching: 300, 25/s",
+        "searching: 300 done in 12 s",
+    ]
+
+
+@pytest.mark.parametrize("kind", [PlainEvents, JsonEvents])
+def test_lines_never_tell_a_private_number_of_items(kind, clock, stream):
+    events = kind(stream, clock)
+    step = events.step("reading private records", 1234, owner_only=True)
+    advance(step, clock, 10, 2, done=307)
+    step(620)
+    events.notice("Frechet distance 77.5", owner_only=True)
+    written = stream.getvalue()
+    assert "reading private records" in written
+    assert "50%" in written or '"fraction": 0.5' in written
+    assert not [number for number in ("1234", "1,234", "307", "614", "30.7", "77.5")
+                if number in written]  # fmt: skip
+
+
+def test_json_lines_have_a_step_once_a_second_and_every_message(clock, stream):
+    events = JsonEvents(stream, clock)
+    clock.now += 2
+    step = events.step("drawing", 40)
+    advance(step, clock, 0.25, 40)
+    events.notice("loss 0.5")
+    events.warning("the encoder cannot tell cats from dogs")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert lines[0] == {
+        "event": "step_started",
+        "seconds": 2.0,
+        "id": 1,
+        "step": "drawing",
+        "done": 0,
+        "total": 40,
+        "fraction": 0.0,
+        "took": 0.0,
+    }
+    assert [line["done"] for line in lines[1:10]] == [4, 8, 12, 16, 20, 24, 28, 32, 36]
+    assert (lines[10]["event"], lines[10]["done"], lines[10]["took"]) == ("step_finished", 40, 10)
+    assert lines[11:] == [
+        {"event": "notice", "seconds": 12.0, "message": "loss 0.5"},
+        {
+            "event": "warning",
+            "seconds": 12.0,
+            "message": "the encoder cannot tell cats from dogs",
+        },
+    ]
+
+
+def test_what_comes_after_the_last_item_is_not_reported_again(clock, stream):
+    step = JsonEvents(stream, clock).step("drawing", 1)
+    step(1)
+    advance(step, clock, 5, 3)
+    step.finish()
+    assert stream.getvalue().count("\n") == 2
+
+
+def test_a_bar_counts_and_is_full_when_it_is_finished():
+    with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as progress:
+        events = RichEvents(progress)
+        known, unknown = events.step("known", 10, owner_only=True), events.step("unknown")
+        known(4)
+        unknown(3)
+        unknown.finish()
+        tasks = progress.tasks
+        assert (tasks[0].completed, tasks[0].total) == (4, 10)
+        assert (tasks[1].completed, tasks[1].total) == (3, 3)
+        known.finish()
+        assert (tasks[0].completed, tasks[0].finished) == (10, True)
+
+
+def test_messages_stand_above_the_bars_as_they_are():
+    file = io.StringIO()
+    with Progress(console=Console(file=file, force_terminal=True, width=40)) as progress:
+        events = RichEvents(progress)
+        events.notice("Frechet distance 7 [of all]", owner_only=True)
+        events.warning("set a budget")
+    assert "Frechet distance 7 [of all] (owner only)" in file.getvalue()
+    assert "note: set a budget" in file.getvalue()
+
+
+def test_auto_is_lines_where_stderr_is_no_terminal(capsys):
+    with reporting() as events:
+        events.step("drawing", 3)
+        events.warning("set a budget")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "drawing: 0 of 3\nnote: set a budget\n"
+
+
+def test_silence_and_events_of_the_callers_own(capsys):
+    with reporting("none") as events:
+        events.step("drawing", 3)(3)
+        events.notice("a notice")
+        events.warning("a warning")
+        events.step("searching").finish()
+    assert capsys.readouterr().err == ""
+    own = SilentEvents()
+    with reporting(own) as events:
+        assert events is own
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ConfigError, match="auto, rich, plain, json or none, found 'loud'"):
+        reporting("loud").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
+)
+def test_durations_in_words(seconds, words):
+    assert duration(seconds) == words
