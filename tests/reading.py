@@ -22,8 +22,9 @@ import typer
 import understudy
 from tests.conftest import REPOSITORY
 from tests.documents import Command, Snippet
-from understudy.backends.registry import BUILT_IN, backends
+from understudy.backends.registry import backends
 from understudy.cli.main import app
+from understudy.core.entry_points import BACKENDS, BUILT_IN
 from understudy.core.errors import UnderstudyError
 from understudy.core.roles import MODEL_ROLES, ROLES
 from understudy.run.config import make_config, make_params
@@ -122,7 +123,7 @@ def _wrong_model(name: str) -> str | None:
 
 @functools.cache
 def _families() -> set[str]:
-    return {one.name.partition(":")[0] for one in backends()} | set(BUILT_IN)
+    return {one.name.partition(":")[0] for one in backends()} | set(BUILT_IN[BACKENDS])
 
 
 def _mention_of_option(words: list[str]) -> str | None:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "understudy"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+SUITES = sorted((PACKAGE / "testing").glob("*_suite*.py"))
 WRITTEN = sorted(
     path
     for folder in ("src", "tests", "benchmarks", "scripts", "docs", ".ci")
@@ -97,9 +98,11 @@ def test_core_imports_numpy_and_the_standard_library_only() -> None:
 
 
 def test_no_assert_guards_input() -> None:
+    """The conformance suites are tests, and assert like tests."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in SOURCES
+        if PACKAGE / "testing" not in path.parents
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Assert)
     ]
@@ -135,7 +138,7 @@ def checks(function: Function) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*TESTS, *SUITES], ids=lambda path: path.stem)
 def test_every_test_can_fail(path: Path) -> None:
     idle = [
         function.name

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import plugin_packages
 
-from understudy.backends import embedded, registry
-from understudy.backends.registry import backends, load_decoder, load_encoder
+from understudy.backends import embedded
+from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
+from understudy.core import entry_points
+from understudy.core.entry_points import BACKENDS, BUILT_IN
 from understudy.core.errors import BackendError, MissingExtra
+from understudy.core.ports import Generator
 
 PLUGIN = """
 import numpy as np
@@ -30,18 +33,20 @@ class Toy:
     def decoder(self, rest, shape, encoder, **options):
         return "no decoder"
 
+class Small:
+    def models(self):
+        return [BackendInfo("small:mean", "encoder", "the mean of a picture", None, True, "none")]
+    def encoder(self, rest, shape, **options):
+        return Mean("small:mean", 1)
+
 backend = Toy()
 """
 
 
 def install(folder: Path, family: str, module: str, code: str) -> None:
-    """Put a package on ``folder`` as pip would: a module and its dist-info."""
-    (folder / f"{module}.py").write_text(code)
-    info = folder / f"{module}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{family} = {module}:backend\n")
-    importlib.invalidate_caches()  # the folder may have been listed within the clock's last tick
+    """Install a package of one module with one backend."""
+    points = {BACKENDS: {family: f"{module}:backend"}}
+    plugin_packages.install(folder, module, {module: code}, points)
 
 
 @pytest.fixture
@@ -66,6 +71,15 @@ def test_what_a_plugin_gives_is_checked(site: Path) -> None:
         load_decoder("toy:mean", shape=(2, 2, 1))
 
 
+def test_a_backend_implements_only_the_ports_it_has(site: Path) -> None:
+    install(site, "small", "toy_plugin", PLUGIN.replace("backend = Toy()", "backend = Small()"))
+    assert load_encoder("small:mean", shape=(2, 2, 1)).dim == 1
+    with pytest.raises(BackendError, match="'small' has no decoder, only encoders"):
+        load_decoder("small:mean", shape=(2, 2, 1))
+    with pytest.raises(BackendError, match="'small' has no generator, only encoders"):
+        load_model(Generator, "small:mean")
+
+
 def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path) -> None:
     install(site, "broken", "broken_plugin", "raise RuntimeError('no such chip')")
     with pytest.raises(BackendError, match=r"broken_plugin:backend.*RuntimeError: no such chip"):
@@ -78,18 +92,18 @@ def test_a_broken_plugin_is_named_and_leaves_the_others_alone(site: Path) -> Non
 
 def test_a_plugin_without_the_methods_is_refused(site: Path) -> None:
     install(site, "empty", "empty_plugin", "backend = object()")
-    with pytest.raises(BackendError, match="lacks the methods"):
+    with pytest.raises(BackendError, match="lacks the method models"):
         load_encoder("empty:x", shape=(2, 2, 1))
 
 
 def test_a_plugin_cannot_take_over_a_family(site: Path) -> None:
     install(site, "embedded", "toy_plugin", PLUGIN)
-    with pytest.raises(BackendError, match="registered more than once"):
+    with pytest.raises(BackendError, match=r"by toy_plugin \(toy_plugin:backend\) and understudy"):
         load_encoder("embedded:dct", shape=(2, 2, 1))
 
 
 def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "entry_points", lambda *, group: ())
+    monkeypatch.setattr(entry_points, "entry_points", lambda *, group: ())
     names = [info.name for info in backends()]
     assert names == [
         *("embedded:dct", "embedded:scattering", "embedded:studio", "embedded:writer"),
@@ -102,7 +116,7 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
     import tomllib
 
     declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
-    assert declared["project"]["entry-points"][registry.GROUP] == registry.BUILT_IN
+    assert declared["project"]["entry-points"] == BUILT_IN
 
 
 @pytest.mark.parametrize(

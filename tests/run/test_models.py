@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from tests.plugin_packages import install
 from tests.run.samples import QUICK, class_folders, embeddings
 
+from understudy.core.entry_points import METHODS
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run.config import make_config
-from understudy.run.methods import _BUILT_IN
 from understudy.run.models import names_of_roles, phrases_of
 from understudy.run.prepare import prepare
 
@@ -60,7 +61,9 @@ def test_what_a_method_has_no_use_for_is_refused():
 
 
 def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypatch):
-    monkeypatch.setitem(_BUILT_IN, "based", based)
+    points = {METHODS: {"based": "based_plugin:based"}}
+    install(tmp_path / "site", "based-plugin", {"based_plugin": BASED}, points)
+    monkeypatch.syspath_prepend(tmp_path / "site")
     private = str(class_folders(tmp_path / "scans", {"cat": 4, "dog": 4}))
     same = str(class_folders(tmp_path / "same", {"cat": 2, "dog": 2}, shape=(30, 20, 1)))
     other = str(class_folders(tmp_path / "other", {"dog": 2, "emu": 2}))
@@ -75,7 +78,13 @@ def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypat
         prepare(make_config({**options, "base": vectors}))
 
 
-based = imagining(encoder="embedded:dct", decoder="embedded:dct", base=None)
+BASED = """
+from dataclasses import replace
+from understudy.methods.clustering.algorithm import METHOD
+
+ROLES = {"encoder": "embedded:dct", "decoder": "embedded:dct", "base": None}
+based = replace(METHOD, name="based", roles=lambda params, named: ROLES)
+"""
 
 
 def test_a_source_may_know_how_to_speak_of_its_classes(tmp_path):

@@ -31,7 +31,7 @@ from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.independence import even_parts
-from understudy.core.ports import Decoder, Encoder
+from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Shape
 
 SIDE = 299
@@ -269,14 +269,6 @@ class InceptionBackend:
         """
         read = read_options(options, InceptionOptions, name=f"inception:{rest}")
         return InceptionEncoder(rest, shape, read)
-
-    def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """There is none.
-
-        Raises:
-            BackendError: Always.
-        """
-        raise BackendError("inception has an encoder and no decoder")
 
 
 backend = InceptionBackend()

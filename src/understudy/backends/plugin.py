@@ -2,7 +2,8 @@
 
 A backend from outside registers an object that satisfies `Backend` under the entry point group
 ``understudy.backends``; the entry point's name is the family, the part of a model name before the
-colon. The built-in backends come through the same door.
+colon. The built-in backends come through the same door. It implements the methods of the ports it
+has: `models` always, `encoder`, `decoder` and `model` where it has such models.
 """
 
 from __future__ import annotations
@@ -58,15 +59,20 @@ class BackendInfo:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A family of models. What an entry point of ``understudy.backends`` loads.
-
-    Options come as strings when they stand in the name (``family:rest?key=value``) and as any type
-    from Python; `read_options` turns both into a dataclass.
-    """
+    """A family of models. What an entry point of ``understudy.backends`` loads."""
 
     def models(self) -> Sequence[BackendInfo]:
         """What the family offers, for the listing. Loads no model."""
         ...
+
+
+@runtime_checkable
+class EncoderBackend(Backend, Protocol):
+    """A family with encoders.
+
+    Options come as strings when they stand in the name (``family:rest?key=value``) and as any type
+    from Python; `read_options` turns both into a dataclass.
+    """
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
         """The encoder named ``rest`` for images of (height, width, channels) ``shape``.
@@ -75,6 +81,11 @@ class Backend(Protocol):
             BackendError: There is no such encoder, or it cannot take such images or options.
         """
         ...
+
+
+@runtime_checkable
+class DecoderBackend(Backend, Protocol):
+    """A family with decoders."""
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """The decoder named ``rest`` that makes images of (height, width, channels) ``shape``.
@@ -93,7 +104,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class ModelBackend(Backend, Protocol):
-    """A family with models of other ports besides: generators, tuners, captioners, ..."""
+    """A family with models of other ports: generators, tuners, captioners, ..."""
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
         """The model named ``rest`` that satisfies the port ``kind`` names.

@@ -12,34 +12,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
-from understudy.backends.plugin import Backend, BackendInfo, Kind, ModelBackend
+from understudy.backends.plugin import (
+    Backend,
+    BackendInfo,
+    DecoderBackend,
+    EncoderBackend,
+    Kind,
+    ModelBackend,
+)
+from understudy.core.entry_points import BACKENDS, registered, registration_of
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 __all__ = [
-    "BUILT_IN",
-    "GROUP",
     "BackendInfo",
     "backends",
     "load_decoder",
     "load_encoder",
     "load_model",
 ]
-
-GROUP = "understudy.backends"
-
-BUILT_IN = {
-    "embedded": "understudy.backends.embedded:backend",
-    "hf": "understudy.backends.hub.hub_models:backend",
-    "inception": "understudy.backends.inception:backend",
-    "onnx": "understudy.backends.onnx:backend",
-}
-"""The entry points of this package, for a source tree on the path that was never installed."""
 
 P = TypeVar("P")
 
@@ -62,7 +57,7 @@ def load_model(port: type[P], name: str, **options: Any) -> P:
     backend, rest, merged = _find(name, options)
     kind = _kind_of(port)
     if not isinstance(backend, ModelBackend):
-        raise BackendError(f"{name} is no {kind}: its family has encoders and decoders only")
+        raise BackendError(f"{name} is no {kind}: {_has_no(backend, name, kind)}")
     model = backend.model(kind, rest, **merged)
     if not isinstance(model, port):
         raise BackendError(f"{name} is no {kind}: it gave a {type(model).__name__}")
@@ -91,6 +86,8 @@ def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     """
     backend, rest, merged = _find(name, options)
     _check_shape(shape, name)
+    if not isinstance(backend, EncoderBackend):
+        raise BackendError(f"{name} is no encoder: {_has_no(backend, name, 'encoder')}")
     encoder = backend.encoder(rest, shape, **merged)
     if not isinstance(encoder, Encoder):
         raise BackendError(f"{name} is no encoder: {_lacks(encoder, Encoder, 'encode')}")
@@ -118,6 +115,8 @@ def load_decoder(
     """
     backend, rest, merged = _find(name, options)
     _check_shape(shape, name)
+    if not isinstance(backend, DecoderBackend):
+        raise BackendError(f"{name} is no decoder: {_has_no(backend, name, 'decoder')}")
     decoder = backend.decoder(rest, shape, encoder, **merged)
     if not isinstance(decoder, Decoder):
         raise BackendError(f"{name} is no decoder: {_lacks(decoder, Decoder, 'decode')}")
@@ -132,14 +131,14 @@ def load_decoder(
 def backends() -> list[BackendInfo]:
     """Every model of every family, sorted by name. A family that fails to load is listed too."""
     found: list[BackendInfo] = []
-    for family in sorted(_families()):
+    for family in sorted(registered(BACKENDS)):
         try:
             found += _load(family).models()
         except BackendError as error:
             found.append(
                 BackendInfo(
                     name=f"{family}:",
-                    kind="encoder and decoder",
+                    kind="all kinds",
                     what=str(error),
                     extra=None,
                     available=False,
@@ -154,7 +153,7 @@ def _find(name: str, options: Mapping[str, Any]) -> tuple[Backend, str, dict[str
     if not colon:
         raise BackendError(
             f"{name!r} is not the name of a model: it has no colon. "
-            f"Write family:model; the families are {', '.join(sorted(_families()))}"
+            f"Write family:model; the families are {', '.join(sorted(registered(BACKENDS)))}"
         )
     rest, merged = _split_options(rest, name)
     for key, value in options.items():
@@ -180,40 +179,32 @@ def _split_options(rest: str, name: str) -> tuple[str, dict[str, Any]]:
     return model, merged
 
 
-def _families() -> dict[str, set[str]]:
-    """Family to the objects registered for it; more than one is a conflict."""
-    found = {family: {value} for family, value in BUILT_IN.items()}
-    for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, set()).add(entry.value)
-    return found
-
-
 def _load(family: str) -> Backend:
-    found = _families()
-    if family not in found:
+    registration = registration_of(BACKENDS, family, "backend", BackendError)
+    if registration is None:
         raise BackendError(
-            f"there is no backend {family!r}. There are {', '.join(sorted(found))}; "
+            f"there is no backend {family!r}. There are {', '.join(sorted(registered(BACKENDS)))}; "
             "`understudy backends` lists their models"
         )
-    values = sorted(found[family])
-    if len(values) > 1:
-        # Private images go to whatever is loaded here, so a package must not take over a family.
-        raise BackendError(
-            f"the backend {family!r} is registered more than once: {', '.join(values)}. "
-            "Uninstall all but one of these packages"
-        )
-    try:
-        backend = EntryPoint(name=family, value=values[0], group=GROUP).load()
-    except Exception as error:  # whatever a plug-in raises while it is imported
-        raise BackendError(
-            f"the backend {family!r} ({values[0]}) cannot be loaded: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+    backend = registration.load("backend", BackendError)
     if not isinstance(backend, Backend):
         raise BackendError(
-            f"the backend {family!r} ({values[0]}) lacks the methods models, encoder and decoder"
+            f"the backend {family!r} ({registration.value}) lacks the method models, which lists "
+            "what it offers"
         )
     return backend
+
+
+def _has_no(backend: Backend, name: str, port: str) -> str:
+    """What the family of ``name`` lacks, and what it has instead."""
+    family = name.partition(":")[0]
+    ports: dict[str, type] = {
+        "encoders": EncoderBackend,
+        "decoders": DecoderBackend,
+        "models": ModelBackend,
+    }
+    offered = [noun for noun, protocol in ports.items() if isinstance(backend, protocol)]
+    return f"the backend {family!r} has no {port}, only {' and '.join(offered) or 'a list'}"
 
 
 def _lacks(made: object, port: type, method: str) -> str:

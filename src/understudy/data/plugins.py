@@ -6,17 +6,12 @@ function ``(name, size, *, split, unit) -> Source`` that gets the whole name wit
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from understudy.core.entry_points import SOURCES, registration_of
 from understudy.core.errors import SourceError, UnderstudyError
 from understudy.core.ports import Source
 from understudy.data.encoded_images import Options
-
-GROUP = "understudy.sources"
-
-BUILT_IN = {"playhouse": "understudy.playhouse:open_playhouse"}
-"""The entry points of this package, for a source tree on the path that was never installed."""
 
 
 def open_plugin(options: Options) -> Source | None:
@@ -27,26 +22,17 @@ def open_plugin(options: Options) -> Source | None:
         UnderstudyError: Whatever the plug-in says of the name.
     """
     prefix, colon, _ = options.name.partition(":")
-    found = _prefixes()
-    if not colon or prefix not in found:
+
+    def error(message: str) -> SourceError:
+        return SourceError(message, options.name)
+
+    registration = registration_of(SOURCES, prefix, "prefix", error) if colon else None
+    if registration is None:
         return None
-    values = sorted(found[prefix])
-    if len(values) > 1:
-        # Private images come from here, so a package must not take over a prefix.
-        raise SourceError(
-            f"the prefix {prefix!r} is registered more than once: {', '.join(values)}. "
-            "Uninstall all but one of these packages",
-            options.name,
-        )
-    try:
-        opener: Any = EntryPoint(name=prefix, value=values[0], group=GROUP).load()
-    except Exception as error:  # whatever a plug-in raises while it is imported
-        raise SourceError(
-            f"{values[0]} cannot be loaded: {type(error).__name__}: {error}", options.name
-        ) from error
-    source = _opened(opener, options, values[0])
+    opener: Any = registration.load("prefix", error)
+    source = _opened(opener, options, registration.value)
     if not isinstance(source, Source):
-        raise SourceError(f"{values[0]} gave a {type(source).__name__}, no dataset", options.name)
+        raise error(f"{registration.value} gave a {type(source).__name__}, no dataset")
     return source
 
 
@@ -59,11 +45,3 @@ def _opened(opener: Any, options: Options, value: str) -> object:
         raise SourceError(
             f"{value} failed: {type(error).__name__}: {error}", options.name
         ) from error
-
-
-def _prefixes() -> dict[str, set[str]]:
-    """Prefix to the functions registered for it; more than one is a conflict."""
-    found = {prefix: {value} for prefix, value in BUILT_IN.items()}
-    for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, set()).add(entry.value)
-    return found

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
+from understudy.core.entry_points import METHODS, registered, registration_of
 from understudy.core.errors import ConfigError
-from understudy.methods.alignment.algorithm import METHOD as ALIGNMENT
 from understudy.methods.base import Method
-from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
-from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.run.config import unknown
-
-GROUP = "understudy.methods"
-_BUILT_IN = {method.name: method for method in (ALIGNMENT, CLUSTERING, EVOLUTION)}
 
 
 def methods() -> dict[str, Method]:
-    """Every method by its name: the built-in ones and those of entry points in `GROUP`.
+    """Every method by its name: those that installed packages register, this one among them.
 
     Raises:
-        ConfigError: A plug-in that cannot be imported.
+        ConfigError: A method cannot be imported, or two packages register one name.
     """
-    found = dict(_BUILT_IN)
-    for point in entry_points(group=GROUP):
-        if point.name not in found:
-            try:
-                found[point.name] = point.load()
-            except (ImportError, AttributeError) as error:
-                raise ConfigError(
-                    f"the method plug-in {point.value} does not load: {error}"
-                ) from error
-    return found
+    return {name: method(name) for name in sorted(registered(METHODS))}
 
 
 def method(name: str) -> Method:
     """One method.
 
     Raises:
-        ConfigError: No method of that name.
+        ConfigError: No method of that name, or it cannot be imported, or two packages register it.
     """
-    found = methods()
-    if name not in found:
-        raise unknown("method", name, list(found))
-    return found[name]
+    registration = registration_of(METHODS, name, "method", ConfigError)
+    if registration is None:
+        raise unknown("method", name, sorted(registered(METHODS)))
+    loaded = registration.load("method", ConfigError)
+    if not isinstance(loaded, Method):
+        raise ConfigError(
+            f"{registration.value} of the package {registration.package} is a "
+            f"{type(loaded).__name__}, no Method: the entry point must name an instance"
+        )
+    if loaded.name != name:
+        raise ConfigError(
+            f"the package {registration.package} registers the method {loaded.name!r} under the "
+            f"name {name!r}: give both one name"
+        )
+    return loaded

@@ -1,0 +1,114 @@
+"""What installed packages register: methods, backends and sources, this package's own among them.
+
+Each is an entry point of a group. The groups are the whole door: a plug-in is an installed package
+with an entry point, and nothing here changes for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from understudy.core.errors import UnderstudyError
+
+METHODS = "understudy.methods"
+BACKENDS = "understudy.backends"
+SOURCES = "understudy.sources"
+
+PACKAGE = "understudy"
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    METHODS: {
+        "alignment": "understudy.methods.alignment.algorithm:METHOD",
+        "clustering": "understudy.methods.clustering.algorithm:METHOD",
+        "evolution": "understudy.methods.evolution.algorithm:METHOD",
+    },
+    BACKENDS: {
+        "embedded": "understudy.backends.embedded:backend",
+        "hf": "understudy.backends.hub.hub_models:backend",
+        "inception": "understudy.backends.inception:backend",
+        "onnx": "understudy.backends.onnx:backend",
+    },
+    SOURCES: {"playhouse": "understudy.playhouse:open_playhouse"},
+}
+"""The entry points that ``pyproject.toml`` declares for this package, which needs no installation:
+a source tree on the path works like an installed package, and so does one installed long ago."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Registration:
+    """An object that a package registers under a name.
+
+    Attributes:
+        package: Name of the package that registers it.
+        value: Where it is: ``module:object``.
+        name: The name it is asked for by.
+        group: What it is: `METHODS`, `BACKENDS` or `SOURCES`.
+    """
+
+    package: str
+    value: str
+    name: str
+    group: str
+
+    def load(self, kind: str, error: Callable[[str], UnderstudyError]) -> Any:
+        """Import the object.
+
+        Args:
+            kind: The noun for it in messages, such as ``"backend"``.
+            error: Makes the exception from a message.
+
+        Raises:
+            UnderstudyError: ``error``, whatever the package raises while it is imported.
+        """
+        try:
+            return EntryPoint(name=self.name, value=self.value, group=self.group).load()
+        except Exception as problem:  # whatever a plug-in raises while it is imported
+            raise error(
+                f"the {kind} {self.name!r} ({self.value} of the package {self.package}) cannot "
+                f"be loaded: {type(problem).__name__}: {problem}"
+            ) from problem
+
+
+def registered(group: str) -> dict[str, list[Registration]]:
+    """Everything that is registered in a group, by its name; more than one of a name is a clash."""
+    by_name = {
+        name: [Registration(PACKAGE, value, name, group)]
+        for name, value in BUILT_IN.get(group, {}).items()
+    }
+    for point in entry_points(group=group):
+        package = point.dist.name if point.dist else point.value.partition(".")[0]
+        if package == PACKAGE:
+            continue
+        registration = Registration(package, point.value, point.name, group)
+        if registration not in by_name.setdefault(point.name, []):
+            by_name[point.name].append(registration)
+    return by_name
+
+
+def registration_of(
+    group: str, name: str, kind: str, error: Callable[[str], UnderstudyError]
+) -> Registration | None:
+    """The one registration of a name; None where there is none.
+
+    Private images go to whatever is loaded here, so no package may take over a name of another.
+
+    Args:
+        group: `METHODS`, `BACKENDS` or `SOURCES`.
+        name: The name it is asked for by.
+        kind: The noun for it in messages, such as ``"backend"``.
+        error: Makes the exception from a message.
+
+    Raises:
+        UnderstudyError: ``error``, where more than one package registers the name.
+    """
+    registrations = sorted(registered(group).get(name, []))
+    if len(registrations) > 1:
+        owners = " and ".join(f"{one.package} ({one.value})" for one in registrations)
+        raise error(
+            f"the {kind} {name!r} is registered more than once: by {owners}. "
+            "Uninstall all but one of these packages, or rename it in all but one"
+        )
+    return registrations[0] if registrations else None

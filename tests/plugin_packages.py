@@ -1,0 +1,36 @@
+"""Packages from outside, put on a path as an installer would put them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def install(
+    folder: Path,
+    package: str,
+    modules: Mapping[str, str],
+    entry_points: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Write a package's modules and its ``dist-info`` into a folder of the path.
+
+    Args:
+        folder: A folder of the path; made where it is missing.
+        package: Name of the distribution.
+        modules: Code by module name.
+        entry_points: For each group, ``module:object`` by name.
+    """
+    information = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    information.mkdir(parents=True)
+    for module, code in modules.items():
+        (folder / f"{module}.py").write_text(code, encoding="utf-8")
+    metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+    (information / "METADATA").write_text(metadata, encoding="utf-8")
+    lines = [
+        line
+        for group, points in entry_points.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))
+    ]
+    (information / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    importlib.invalidate_caches()  # the folder may have been listed within the clock's last tick
