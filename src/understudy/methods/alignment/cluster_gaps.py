@@ -12,7 +12,7 @@ from understudy.methods.alignment.base_set import Base
 from understudy.methods.alignment.gap import ClassMeans, Rule, unclipped, unit_noise
 from understudy.methods.alignment.place import Place
 from understudy.methods.base import Materials
-from understudy.privacy.partitioned import SplitCells
+from understudy.privacy.cells import SplitCells
 from understudy.privacy.queries import CountAndSum
 from understudy.privacy.vault import Vault
 from understudy.steps import alignment as steps
