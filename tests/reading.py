@@ -25,7 +25,7 @@ from tests.documents import Command, Snippet
 from understudy.backends.registry import BUILT_IN, backends
 from understudy.cli.main import app
 from understudy.core.errors import UnderstudyError
-from understudy.evaluation.inputs import Asked
+from understudy.evaluation.inputs import EvaluationOptions
 from understudy.run.config import RunConfig, make_config, make_params
 from understudy.run.methods import method
 
@@ -39,7 +39,7 @@ MODELS = (
 )
 """Options that name a model."""
 
-_FREE = {"synthesize": RunConfig, "evaluate_release": Asked}
+_FREE = {"synthesize": RunConfig, "evaluate_release": EvaluationOptions}
 """What the free keyword arguments of a function are fields of."""
 
 

@@ -58,7 +58,7 @@ def audit(
         **options: As for `understudy.synthesize`: ``method``, ``epsilon``, ``settings`` ...
 
     Returns:
-        Figures of the group ``"audit"`` and a verdict: ``"poor"`` where the promise is refuted.
+        Values of the group ``"audit"`` and a verdict: ``"poor"`` where the promise is refuted.
 
     Raises:
         InputError: What `synthesize` would refuse, or too few runs.
