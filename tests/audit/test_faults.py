@@ -325,4 +325,4 @@ def test_the_shipped_methods_hold_twenty_times(method, tmp_path):
         place.mkdir()
         is_refuted, sentence, told = refuted(method, place, 400, confidence=0.9999, seed=repeat)
         assert not is_refuted, sentence
-        assert max(one.value for one in told.figures if "lower bound" in one.name) < 1
+        assert max(one.value for one in told.values if "lower bound" in one.name) < 1

@@ -1,4 +1,4 @@
-"""What audits found, as figures, curves and a verdict."""
+"""What audits found, as metric values, curves and a verdict."""
 
 from __future__ import annotations
 
@@ -8,15 +8,28 @@ from typing import Any
 from understudy.audit.mechanisms import Drawn
 from understudy.audit.pairs import Whole
 from understudy.audit.shadow_runs import Lira
-from understudy.core.results import Curve, Evaluation, Figure, Grade, Kind, Verdict
-from understudy.metrics.noise_checks import NoiseFindings
-from understudy.metrics.privacy_bounds import Audit
+from understudy.core.results import Curve, Evaluation, Grade, MetricValue, Verdict
+from understudy.metrics.attacks import LIRA_AUC
+from understudy.metrics.noise_checks import (
+    NOISE_CORRELATION,
+    NOISE_RATIO,
+    NOISE_REPEATS,
+    NoiseFindings,
+)
+from understudy.metrics.privacy_bounds import (
+    DEPENDENCE,
+    EPSILON_BOUND,
+    GAUSSIAN_EPSILON_BOUND,
+    LARGEST_BOUND,
+    LONGEST_CONTRIBUTION,
+    REVEALING_QUESTIONS,
+    STATED_EPSILON,
+    Audit,
+)
 from understudy.metrics.roc import Roc
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
 
-BOUND, GAUSSIAN_BOUND = "epsilon, lower bound", "epsilon, lower bound if Gaussian"
-WITHIN_REACH = "epsilon, largest bound within reach"
 _TOO_LONG = 1 + 1e-9  # what float arithmetic is off by
 _LITTLE = 2.0  # times the stated epsilon: what must be within reach, for no attacker is perfect
 _COARSE = 1.3 / 0.7  # ends of an interval that leaves noise of 30 % less or more unseen
@@ -24,61 +37,55 @@ _COARSE = 1.3 / 0.7  # ends of an interval that leaves noise of 30 % less or mor
 
 def of_whole(found: Whole, budget: Budget, what: str) -> Evaluation:
     """Of an audit by pairs of runs or by canaries."""
-    figures, reasons, coarse = [], [], False
+    values, reasons, coarse = [], [], False
     for box, bound in found.bounds.items():
-        figures += _bounds(bound, f"{what}, {box}")
+        values += _bounds(bound, f"{what}, {box}")
         reasons += refutations(bound, f"{what}, {box}")
     if found.noise is not None:
-        figures += _noise(found.noise, what)
+        values += _noise(found.noise, what)
         reasons += found.noise.faults
         coarse = found.noise.ratio.high > _COARSE * found.noise.ratio.low
-    name = "longest contribution over stated sensitivity"
-    figures.append(Figure("audit", name, found.longest, measured=what, better="lower"))
+    values.append(LONGEST_CONTRIBUTION.value(found.longest, measured=what))
     if found.longest > _TOO_LONG:
         reasons.append(f"a row adds {found.longest:.3g} times the stated sensitivity")
-    name = "sums over the sum of single contributions, largest difference"
-    figures.append(Figure("audit", name, found.dependence, measured=what, better="lower"))
+    values.append(DEPENDENCE.value(found.dependence, measured=what))
     if found.dependence > 0:
         reasons.append(
             "what a record adds depends on the other records (the sums differ by "
             f"{found.dependence:.3g} times the stated sensitivity)"
         )
     inside, outside = (hits / tries for hits, tries in found.given_away)
-    name = "runs whose questions tell who was in"
-    figures.append(Figure("audit", name, inside, baseline=outside, measured=what, better="lower",
-                          unit="%"))  # fmt: skip
+    values.append(REVEALING_QUESTIONS.value(inside, baseline=outside, measured=what))
     if found.tells:
         reasons.append("what is asked depends on private rows without noise")
     reach = max(_reach(bound) for bound in found.bounds.values())
-    return _told(figures, reasons, budget, found.confidence, reach, coarse)
+    return _told(values, reasons, budget, found.confidence, reach, coarse)
 
 
 def of_mechanisms(found: Mapping[str, Drawn], budget: Budget, confidence: float) -> Evaluation:
     """Of audits of the mechanisms, one by one; the confidence is of all together."""
-    figures, reasons = [], []
+    values, reasons = [], []
     for name, drawn in found.items():
         what = f"mechanism {name}, {drawn.bound.runs:,} draws"
-        figures += _bounds(drawn.bound, what) + _noise(drawn.noise, what)
+        values += _bounds(drawn.bound, what) + _noise(drawn.noise, what)
         reasons += refutations(drawn.bound, name)
         reasons += [f"{name}: {fault}" for fault in drawn.noise.faults]
     reach = min(_reach(drawn.bound) for drawn in found.values())
-    return _told(figures, reasons, budget, confidence, reach)
+    return _told(values, reasons, budget, confidence, reach)
 
 
 def of_lira(found: Lira, budget: Budget, what: str, confidence: float) -> Evaluation:
     """Of LiRA."""
     area, plain = found.release.auc, found.direct.auc
-    figures = [
+    values = [
         *_bounds(found.bound, what),
-        Figure("attack", "LiRA, AUC", area.value, low=area.low, high=area.high,
-               measured=f"{what}, two-layer network on releases", better="lower"),
-        Figure("attack", "LiRA, AUC", plain.value, low=plain.low, high=plain.high,
-               measured="two-layer network on the private rows", better="lower"),
-    ]  # fmt: skip
+        LIRA_AUC.value(area, measured=f"{what}, two-layer network on releases"),
+        LIRA_AUC.value(plain, measured="two-layer network on the private rows"),
+    ]
     curves = (_curve("releases", found.release), _curve("the private rows", found.direct))
     # Not what perfect guesses would prove: an attack on a network is far from those.
     reach = found.direct_bound.epsilon
-    told = _told(figures, refutations(found.bound, what), budget, confidence, reach)
+    told = _told(values, refutations(found.bound, what), budget, confidence, reach)
     return told.and_also(Evaluation(curves=curves))
 
 
@@ -92,14 +99,11 @@ def _by_mu(bound: Audit) -> float:
     return epsilon_of_mu(bound.mu, bound.delta)
 
 
-def _bounds(bound: Audit, measured: str) -> list[Figure]:
-    pairs = {BOUND: bound.epsilon}
+def _bounds(bound: Audit, measured: str) -> list[MetricValue]:
+    bounds = [(EPSILON_BOUND, bound.epsilon)]
     if bound.claimed_mu is not None:
-        pairs[GAUSSIAN_BOUND] = _by_mu(bound)
-    return [
-        Figure("audit", name, value, low=value, measured=measured, better="lower")
-        for name, value in pairs.items()
-    ]
+        bounds.append((GAUSSIAN_EPSILON_BOUND, _by_mu(bound)))
+    return [metric.value(number, low=number, measured=measured) for metric, number in bounds]
 
 
 def _reach(bound: Audit) -> float:
@@ -108,20 +112,15 @@ def _reach(bound: Audit) -> float:
     return max(bound.most, gaussian)
 
 
-def _noise(noise: NoiseFindings, measured: str) -> list[Figure]:
-    ratio = noise.ratio
-    figures = [
-        Figure("audit", "noise over stated noise", ratio.value, low=ratio.low, high=ratio.high,
-               measured=measured, better="higher"),
-        Figure("audit", "pairs of equal noise values", noise.repeats, baseline=noise.expected,
-               measured=measured, better="lower"),
-    ]  # fmt: skip
-    for where, one in noise.correlations.items():
-        name = f"correlation of the noise {where}"
-        figures.append(
-            Figure("audit", name, one.value, low=one.low, high=one.high, measured=measured)
-        )
-    return figures
+def _noise(noise: NoiseFindings, measured: str) -> list[MetricValue]:
+    return [
+        NOISE_RATIO.value(noise.ratio, measured=measured),
+        NOISE_REPEATS.value(noise.repeats, baseline=noise.expected, measured=measured),
+        *(
+            NOISE_CORRELATION.value(one, subject=subject, measured=measured)
+            for subject, one in noise.correlations.items()
+        ),
+    ]
 
 
 def _curve(of: str, found: Roc) -> Curve:
@@ -136,7 +135,7 @@ def _curve(of: str, found: Roc) -> Curve:
 
 
 def _told(
-    figures: Sequence[Figure],
+    values: Sequence[MetricValue],
     reasons: Sequence[str],
     budget: Budget,
     confidence: float,
@@ -151,11 +150,11 @@ def _told(
     An audit that could not have refuted twice the stated epsilon with every guess right finds
     hardly anything, whatever the method does: that is no reason to call the guarantee good.
     """
-    public: Kind = "public"
-    stated = Figure("audit", "epsilon, stated", budget.epsilon, public)
-    within = Figure("audit", WITHIN_REACH, reach)
+    stated = STATED_EPSILON.value(budget.epsilon, kind="public")
+    within = LARGEST_BOUND.value(reach)
     grade: Grade
-    proven = max((one.value for one in figures if one.name in (BOUND, GAUSSIAN_BOUND)), default=0)
+    bounds = (EPSILON_BOUND.key, GAUSSIAN_EPSILON_BOUND.key)
+    proven = max((one.value for one in values if one.metric.key in bounds), default=0)
     if reasons:
         grade = "poor"
         sentence = f"Refuted, at a stated epsilon of {budget.epsilon:g}: {'; '.join(reasons)}."
@@ -184,4 +183,4 @@ def _told(
         "epsilon": budget.epsilon, "delta": budget.delta, "confidence": confidence,
     }  # fmt: skip
     verdict = Verdict("audit", grade, sentence, rule)
-    return Evaluation((stated, within, *figures), verdicts=(verdict,), settings=settings)
+    return Evaluation((stated, within, *values), verdicts=(verdict,), settings=settings)
