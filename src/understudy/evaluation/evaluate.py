@@ -20,7 +20,7 @@ from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
-from understudy.evaluation.inputs import ROWS, EvaluationOptions, Inputs
+from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.metrics import verdicts
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
@@ -48,7 +48,7 @@ def evaluate(
     networks: Sequence[Network] | None = None,
     seeds: int = 1,
     epochs: int | None = None,
-    rows: int = ROWS,
+    rows: int = SEARCHED_ROWS,
     attacks: bool = True,
     encoder: str | None = None,
     skip_bad: bool = False,
