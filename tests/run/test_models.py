@@ -1,6 +1,8 @@
 """Which models a method works with, and what each is where the user left it open."""
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.run.samples import QUICK, class_folders, embeddings
@@ -9,7 +11,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run.config import make_config
-from understudy.run.methods import _BUILT_IN
+from understudy.run.methods import BUILT_IN
 from understudy.run.models import names_of_roles, phrases_of
 from understudy.run.prepare import prepare
 
@@ -60,7 +62,8 @@ def test_what_a_method_has_no_use_for_is_refused():
 
 
 def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypatch):
-    monkeypatch.setitem(_BUILT_IN, "based", based)
+    monkeypatch.setitem(BUILT_IN, "based", f"{__name__}:BASED")
+    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(BASED=BASED))
     private = str(class_folders(tmp_path / "scans", {"cat": 4, "dog": 4}))
     same = str(class_folders(tmp_path / "same", {"cat": 2, "dog": 2}, shape=(30, 20, 1)))
     other = str(class_folders(tmp_path / "other", {"dog": 2, "emu": 2}))
@@ -75,7 +78,7 @@ def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypat
         prepare(make_config({**options, "base": vectors}))
 
 
-based = imagining(encoder="embedded:dct", decoder="embedded:dct", base=None)
+BASED = replace(imagining(encoder="embedded:dct", decoder="embedded:dct", base=None), name="based")
 
 
 def test_a_source_may_know_how_to_speak_of_its_classes(tmp_path):
