@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from understudy.core.errors import ConfigError
+from understudy.core.roles import ROLES
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.run.config import make_config, make_params, read_config, run_options
 
@@ -15,15 +16,7 @@ EVERY_OPTION = {
     "method": "clustering",
     "epsilon": 2.5,
     "delta": 1e-6,
-    "encoder": "embedded:scattering",
-    "decoder": "none",
-    "public": "procedural:leaves",
-    "base": "procedural:leaves",
-    "cluster_encoder": "embedded:dct",
-    "generator": "embedded:studio",
-    "renderer": "embedded:studio",
-    "writer": "embedded:writer",
-    "captioner": "embedded:studio",
+    **{role: f"family:{role}" for role in ROLES},
     "settings": {"clusters": 3, "filter": "both"},
     "count": 500,
     "seed": 4,

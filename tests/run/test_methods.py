@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,9 @@ def test_what_is_no_method_is_named(site: Path, name: str, value: str, message: 
 def test_an_unknown_method_gets_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="clustering"):
         method("clusterin")
+
+
+def test_the_project_declares_its_own_methods(repository: Path) -> None:
+    """The entry points that an installation registers are the ones a source tree falls back on."""
+    declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    assert declared["project"]["entry-points"][METHODS] == BUILT_IN[METHODS]
