@@ -16,8 +16,6 @@ from understudy.methods.alignment.algorithm import (
     METHOD,
     AlignmentParams,
     alignment,
-    roles,
-    settled,
 )
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.metrics.fidelity import frechet_distance
@@ -575,9 +573,9 @@ def test_a_norm_that_nobody_knows_is_asked_for():
     assert list(weights_of(METHOD.stages(AlignmentParams(), embeddings))) == ["clip radius", "gap"]
     assert list(weights_of(METHOD.stages(AlignmentParams(clip_norm=3.0), embeddings))) == ["gap"]
     assert list(weights_of(METHOD.stages(AlignmentParams(clip_radius=3.0), embeddings))) == ["gap"]
-    assert settled(AlignmentParams(), embeddings).clip_radius is None
-    assert settled(AlignmentParams(clip_radius=2.0), embeddings).clip_radius == 2.0
-    assert settled(AlignmentParams(), known()).clip_radius == 1.5
+    assert METHOD.settle(AlignmentParams(), embeddings).clip_radius is None
+    assert METHOD.settle(AlignmentParams(clip_radius=2.0), embeddings).clip_radius == 2.0
+    assert METHOD.settle(AlignmentParams(), known()).clip_radius == 1.5
 
 
 def test_a_clip_norm_above_what_embeddings_can_have_is_refused():
@@ -588,16 +586,16 @@ def test_a_clip_norm_above_what_embeddings_can_have_is_refused():
 
 
 def test_clusters_by_what_can_be_paid():
-    assert settled(AlignmentParams(), known()).clusters == 1
-    assert settled(AlignmentParams(), known(mu=1.2)).clusters == 5
+    assert METHOD.settle(AlignmentParams(), known()).clusters == 1
+    assert METHOD.settle(AlignmentParams(), known(mu=1.2)).clusters == 5
     other = load_encoder("embedded:dct?coefficients=4", shape=SHAPE)
-    assert settled(AlignmentParams(), known(cluster_encoder=other)).clusters == 5
-    assert settled(AlignmentParams(clusters=3), known()).clusters == 3
+    assert METHOD.settle(AlignmentParams(), known(cluster_encoder=other)).clusters == 5
+    assert METHOD.settle(AlignmentParams(clusters=3), known()).clusters == 3
 
 
 def test_a_base_set_that_is_given_needs_no_generator():
-    assert roles(AlignmentParams(), frozenset())["generator"] == "embedded:studio"
-    assert "generator" not in roles(AlignmentParams(), frozenset({"base"}))
+    assert METHOD.roles(AlignmentParams(), frozenset())["generator"] == "embedded:studio"
+    assert "generator" not in METHOD.roles(AlignmentParams(), frozenset({"base"}))
 
 
 @pytest.mark.parametrize(
@@ -644,7 +642,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_spent(settings,
 def test_a_base_set_with_next_to_nothing_of_a_class_is_refused(scans, tmp_path):
     source, _ = scans
     base = class_folders(tmp_path / "base", {"cat": 20, "dog": 1}, SHAPE)
-    with pytest.raises(ConfigError, match=r"2 or more rows of each class.*dog \(1\)"):
+    with pytest.raises(ConfigError, match=r"2 or more samples of each class.*dog \(1\)"):
         released(source, base, tmp_path, 1.0, DCT)
     with Ledger(tmp_path / "ledger.db") as ledger:
         assert not [row for row in ledger.rows() if row.kind == "charge"]

@@ -9,10 +9,11 @@ from tests.run.samples import class_folders, embeddings, save
 
 from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
+from understudy.cli import show
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
-from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, settled
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import Covariance
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
@@ -232,6 +233,19 @@ def test_a_plan_says_what_a_class_can_carry():
     assert not rows(1e9)[-1].own_mean
     assert rows(1e9)[-1].directions == 0
     assert (rows(1e-3)[0].clusters, rows(1e-3)[0].directions) == (8, 2000)
+    assert not any(row.or_more for row in rows(1e-3))
+
+
+def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_more(capsys):
+    encoder = load_encoder("embedded:dct", shape=(8, 8, 1))
+    decoder = load_decoder("embedded:dct", shape=(8, 8, 1), encoder=encoder)
+    context = Context((8, 8, 1), encoder, decoder, False, 1.0)
+    table = METHOD.carried(ClusteringParams(), context, lambda _: 1e-3)
+    assert {(row.directions, row.or_more) for row in table} == {(16, True)}
+    show.carried(table)
+    assert capsys.readouterr().out.count("16 or more directions") == len(table)
+    noisy = METHOD.carried(ClusteringParams(), context, lambda _: 20.0)
+    assert not noisy[0].or_more
 
 
 @pytest.mark.parametrize(
@@ -256,7 +270,7 @@ def test_every_setting_is_described():
 
 def test_embeddings_and_images_have_their_own_defaults():
     nothing = Context((512,), public=False, mu=0.3)
-    params = settled(ClusteringParams(), nothing)
+    params = METHOD.settle(ClusteringParams(), nothing)
     assert (params.clusters, params.covariance, params.normalise) == (1, "class", True)
     assert set(weights_of(METHOD.stages(params, nothing))) == {
         "scale", "centre", "radii", "class sizes", "means", "covariance", "cluster covariances",
@@ -314,11 +328,11 @@ def context_of(pair, *, decoder=True, public=True, mu=0.3):
 def test_latents_on_a_grid_have_their_own_defaults(pair):
     context = context_of(pair, mu=2.0)
     assert context.grid == (3, 4, 4)
-    params = settled(ClusteringParams(), context)
+    params = METHOD.settle(ClusteringParams(), context)
     assert (params.clusters, params.covariance, params.normalise) == (1, "class", False)
-    linear = settled(ClusteringParams(components=9), context)
+    linear = METHOD.settle(ClusteringParams(components=9), context)
     assert (linear.clusters, linear.covariance) == (10, "full")
-    assert settled(ClusteringParams(power=1.0), context).clusters == 10
+    assert METHOD.settle(ClusteringParams(power=1.0), context).clusters == 10
 
 
 def test_there_is_no_grid_without_public_pictures_or_a_decoder_or_with_a_linear_one(pair):

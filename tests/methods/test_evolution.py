@@ -28,7 +28,7 @@ from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
 from understudy.data import write_release
-from understudy.methods.evolution.algorithm import METHOD, EvolutionParams, roles
+from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE
 from understudy.privacy.accounting import delta_of, epsilon_of_mu
 from understudy.privacy.ledger.ledger import Ledger
@@ -554,10 +554,12 @@ def test_settings_that_are_given_stay(squares, tmp_path):
 
 
 def test_roles_are_those_that_are_used():
-    nobody = frozenset[str]()
-    assert set(roles(EvolutionParams(), nobody)) == {"encoder", "generator", "renderer", "writer"}
-    assert set(roles(EvolutionParams(candidates="images"), nobody)) == {"encoder", "generator"}
-    assert roles(EvolutionParams(vote="text"), nobody)["captioner"] == "embedded:studio"
+    none = frozenset[str]()
+    captions = METHOD.roles(EvolutionParams(), none)
+    assert set(captions) == {"encoder", "generator", "renderer", "writer"}
+    images = METHOD.roles(EvolutionParams(candidates="images"), none)
+    assert set(images) == {"encoder", "generator"}
+    assert METHOD.roles(EvolutionParams(vote="text"), none)["captioner"] == "embedded:studio"
 
 
 def test_every_setting_is_described():

@@ -1,1 +1,1 @@
-"""One published method, one file. A method is handed a vault and models; it never sees a row."""
+"""A published method is a package. It is handed a vault and models, and never sees a record."""

@@ -41,7 +41,7 @@ class Context(Models):
         mu: Gaussian-DP parameter of the run's budget.
         classes: Class names of the private dataset, which are public.
         phrases: A public noun phrase for each class, such as ``"dog eating"``; () if none is known.
-        count: Synthetic rows wanted; None: about as many as there are private ones (noisy).
+        count: Samples wanted; None: about as many as there are private records (noisy).
         base: Whether a base set is given.
     """
 
@@ -62,7 +62,7 @@ class Context(Models):
     @property
     def models(self) -> Mapping[str, Any]:
         """The models by their roles; each states its ``name`` and ``licence``."""
-        return {role: found for role in MODEL_ROLES if (found := getattr(self, role)) is not None}
+        return {role: model for role in MODEL_ROLES if (model := getattr(self, role)) is not None}
 
     @property
     def grid(self) -> Shape | None:
@@ -78,18 +78,18 @@ class Materials:
 
     Attributes:
         context: The run's public facts: shape, classes, models, mu.
-        vault: The private rows.
+        vault: The private records.
         public: A public dataset, for what may be learnt for free; or None.
         seed: Seed of everything public. Never of the noise.
-        progress: Given words for a step, returns a function that is called with rows done.
+        progress: Given words for a step, returns a function that is called with how many are done.
         base: A public or synthetic dataset of the same classes to start from; or None.
         fit: Brings images of any size to the private images' height, width and channels, as the
             encoder expects them.
         keep: Given a name and a function, what the function returns: kept in the run's folder and
             read back by a resumed run, which does not call the function again. Arrays of numbers
             or of text; never anything private.
-        watch: Given words and the embeddings of synthetic rows, tells the owner how far they are
-            from the private rows; None unless the owner asked for it.
+        watch: Given words and the embeddings of samples, tells the owner how far they are from the
+            private records; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.
         quality: Which images of a sample are released; None: the first that is drawn.
     """
@@ -113,7 +113,7 @@ class Materials:
 
     @property
     def count(self) -> int | None:
-        """Synthetic rows wanted; None: about as many as there are private ones (noisy)."""
+        """Samples wanted; None: about as many as there are private records (noisy)."""
         return self.context.count
 
     @property
@@ -133,14 +133,14 @@ class Materials:
 
     def seed_of(self, name: str) -> int:
         """A public seed of its own for each thing that is made."""
-        return int(np.random.SeedSequence(self._words_of(name)).generate_state(1)[0])
+        return int(np.random.SeedSequence(self._entropy_of(name)).generate_state(1)[0])
 
     def seeds_of(self, name: str, samples: NDArray[np.int64]) -> Seeds:
         """A public seed for each of these samples of something: (n,) uint64, no two alike.
 
         Outputs number ``samples`` of SplitMix64 (Steele, Lea and Flood 2014), a bijection of them.
         """
-        state = np.random.SeedSequence(self._words_of(name)).generate_state(1, np.uint64)
+        state = np.random.SeedSequence(self._entropy_of(name)).generate_state(1, np.uint64)
         mixed = state + samples.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -154,9 +154,9 @@ class Materials:
 
     def rng_of(self, name: str) -> np.random.Generator:
         """A public generator of its own for each thing that is drawn."""
-        return np.random.default_rng(self._words_of(name))
+        return np.random.default_rng(self._entropy_of(name))
 
-    def _words_of(self, name: str) -> list[int]:
+    def _entropy_of(self, name: str) -> list[int]:
         return [self.seed, crc32(name.encode())]
 
 
@@ -250,14 +250,14 @@ def check_template(context: Context, template: str, *, conditional: bool) -> Non
     Args:
         context: The classes and their phrases.
         template: The prompt.
-        conditional: Whether rows keep their class.
+        conditional: Whether samples keep their class.
 
     Raises:
         ConfigError: As said.
     """
     if context.called == UNLABELLED and CLASS in template:
         raise ConfigError(
-            "this dataset has no classes, so the template has to say what its pictures show: "
+            "this dataset has no classes, so the template has to say what its images show: "
             "--set 'template=a photo of a dog'"
         )
     if conditional and len(context.classes) > 1 and CLASS not in template:

@@ -124,7 +124,7 @@ def squared_moments(
 
 
 def norm_histogram(vault: Vault, cells: Cells, edges: Vector, stage: Stage) -> Vector:
-    """The distribution of the distance to the centre of one's cell, as weights of bins."""
+    """The distribution of the distance to the centre of a record's cell, as weights of bins."""
     query = NormHistogram(cells, edges)
     answer = vault.release(query, stage=stage.name)
     return histogram.clean_histogram(answer[:, 0], vault.noise_sd(query, stage=stage.name))

@@ -7,11 +7,12 @@ how skewed the leading channels are; and how much the fine detail gathers in a f
 the statistics that textures are made from (Portilla and Simoncelli 2000), few enough to be measured
 under noise.
 
-Where things are comes from public pictures. The way back takes the public latent whose description
+Where things are comes from public images. The way back takes the public latent whose description
 is nearest and moves it: its means to those wanted, and in each octave its channels to the energies
 and correlations wanted, by the linear map that moves Gaussians with the least change (optimal
 transport). Edges and lines stay what they were and get the colours, contrast and texture that were
-asked for. Both ways cost no privacy: forward is a public function of a row, backward sees no row.
+asked for. Both ways cost no privacy: forward is a public function of a record, backward sees
+no record.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FAINT = 0.02  # part of the public variance below which energies are not told a
 _MOST = 3.0  # that a channel is amplified or weakened by, at most
 _MEAN_WEIGHT = 0.15  # of means in the distance of descriptions: they can be moved freely
 _FAR = 6.0  # standard deviations of the public data that a description may lie from its centre
-_BLOCK = 512  # rows at a time
+_BLOCK = 512  # latents at a time
 
 
 def is_grid(shape: Shape) -> bool:
@@ -72,7 +73,7 @@ def _groups(shape: Shape) -> list[slice]:
 
 @dataclass(frozen=True)
 class Basis:
-    """Channels turned to the principal axes that public latents have there.
+    """Channels along the principal axes that public latents have there.
 
     Attributes:
         axes: (C, C) orthonormal, in columns, of falling variance.
@@ -83,17 +84,19 @@ class Basis:
     variances: Floats
 
     @classmethod
-    def of(cls, rows: NDArray[Any]) -> Basis:
-        """The basis of centred rows (n, C)."""
-        values, axes = np.linalg.eigh(rows.T.astype(np.float64) @ rows / max(1, len(rows)))
+    def of(cls, channels: NDArray[Any]) -> Basis:
+        """The basis of centred channels (n, C)."""
+        values, axes = np.linalg.eigh(
+            channels.T.astype(np.float64) @ channels / max(1, len(channels))
+        )
         values = np.maximum(values[::-1], 1e-6 * values[-1] + 1e-12)
         return cls(axes[:, ::-1].astype(np.float32), values.astype(np.float32))
 
-    def turn(self, part: Floats) -> Floats:
+    def forward(self, part: Floats) -> Floats:
         """(n, C, f) into the basis."""
         return np.asarray(self.axes.T @ part)
 
-    def back(self, part: Floats) -> Floats:
+    def backward(self, part: Floats) -> Floats:
         """(n, C, f) out of it."""
         return np.asarray(self.axes @ part)
 
@@ -121,8 +124,8 @@ class GridSpace:
     @classmethod
     def of(cls, public: NDArray[Any], shape: Shape) -> GridSpace:
         """The space that public latents (p, C * H * W) span."""
-        rows = np.asarray(public, dtype=np.float32)
-        waves = _waves(rows, shape)
+        latents = np.asarray(public, dtype=np.float32)
+        waves = _waves(latents, shape)
         centre = waves[:, :, 0, 0].mean(axis=0)
         channels = shape[0]
         octaves = tuple(
@@ -131,10 +134,10 @@ class GridSpace:
         )
         usual = np.zeros((2, description_length(shape)), dtype=np.float32)
         usual[1] = 1.0
-        space = cls(shape, centre, Basis.of(waves[:, :, 0, 0] - centre), octaves, usual, rows)
-        found = space.forward(rows)
-        usual = np.stack([found.mean(axis=0), found.std(axis=0) + 1e-6])
-        return cls(shape, centre, space.means, octaves, usual, rows)
+        space = cls(shape, centre, Basis.of(waves[:, :, 0, 0] - centre), octaves, usual, latents)
+        descriptions = space.forward(latents)
+        usual = np.stack([descriptions.mean(axis=0), descriptions.std(axis=0) + 1e-6])
+        return cls(shape, centre, space.means, octaves, usual, latents)
 
     @cached_property
     def _projection(self) -> Projection:
@@ -159,17 +162,17 @@ class GridSpace:
 
     def forward(self, values: NDArray[Any]) -> Floats:
         """Latents (n, C * H * W) to descriptions (n, d), each number of about unit variance."""
-        found = np.empty((len(values), self.dim), dtype=np.float32)
+        descriptions = np.empty((len(values), self.dim), dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
-            rows = np.asarray(values[start : start + _BLOCK], dtype=np.float32)
-            found[start : start + _BLOCK] = self._describe(_waves(rows, self.shape))
-        return np.asarray((found - self.usual[0]) / self.usual[1])
+            latents = np.asarray(values[start : start + _BLOCK], dtype=np.float32)
+            descriptions[start : start + _BLOCK] = self._describe(_waves(latents, self.shape))
+        return np.asarray((descriptions - self.usual[0]) / self.usual[1])
 
     def _describe(self, waves: Floats) -> Floats:
         means = self._projection(waves[:, :, 0, 0] - self.centre)
         parts = [means[:, : self._described].astype(np.float32)]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
-            part = basis.turn(waves[:, :, mask])
+            part = basis.forward(waves[:, :, mask])
             faint = _FAINT * basis.variances
             energy = (part**2).mean(axis=2) + faint
             parts.append(np.log(energy[:, : self._described]))
@@ -182,40 +185,40 @@ class GridSpace:
     def _skewness(self, waves: Floats) -> Floats:
         """Of the leading channels over the grid, without their means: (n, up to 4)."""
         basis = self.octaves[0]
-        turned = basis.turn(waves.reshape(*waves.shape[:2], -1))[:, :_SKEWED]
+        turned = basis.forward(waves.reshape(*waves.shape[:2], -1))[:, :_SKEWED]
         turned = turned.reshape(len(waves), -1, *self.shape[1:])
         turned[:, :, 0, 0] = 0
-        places = idctn(turned, axes=(2, 3), norm="ortho").reshape(*turned.shape[:2], -1)
-        spread = (places**2).mean(axis=2) + _FAINT * basis.variances[:_SKEWED]
-        return np.asarray((places**3).mean(axis=2) / spread**1.5)
+        values_on_grid = idctn(turned, axes=(2, 3), norm="ortho").reshape(*turned.shape[:2], -1)
+        spread = (values_on_grid**2).mean(axis=2) + _FAINT * basis.variances[:_SKEWED]
+        return np.asarray((values_on_grid**3).mean(axis=2) / spread**1.5)
 
     def _gathering(self, waves: Floats) -> Floats:
         """How unevenly the energy of the detail lies over the grid: (n, groups), 0 if evenly."""
         basis = self.octaves[-1]
         fine = waves.copy()
         fine[:, :, :2, :2] = 0
-        places = idctn(fine, axes=(2, 3), norm="ortho").reshape(*waves.shape[:2], -1)
-        squares = basis.turn(places)[:, : self._described] ** 2
-        found = []
+        values_on_grid = idctn(fine, axes=(2, 3), norm="ortho").reshape(*waves.shape[:2], -1)
+        squares = basis.forward(values_on_grid)[:, : self._described] ** 2
+        logarithms = []
         for group in _groups(self.shape):
             energy = squares[:, group].sum(axis=1) + 1e-3 * basis.variances[group].sum()
-            found.append(np.log((energy**2).mean(axis=1) / energy.mean(axis=1) ** 2))
-        return np.stack(found, axis=1)
+            logarithms.append(np.log((energy**2).mean(axis=1) / energy.mean(axis=1) ** 2))
+        return np.stack(logarithms, axis=1)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
         """Descriptions (n, d) to latents (n, C * H * W) that have about these; ``rng`` is unused.
 
         Two equal descriptions give equal latents.
         """
-        made = np.empty((len(values), self.public.shape[1]), dtype=np.float32)
+        latents = np.empty((len(values), self.public.shape[1]), dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
-            rows = np.clip(values[start : start + _BLOCK], -_FAR, _FAR).astype(np.float32)
-            waves = _waves(self.public[self._nearest(rows)], self.shape)
-            self._move(waves, rows * self.usual[1] + self.usual[0])
-            made[start : start + _BLOCK] = idctn(waves, axes=(2, 3), norm="ortho").reshape(
-                len(rows), -1
+            wanted = np.clip(values[start : start + _BLOCK], -_FAR, _FAR).astype(np.float32)
+            waves = _waves(self.public[self._nearest(wanted)], self.shape)
+            self._move(waves, wanted * self.usual[1] + self.usual[0])
+            latents[start : start + _BLOCK] = idctn(waves, axes=(2, 3), norm="ortho").reshape(
+                len(wanted), -1
             )
-        return made
+        return latents
 
     @cached_property
     def _weights(self) -> Floats:
@@ -229,10 +232,10 @@ class GridSpace:
         targets = self.forward(self.public) * self._weights
         return targets, 0.5 * (targets**2).sum(axis=1)
 
-    def _nearest(self, rows: Floats) -> NDArray[np.int64]:
+    def _nearest(self, descriptions: Floats) -> NDArray[np.int64]:
         """The public latent of the nearest description: (n,)."""
         targets, half = self._targets
-        return np.asarray(((rows * self._weights) @ targets.T - half).argmax(axis=1))
+        return np.asarray(((descriptions * self._weights) @ targets.T - half).argmax(axis=1))
 
     def _move(self, waves: Floats, wanted: Floats) -> None:
         """Give waves (n, C, H, W) the means, energies and correlations wanted, in place."""
@@ -240,20 +243,20 @@ class GridSpace:
         means = (waves[:, :, 0, 0] - self.centre) @ self.means.axes
         means[:, :described] = wanted[:, :described]
         waves[:, :, 0, 0] = means @ self.means.axes.T + self.centre
-        place = described
+        start = described
         for mask, basis in zip(self._masks, self.octaves, strict=True):
-            middle, end = place + described, place + described + len(first)
+            middle, end = start + described, start + described + len(first)
             faint = _FAINT * basis.variances[:described]
-            energy = np.maximum(np.exp(wanted[:, place:middle]) - faint, 0.1 * faint)
+            energy = np.maximum(np.exp(wanted[:, start:middle]) - faint, 0.1 * faint)
             joint: Floats = np.asarray(np.tanh(wanted[:, middle:end]) / np.float32(0.97))
-            part = basis.turn(waves[:, :, mask])
-            waves[:, :, mask] = basis.back(_moved(part, energy, joint, faint, (first, second)))
-            place = end
+            part = basis.forward(waves[:, :, mask])
+            waves[:, :, mask] = basis.backward(_moved(part, energy, joint, faint, (first, second)))
+            start = end
 
 
-def _waves(rows: Floats, shape: Shape) -> Floats:
+def _waves(latents: Floats, shape: Shape) -> Floats:
     """(n, C * H * W) as cosine coefficients (n, C, H, W)."""
-    return np.asarray(dctn(rows.reshape(len(rows), *shape), axes=(2, 3), norm="ortho"))
+    return np.asarray(dctn(latents.reshape(len(latents), *shape), axes=(2, 3), norm="ortho"))
 
 
 def _moved(
@@ -284,9 +287,9 @@ def _transport(now: Vector, wanted: Vector) -> Floats:
     """The symmetric maps A with A now A = wanted, (n, q, q), none of which amplifies too much."""
     root, inverse = _power(now, 0.5, 1e-4), _power(now, -0.5, 1e-4)
     inner = _power(root @ _power(wanted, 1.0, 1e-3) @ root, 0.5, 0.0)
-    found = inverse @ inner @ inverse
-    largest = np.linalg.norm(found, 2, axis=(1, 2))
-    return np.asarray(found * np.minimum(1, 1.3 * _MOST / largest)[:, None, None], dtype=np.float32)
+    maps = inverse @ inner @ inverse
+    largest = np.linalg.norm(maps, 2, axis=(1, 2))
+    return np.asarray(maps * np.minimum(1, 1.3 * _MOST / largest)[:, None, None], dtype=np.float32)
 
 
 def _power(matrices: Vector, power: float, floor: float) -> Vector:

@@ -1,4 +1,4 @@
-"""What a ControlNet is told: edges of an image, or a drawn skeleton."""
+"""The conditioning of a ControlNet: edges of an image, or a drawn skeleton."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def edges(images: Images, *, sigma: float = 0.8) -> NDArray[np.uint8]:
         raise MissingExtra("edges of images", "models") from error
 
     grey = images.mean(axis=-1) / 255
-    found = [canny(image, sigma=sigma) for image in grey]  # type: ignore[no-untyped-call]
-    return np.stack(found).astype(np.uint8) * 255
+    maps = [canny(image, sigma=sigma) for image in grey]  # type: ignore[no-untyped-call]
+    return np.stack(maps).astype(np.uint8) * 255
 
 
 def skeleton(
@@ -85,15 +85,15 @@ def skeleton(
     at = dict(zip(names, points, strict=True))
     thick = max(1, round(height * _FINE / 40))
     limbs = LIMBS[kind]
-    for number, (one, other) in enumerate(limbs):
-        if at[one][2] > 0 and at[other][2] > 0:
-            ends = [(float(x) * _FINE, float(y) * _FINE) for x, y, _ in (at[one], at[other])]
+    for number, (start, end) in enumerate(limbs):
+        if at[start][2] > 0 and at[end][2] > 0:
+            ends = [(float(x) * _FINE, float(y) * _FINE) for x, y, _ in (at[start], at[end])]
             pen.line(ends, fill=_colour(number, len(limbs)), width=thick)
     return np.asarray(sheet.reduce(_FINE))
 
 
 def _colour(number: int, of: int) -> tuple[int, int, int]:
     """Colours around the wheel, all bright."""
-    turn = 6 * number / of
-    red, green, blue = (min(max(abs((turn - k) % 6 - 3) - 1, 0), 1) for k in (0, 2, 4))
+    hue = 6 * number / of
+    red, green, blue = (min(max(abs((hue - k) % 6 - 3) - 1, 0), 1) for k in (0, 2, 4))
     return round(255 * red), round(255 * green), round(255 * blue)

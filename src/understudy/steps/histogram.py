@@ -19,11 +19,11 @@ def clean_histogram(counts: Vector, sd: float) -> Vector:
     Returns:
         (bins,) non-negative, summing to 1. All mass in the fullest bin if none stands out.
     """
-    kept = np.where(counts > _CLEAR * sd, counts, 0.0)
-    if kept.sum() <= 0:
-        kept = np.zeros_like(counts)
-        kept[int(counts.argmax())] = 1.0
-    return np.asarray(kept / kept.sum())
+    clear = np.where(counts > _CLEAR * sd, counts, 0.0)
+    if clear.sum() <= 0:
+        clear = np.zeros_like(counts)
+        clear[int(counts.argmax())] = 1.0
+    return np.asarray(clear / clear.sum())
 
 
 def quantile(weights: Vector, edges: Vector, level: float) -> float:
@@ -34,8 +34,8 @@ def quantile(weights: Vector, edges: Vector, level: float) -> float:
         edges: (bins - 1,) increasing; the last, open bin counts as ending at its lower edge.
         level: In (0, 1).
     """
-    place = int(np.searchsorted(np.cumsum(weights), level))
-    return float(edges[min(place, len(edges) - 1)])
+    index = int(np.searchsorted(np.cumsum(weights), level))
+    return float(edges[min(index, len(edges) - 1)])
 
 
 def clipping_radius(weights: Vector, edges: Vector, noise: float) -> float:

@@ -8,7 +8,7 @@ from understudy.core.types import Labels, Vector
 
 
 def square_distances(left: Vector, right: Vector) -> Vector:
-    """(n, m) squared distances between the rows of (n, d) and (m, d)."""
+    """(n, m) squared distances between points (n, d) and (m, d)."""
     cross = left @ right.T
     sums = (left * left).sum(axis=1)[:, None] + (right * right).sum(axis=1)
     return np.asarray(np.maximum(sums - 2 * cross, 0.0))
@@ -68,9 +68,9 @@ def _plus_plus(
         flat = mass.sum() <= 0
         draws = rng.choice(len(weights), size=5, p=None if flat else mass / mass.sum())
         after = np.minimum(closest, distances[draws])
-        place = int((after @ weights).argmin())
-        closest = after[place]
-        chosen.append(int(draws[place]))
+        best = int((after @ weights).argmin())
+        closest = after[best]
+        chosen.append(int(draws[best]))
     return chosen
 
 

@@ -1,7 +1,7 @@
 """What NIQE and PIQE begin with: pixels less their local mean, over their local deviation.
 
 The papers call them MSCN coefficients, mean-subtracted and contrast-normalised. In a natural
-picture they are nearly Gaussian; blur, noise and compression each change that in their own way.
+image they are nearly Gaussian; blur, noise and compression each change that in their own way.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ROUNDING = 1e-9
 
 def gaussian_taps() -> Vector:
     """(7,) weights of the papers' window: a Gaussian of deviation 7/6, cut at 3 pixels."""
-    place = np.arange(-3, 4)
-    taps = np.exp(-(place**2) / (2 * (7 / 6) ** 2))
+    offset = np.arange(-3, 4)
+    taps = np.exp(-(offset**2) / (2 * (7 / 6) ** 2))
     return np.asarray(taps / taps.sum())
 
 

@@ -1,9 +1,9 @@
-"""NIQE: how far a picture's statistics lie from those of pristine pictures (Mittal et al. 2013).
+"""NIQE: how far an image's statistics lie from those of pristine images (Mittal et al. 2013).
 
-Each block of a picture gives 36 numbers: at two scales, the shape of its MSCN coefficients and of
+Each block of an image gives 36 numbers: at two scales, the shape of its MSCN coefficients and of
 the products of neighbours in four directions. A Gaussian over these, fitted to the sharp blocks of
-good *public* pictures, is the model; the score is a distance between it and the Gaussian over a
-picture's own blocks. Lower is better; photographs have about 2 to 6 with the published model.
+good *public* images, is the model; the score is a distance between it and the Gaussian over a
+image's own blocks. Lower is better; photographs have about 2 to 6 with the published model.
 
 Scores under different models do not compare, and a model holds for one size of block, so it keeps
 its window and its block. On photographs the scores are BasicSR's to 0.004, which is the rounding of
@@ -50,7 +50,7 @@ def niqe(images: Images, model: NiqeModel) -> Vector:
 
     Returns:
         (n,) float64, 0 or more; infinite where no block has any texture. Flat blocks say nothing;
-        where all but one are flat, the picture's own covariance counts as zero.
+        where all but one are flat, the image's own covariance counts as zero.
 
     Raises:
         InputError: Another shape or type, or images too small for the model.
@@ -86,8 +86,8 @@ def fit_niqe(batches: Iterable[Images], *, block: int = 96, sharpness: float = 0
         for part in chunks(images):
             features, sharp = _examine(images[part], taps, block)
             chosen = sharp > sharpness * sharp.max(axis=1, keepdims=True)
-            rows = features[chosen]
-            moments.add(rows[np.isfinite(rows).all(axis=1)])
+            sharp_features = features[chosen]
+            moments.add(sharp_features[np.isfinite(sharp_features).all(axis=1)])
     if moments.count <= FEATURES:
         raise InputError(
             f"a NIQE model needs more than {FEATURES} sharp blocks, found {moments.count} of "
@@ -98,23 +98,23 @@ def fit_niqe(batches: Iterable[Images], *, block: int = 96, sharpness: float = 0
 
 
 class _Moments:
-    """Mean and scatter of rows that come in parts (Chan, Golub and LeVeque 1983)."""
+    """Mean and scatter of features that come in parts (Chan, Golub and LeVeque 1983)."""
 
     def __init__(self) -> None:
         self.count = 0
         self.mean = np.zeros(FEATURES)
         self.scatter = np.zeros((FEATURES, FEATURES))
 
-    def add(self, rows: Vector) -> None:
-        """Take in (n, 36) rows."""
-        if len(rows) == 0:
+    def add(self, features: Vector) -> None:
+        """Take in (n, 36) features."""
+        if len(features) == 0:
             return
-        mean = rows.mean(axis=0)
-        centred, apart = rows - mean, mean - self.mean
-        total = self.count + len(rows)
+        mean = features.mean(axis=0)
+        centred, apart = features - mean, mean - self.mean
+        total = self.count + len(features)
         self.scatter += centred.T @ centred
-        self.scatter += np.outer(apart, apart) * (self.count * len(rows) / total)
-        self.mean = self.mean + apart * (len(rows) / total)
+        self.scatter += np.outer(apart, apart) * (self.count * len(features) / total)
+        self.mean = self.mean + apart * (len(features) / total)
         self.count = total
 
 
@@ -122,15 +122,15 @@ def _check_size(images: Images, block: int, least: int) -> None:
     height, width = images.shape[1:3]
     if (height // block) * (width // block) >= least:
         return
-    found = f"found {height} x {width} pixels for a model of {block} x {block}"
+    actual = f"found {height} x {width} pixels for a model of {block} x {block}"
     fits = min(height, width) // 4 // 2 * 2
     if max(fits, SMALLEST_BLOCK) * 2 > min(height, width):
         raise InputError(
-            f"NIQE needs {least} whole block(s) in an image, {found}: use larger images, at least "
+            f"NIQE needs {least} whole block(s) in an image, {actual}: use larger images, at least "
             f"{2 * SMALLEST_BLOCK} x {2 * SMALLEST_BLOCK}, or PIQE"
         )
     raise InputError(
-        f"NIQE needs {least} whole block(s) in an image, {found}: use a model with a smaller "
+        f"NIQE needs {least} whole block(s) in an image, {actual}: use a model with a smaller "
         f"block, such as {max(fits, SMALLEST_BLOCK)} (understudy studio fit-niqe fits one)"
     )
 
@@ -139,7 +139,7 @@ def _examine(images: Images, taps: Vector, block: int) -> tuple[Vector, Vector]:
     """Features (n, k, 36) of the k whole blocks of each image, and their sharpness (n, k)."""
     planes = images[..., 0].astype(np.float64)
     if images.shape[3] == 3:
-        # Rounded, as luma is where it is stored as a picture.
+        # Rounded, as luma is where it is stored as an image.
         planes = np.rint(images @ _LUMA + 16)
     n, height, width = planes.shape
     planes = planes[:, : height // block * block, : width // block * block]
@@ -164,21 +164,21 @@ def _features(squares: NDArray[np.float64]) -> Vector:
     n, rows, columns, side, _ = squares.shape
     squares = squares.reshape(n, rows * columns, side, side)
     alpha, left, right, _ = _asymmetric_gaussian(squares)
-    found = [alpha, (left + right) / 2]
+    numbers = [alpha, (left + right) / 2]
     for shift in _NEIGHBOURS:
         alpha, left, right, spread = _asymmetric_gaussian(
             squares * np.roll(squares, shift, axis=(2, 3))
         )
-        found += [alpha, (right - left) * spread, left, right]  # Eq. 8: the mean
-    return np.stack(found, axis=2)
+        numbers += [alpha, (right - left) * spread, left, right]  # Eq. 8: the mean
+    return np.stack(numbers, axis=2)
 
 
 @cache
 def _table() -> tuple[Vector, Vector, Vector, Vector]:
     """A grid of alpha, and on it the moment ratio (growing), beta / deviation, mean / beta."""
     alpha = np.arange(0.2, 10.001, 0.001)
-    one, two, three = gamma(1 / alpha), gamma(2 / alpha), gamma(3 / alpha)
-    return alpha, two**2 / (one * three), np.sqrt(one / three), two / one
+    first, second, third = gamma(1 / alpha), gamma(2 / alpha), gamma(3 / alpha)
+    return alpha, second**2 / (first * third), np.sqrt(first / third), second / first
 
 
 def _asymmetric_gaussian(values: NDArray[np.float64]) -> tuple[Vector, Vector, Vector, Vector]:
@@ -200,10 +200,10 @@ def _asymmetric_gaussian(values: NDArray[np.float64]) -> tuple[Vector, Vector, V
         skew = left / right
         wanted = ratio * (skew**3 + 1) * (skew + 1) / (skew**2 + 1) ** 2
     grid, ratios, scale, spread = _table()
-    place = np.asarray(np.searchsorted(ratios, wanted)).clip(1, len(grid) - 1)
-    place -= wanted - ratios[place - 1] <= ratios[place] - wanted
-    place[np.isnan(wanted)] = 0
-    return grid[place], left * scale[place], right * scale[place], spread[place]
+    index = np.asarray(np.searchsorted(ratios, wanted)).clip(1, len(grid) - 1)
+    index -= wanted - ratios[index - 1] <= ratios[index] - wanted
+    index[np.isnan(wanted)] = 0
+    return grid[index], left * scale[index], right * scale[index], spread[index]
 
 
 def _distances(features: Vector, model: NiqeModel) -> Vector:
@@ -214,9 +214,9 @@ def _distances(features: Vector, model: NiqeModel) -> Vector:
     whole = np.asarray(finite.all(axis=2))
     count = whole.sum(axis=1)
     some = np.maximum(count, 1)[:, None]
-    kept = np.where(whole[:, :, None], features, 0)
-    kept -= whole[:, :, None] * (kept.sum(axis=1) / some)[:, None]
-    scatter = kept.transpose(0, 2, 1) @ kept
+    centred = np.where(whole[:, :, None], features, 0)
+    centred -= whole[:, :, None] * (centred.sum(axis=1) / some)[:, None]
+    scatter = centred.transpose(0, 2, 1) @ centred
     covariance = scatter / np.maximum(count - 1, 1)[:, None, None]
     inverse = np.linalg.pinv((model.cov + covariance) / 2, hermitian=True)
     apart = mean - model.mu

@@ -27,7 +27,7 @@ _DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImp
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NiqeModel:
-    """A Gaussian over the features of pristine pictures' blocks.
+    """A Gaussian over the features of pristine images' blocks.
 
     Attributes:
         mu: (36,) float64, the mean.

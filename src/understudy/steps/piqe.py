@@ -1,12 +1,12 @@
-"""PIQE, a picture's quality from its own blocks, without a model (Venkatanath et al. 2015).
+"""PIQE, an image's quality from its own blocks, without a model (Venkatanath et al. 2015).
 
 A block of 16 x 16 with enough activity counts. It is *impaired* where a stretch of its border is
 flat, as blockiness and blur leave it, and *noisy* where its deviation is near the ratio of its
 centre's to its surround's. The score is the share of the active blocks' variance that speaks of
-damage: 0 is best, 100 is worst, and a uniform picture has 100. Photographs have about 15 to 55.
+damage: 0 is best, 100 is worst, and a uniform image has 100. Photographs have about 15 to 55.
 
 It is made for photographs. A drawing's flat faces pass for damage, and noise on them for a cure:
-for such pictures take NIQE, with a model fitted to good ones.
+for such images take NIQE, with a model fitted to good ones.
 
 Where the paper leaves a choice, this follows MATLAB's ``piqe`` and its ports, so that scores
 compare: on photographs they agree with pypiqe's to rounding.
@@ -85,10 +85,10 @@ def piqe(images: Images) -> Vector:
     _check(images)
     scores = np.empty(len(images))
     for part in chunks(images):
-        found = _examine(images[part])
-        harm = found.impaired * (1 - found.variance) + found.noisy * found.variance
+        damage = _examine(images[part])
+        harm = damage.impaired * (1 - damage.variance) + damage.noisy * damage.variance
         # One more above and below, against a division by zero.
-        scores[part] = 100 * (harm.sum(axis=(1, 2)) + 1) / (found.active.sum(axis=(1, 2)) + 1)
+        scores[part] = 100 * (harm.sum(axis=(1, 2)) + 1) / (damage.active.sum(axis=(1, 2)) + 1)
     return scores
 
 
@@ -102,8 +102,12 @@ def piqe_masks(images: Images) -> PiqeMasks:
     n, height, width, _ = images.shape
     masks = np.zeros((3, n, height, width), dtype=np.bool_)
     for part in chunks(images):
-        found = _examine(images[part])
-        for mask, small in zip(masks, (found.active, found.impaired, found.noisy), strict=True):
+        damage = _examine(images[part])
+        for mask, small in zip(
+            masks,
+            (damage.active, damage.impaired, damage.noisy),
+            strict=True,
+        ):
             whole = small.repeat(SIDE, axis=1).repeat(SIDE, axis=2)
             mask[part] = whole[:, :height, :width]
     return PiqeMasks(*masks)

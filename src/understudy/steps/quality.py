@@ -133,7 +133,7 @@ class QualityFilter:
         lost[better], losing[better] = best[taken], scores[taken]
         best[taken], scores[taken] = images[better], others[better]
         worst = np.argsort(-losing, kind="stable")[:_SHEET]
-        self.worst += [(float(losing[row]), lost[row]) for row in worst]
+        self.worst += [(float(losing[index]), lost[index]) for index in worst]
         self.worst = sorted(self.worst, key=lambda pair: -pair[0])[:_SHEET]
 
     def _scores(self, images: Images) -> Vector:

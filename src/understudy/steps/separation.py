@@ -23,17 +23,17 @@ INSTEAD = (
 _MOST = 0.5  # images that are nearer to another class than to their own are then the most
 _SURE = 0.05  # chance of votes as uneven as these, above which they say nothing
 _NAMED = 5  # classes that a message names
-_MOST_ROWS = 1024  # their inner products take eight megabytes
+_MOST_COMPARED = 1024  # their inner products take eight megabytes
 _SHUFFLES = 99
 
 
 @dataclass(frozen=True)
 class Separation:
-    """How often a row is nearest to the mean of its own class, itself left out of it.
+    """How often an embedding is nearest to the mean of its own class, itself left out of it.
 
     Attributes:
-        accuracy: Part of the rows.
-        recalls: (classes,) part of the rows of each class.
+        accuracy: Part of the embeddings.
+        recalls: (classes,) part of the embeddings of each class.
         chance: Mean accuracy with the labels shuffled.
         significant: Whether the labels do better than every one of the shuffles.
     """
@@ -45,18 +45,20 @@ class Separation:
 
 
 def separation(
-    rows: NDArray[np.floating], labels: Labels, count: int, rng: np.random.Generator
+    embeddings: NDArray[np.floating], labels: Labels, count: int, rng: np.random.Generator
 ) -> Separation:
-    """How well classes are told apart, beside a permutation of the labels.
+    """How well classes are told apart, compared with permutations of the labels.
 
     Args:
-        rows: (n, d), two or more of each class.
+        embeddings: (n, d), two or more of each class.
         labels: (n,) in [0, count).
         count: Number of classes.
         rng: Public randomness of the shuffles.
     """
-    some = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64)
-    values, labels = rows[some].astype(np.float64), labels[some]
+    some = np.linspace(0, len(embeddings) - 1, min(len(embeddings), _MOST_COMPARED)).astype(
+        np.int64
+    )
+    values, labels = embeddings[some].astype(np.float64), labels[some]
     values = values - values.mean(axis=0)
     products = values @ values.T
     right = _nearest_means(products, labels, count) == labels
@@ -72,12 +74,12 @@ def separation(
 
 
 def _nearest_means(products: Vector, labels: Labels, count: int) -> Labels:
-    """The class whose mean is nearest to each row, (n,), by the inner products of rows (n, n)."""
+    """The class whose mean is nearest to each embedding, (n,), by their inner products (n, n)."""
     member = np.eye(count)[labels]
     sums = products @ member
     squares = (member * sums).sum(axis=0)
     sizes, norms = member.sum(axis=0), np.diag(products)[:, None]
-    others = np.maximum(sizes - member, 1)  # rows of each class, this one left out
+    others = np.maximum(sizes - member, 1)  # embeddings of each class, this one left out
     inner = (sums - member * norms) / others
     square = (squares - member * (2 * sums - norms)) / others**2
     distances = square - 2 * inner

@@ -73,58 +73,58 @@ def common_mean(means: Vector, variances: Vector, origin: Vector | None = None) 
     )
 
 
-def shrink_to_zero(rows: Vector, variances: Vector) -> Vector:
-    """Positive-part James-Stein estimates towards zero: rows times signal / (signal + noise).
+def shrink_to_zero(vectors: Vector, variances: Vector) -> Vector:
+    """Positive-part James-Stein estimates towards zero: vectors times signal / (signal + noise).
 
     Args:
-        rows: (m, d).
-        variances: (m,) variance of the noise in each number of a row.
+        vectors: (m, d).
+        variances: (m,) variance of the noise in each number of a vector.
     """
-    energy = np.maximum((rows**2).sum(axis=1), 1e-300)
-    keep = np.clip(1 - rows.shape[1] * variances / energy, 0.0, 1.0)
-    return np.asarray(keep[:, None] * rows)
+    energy = np.maximum((vectors**2).sum(axis=1), 1e-300)
+    keep = np.clip(1 - vectors.shape[1] * variances / energy, 0.0, 1.0)
+    return np.asarray(keep[:, None] * vectors)
 
 
-def shrink_in_blocks(rows: Vector, variances: Vector, deviations: float = 1.0) -> Vector:
-    """Rows shrunk towards zero in blocks of 8, 8, 16, 32, ... numbers, the most important first.
+def shrink_in_blocks(vectors: Vector, variances: Vector, deviations: float = 1.0) -> Vector:
+    """Vectors shrunk towards zero in blocks of 8, 8, 16, 32, ... numbers, the most important first.
 
     Noise is the same in all numbers, and signal is not: most of it lies in the leading ones. So
     each block is kept by its own signal / (signal + noise), as in Cai's block James-Stein rule
     (1999).
 
     Args:
-        rows: (m, d).
-        variances: (m,) variance of the noise in each number of a row.
+        vectors: (m, d).
+        variances: (m,) variance of the noise in each number of a vector.
         deviations: As for `signal_part`.
     """
-    shrunk, start, size = np.empty_like(rows), 0, 8
-    while start < rows.shape[1]:
-        block = rows[:, start : start + size]
+    shrunk, start, size = np.empty_like(vectors), 0, 8
+    while start < vectors.shape[1]:
+        block = vectors[:, start : start + size]
         part = signal_part(block, block.shape[1], variances, deviations)
         shrunk[:, start : start + size] = block * part
         start, size = start + size, max(size, start + size)
     return shrunk
 
 
-def signal_part(rows: Vector, dim: int, variances: Vector, deviations: float = 1.0) -> Vector:
-    """What part of each row to keep, (m, 1): none where its energy is what noise alone may have.
+def signal_part(vectors: Vector, dim: int, variances: Vector, deviations: float = 1.0) -> Vector:
+    """What part of each vector to keep, (m, 1): none where its energy is what noise alone may have.
 
     Noise of ``dim`` numbers has an energy of dim v, and sqrt(2 dim) v is its standard deviation. A
-    row that noise has moved is worse than one that stayed, so one of them is allowed for, or more
-    where a row of noise would be seen: as static in an image.
+    vector that noise has moved is worse than one that stayed, so one deviation is allowed for, or
+    more where noise would be seen: as static in an image.
     """
     noise = (dim + deviations * np.sqrt(2 * dim)) * variances
-    energy = np.maximum((rows**2).sum(axis=1), 1e-300)
+    energy = np.maximum((vectors**2).sum(axis=1), 1e-300)
     return np.asarray(np.clip(1 - noise / energy, 0.0, 1.0)[:, None])
 
 
 def shrink_variances(variances: Vector, noise: float | Vector, floor: float) -> Vector:
-    """Noisy variances, shrunk towards the mean of their row by the known noise in them.
+    """Noisy variances, shrunk towards the mean of their class by the known noise in them.
 
     Args:
         variances: (m, d) noisy, possibly negative.
         noise: Variance of the noise in each, broadcastable to (m, d).
-        floor: Least variance, as a part of the row's mean.
+        floor: Least variance, as a part of the class's mean.
 
     Returns:
         (m, d), positive.
@@ -217,20 +217,6 @@ def denoise_spectrum(values: Vector, semicircle: float) -> Vector:
     smoothing = semicircle / len(values)
     hilbert = (gaps / (gaps**2 + smoothing)).mean(axis=1)
     return np.asarray(isotonic_regression(values - 2 * semicircle * hilbert).x)
-
-
-def shrink_matrix(matrix: Vector, target: Vector, noise_sd: float) -> Vector:
-    """A noisy symmetric matrix moved towards a target by signal / (signal + noise).
-
-    Args:
-        matrix: (d, d) noisy, noise as in `denoise_covariance`.
-        target: (d, d), taken as exact.
-        noise_sd: Standard deviation of the diagonal's noise.
-    """
-    d = len(matrix)
-    distance = max(float(((matrix - target) ** 2).sum()), 1e-300)
-    keep = max(0.0, 1 - d * d * noise_sd**2 / 2 / distance)
-    return np.asarray(target + keep * (matrix - target))
 
 
 def shrink_leading(

@@ -29,7 +29,7 @@ class Space:
         centre: (D,) subtracted next.
         axes: (D, d) orthonormal directions that are kept.
         scales: (d,) what each is divided by.
-        residuals: (p, D) float32: public rows less what the axes say of them, for the way back;
+        residuals: (p, D) float32: public samples less what the axes say of them, for the way back;
             (0, D) where nothing is left out.
         positive: Whether embeddings are never negative.
     """
@@ -56,7 +56,7 @@ class Space:
         return self._projection(moved).astype(np.float32)
 
     def backward(self, values: Vector, rng: np.random.Generator | None) -> NDArray[np.float32]:
-        """The space (n, d) to embeddings (n, D); what was left out is that of random public rows.
+        """The space (n, d) to embeddings (n, D); what was left out is that of public samples.
 
         Without ``rng`` it stays left out.
         """
@@ -87,39 +87,39 @@ def whitening(public: NDArray[Any], power: float | None, components: int | None)
     """
     positive = bool(public.min(initial=0.0) >= 0)
     power = power if power is not None else (0.5 if positive else 1.0)
-    rows = signed_power(public.astype(np.float32), power)
-    centre = rows.mean(axis=0, dtype=np.float64)
-    rows = rows - centre.astype(np.float32)
-    dim = rows.shape[1]
+    samples = signed_power(public.astype(np.float32), power)
+    centre = samples.mean(axis=0, dtype=np.float64)
+    samples = samples - centre.astype(np.float32)
+    dim = samples.shape[1]
     keep = dim if components is None else min(components, dim)
-    values, axes = leading_axes(rows, keep)
+    values, axes = leading_axes(samples, keep)
     scales = np.sqrt(values + _RIDGE * values.mean() + 1e-12)
-    left = rows[:0]
+    left = samples[:0]
     if keep < dim:
         narrow = axes.astype(np.float32)
-        left = rows - (rows @ narrow) @ narrow.T
+        left = samples - (samples @ narrow) @ narrow.T
     return Space(power, centre, axes, scales, left, positive)
 
 
-def leading_axes(rows: NDArray[np.float32], keep: int) -> tuple[Vector, Vector]:
-    """The largest variances of centred rows (n, D), (keep,), and their axes, (D, keep).
+def leading_axes(samples: NDArray[np.float32], keep: int) -> tuple[Vector, Vector]:
+    """The largest variances of centred samples (n, D), (keep,), and their axes, (D, keep).
 
     Of many dimensions by subspace iteration from a fixed random start (Halko, Martinsson and Tropp
     2011, algorithm 4.4), which spares the decomposition of a (D, D) matrix.
     """
-    count, dim = rows.shape
+    count, dim = samples.shape
     size = min(dim, keep + 64)
     if dim <= _EXACT_DIM or size == dim:
-        values, axes = np.linalg.eigh(rows.T.astype(np.float64) @ rows / max(count - 1, 1))
+        values, axes = np.linalg.eigh(samples.T.astype(np.float64) @ samples / max(count - 1, 1))
         return np.maximum(values[::-1][:keep], 0.0), axes[:, ::-1][:, :keep]
     start = np.random.default_rng(0).standard_normal((dim, size)).astype(np.float32)
     basis = np.linalg.qr(start)[0]
     for _ in range(6):
-        basis = np.linalg.qr(rows.T @ (rows @ basis))[0]
-    seen = (rows @ basis).astype(np.float64)
-    values, turn = np.linalg.eigh(seen.T @ seen / max(count - 1, 1))
-    values, turn = np.maximum(values[::-1][:keep], 0.0), turn[:, ::-1][:, :keep]
-    axes = np.linalg.qr(basis.astype(np.float64) @ turn)[0]
+        basis = np.linalg.qr(samples.T @ (samples @ basis))[0]
+    projected = (samples @ basis).astype(np.float64)
+    values, rotation = np.linalg.eigh(projected.T @ projected / max(count - 1, 1))
+    values, rotation = np.maximum(values[::-1][:keep], 0.0), rotation[:, ::-1][:, :keep]
+    axes = np.linalg.qr(basis.astype(np.float64) @ rotation)[0]
     return values, axes
 
 
@@ -151,7 +151,7 @@ class Leading:
 class Sphere:
     """Directions from a centre: x becomes (x - centre) / ||x - centre||.
 
-    On the unit sphere every row has norm 1, so nothing is clipped and no radius has to be chosen.
+    On the unit sphere every record has norm 1: nothing is clipped and no radius has to be chosen.
 
     Attributes:
         centre: (d,).

@@ -40,7 +40,7 @@ from understudy.steps.separation import separation_fit
 
 @dataclass(frozen=True)
 class AlignmentParams:
-    """Parameters of alignment; ``None``: chosen by what is known of the run (`settled`).
+    """Parameters of alignment; ``None``: chosen by what is known of the run.
 
     Raises:
         ConfigError: A value out of range, or the paper's own partition.
@@ -98,14 +98,14 @@ OPTIONS = {
 }
 
 
-def roles(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | None]:
+def _roles_used(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | None]:
     """The models and datasets that are used; a base set that is given needs no generator."""
     studio = "embedded:studio"
     used = {"encoder": studio, "decoder": studio, "base": None, "cluster_encoder": None}
     return used if "base" in named else used | {"generator": studio}
 
 
-def settled(params: AlignmentParams, context: Context) -> AlignmentParams:
+def _settled(params: AlignmentParams, context: Context) -> AlignmentParams:
     """The parameters with every ``None`` of the plan decided, from public facts only.
 
     The clipping radius stays open where a DP histogram of distances decides it.
@@ -146,7 +146,7 @@ def _check_clip_norm(params: AlignmentParams, context: Context) -> None:
         )
 
 
-def _stages(params: AlignmentParams, context: Context) -> AlignmentStages:
+def _plan(params: AlignmentParams, context: Context) -> AlignmentStages:
     """The releases, of settled parameters; one where one cluster and a norm are known."""
     several = params.clusters != 1
     matched = several and params.partition == "matched"
@@ -159,15 +159,15 @@ def _stages(params: AlignmentParams, context: Context) -> AlignmentStages:
     )
 
 
-def stages(params: AlignmentParams, context: Context) -> tuple[Stage, ...]:
+def _stages(params: AlignmentParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
-    params = settled(params, context)
+    params = _settled(params, context)
     if context.cluster_encoder is not None and params.clusters == 1:
         raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
     _check_clip_norm(params, context)
     check_decoder(context, params.noise_level)
     check_base(context, params.template, conditional=params.conditional)
-    return stages_of(_stages(params, context))
+    return stages_of(_plan(params, context))
 
 
 def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
@@ -180,8 +180,8 @@ def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
 
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
     """Algorithm 1: base set, embeddings, clusters, DP gaps, adjusted embeddings, unCLIP."""
-    params = settled(params, materials.context)
-    plan = _stages(params, materials.context)
+    params = _settled(params, materials.context)
+    plan = _plan(params, materials.context)
     context = with_noise_levels(materials.context, params.sensor_noise)
     materials = replace(materials, context=context)
     # Step 1: D(syn). What the decoder would refuse, it refuses now, before anything is paid.
@@ -238,9 +238,9 @@ METHOD = Method(
     summary="a public or generated base set, moved across the DP gap to the private one, decoded",
     source="Advancing Differential Privacy through Synthetic Dataset Alignment (PASDA)",
     params=AlignmentParams,
-    settle=settled,
-    stages=stages,
+    settle=_settled,
+    stages=_stages,
     run=alignment,
-    roles=roles,
+    roles=_roles_used,
     options=OPTIONS,
 )

@@ -24,21 +24,21 @@ _MOST = 1000  # points whose affinities are decomposed: half a second, and enoug
 _FACTORS = (0.25, 4.0)  # of a variance: more than that is hardly ever a difference of domains
 
 
-def means_by_group(rows: NDArray[np.floating], groups: Labels, count: int) -> Vector:
-    """Mean of the rows of each group, (count, d); zero for a group without rows."""
+def means_by_group(embeddings: NDArray[np.floating], groups: Labels, count: int) -> Vector:
+    """Mean of each group's embeddings, (count, d); zero for a group without any."""
     sizes = np.bincount(groups, minlength=count)
-    means = np.zeros((count, rows.shape[1]))
+    means = np.zeros((count, embeddings.shape[1]))
     for group in np.flatnonzero(sizes):
-        means[group] = rows[groups == group].mean(axis=0, dtype=np.float64)
+        means[group] = embeddings[groups == group].mean(axis=0, dtype=np.float64)
     return means
 
 
-def usual_distance(rows: NDArray[np.floating], groups: Labels, centres: Vector) -> float:
-    """Root of the mean squared distance of rows to the centre of their group."""
+def usual_distance(embeddings: NDArray[np.floating], groups: Labels, centres: Vector) -> float:
+    """Root of the mean squared distance of embeddings to the centre of their group."""
     total = 0.0
     for group in np.unique(groups):
-        total += float(((rows[groups == group] - centres[group]) ** 2).sum())
-    return max(float(np.sqrt(total / len(rows))), 1e-9)
+        total += float(((embeddings[groups == group] - centres[group]) ** 2).sum())
+    return max(float(np.sqrt(total / len(embeddings))), 1e-9)
 
 
 def unclipped(
@@ -46,7 +46,7 @@ def unclipped(
 ) -> tuple[Vector, Vector]:
     """Means of clipped differences as they were before, and the variance of the noise in them.
 
-    In many dimensions rows at a distance u about a mean that lies delta from the centre have
+    In many dimensions records at a distance u about a mean that lies delta from the centre have
     differences of length sqrt(delta^2 + u^2). Where that is more than the radius R, clipping left
     a mean of length m = R delta / sqrt(delta^2 + u^2), so delta = m u / sqrt(R^2 - m^2).
 
@@ -54,7 +54,7 @@ def unclipped(
         offsets: (m, d) noisy means of clipped differences.
         variances: (m,) variance of the noise in each number of them.
         radius: R.
-        usual: u, of the synthetic rows, or of the private ones where it is known.
+        usual: u, of the synthetic samples, or of the private records where it is known.
         farthest: Means are lengthened by no more than this.
     """
     lengths = np.maximum((offsets**2).sum(axis=1) - offsets.shape[1] * variances, 0.0)
@@ -66,7 +66,7 @@ def unclipped(
 def private_distance(
     offsets: Vector, variances: Vector, parts: Vector, radius: float, square: float
 ) -> float:
-    """The usual distance u of private rows to their class's mean, from a DP histogram.
+    """The usual distance u of private records to their class's mean, from a DP histogram.
 
     The mean square of their distances to the public centres is u^2 plus that of the gaps, which
     `unclipped` finds for a given u; both grow with u, so bisection solves it.
@@ -74,7 +74,7 @@ def private_distance(
     Args:
         offsets: (m, d) noisy means of clipped differences.
         variances: (m,) variance of the noise in each number of them.
-        parts: (m,) part of the rows in each class.
+        parts: (m,) part of the records in each class.
         radius: They were clipped at.
         square: Mean square of the distances, before clipping.
     """
@@ -88,39 +88,39 @@ def private_distance(
 
 
 def within_axes(
-    rows: Embeddings, labels: Labels, keep: int, most: int = 8192
+    embeddings: Embeddings, labels: Labels, keep: int, most: int = 8192
 ) -> tuple[Vector, Vector]:
-    """Principal axes of rows about their class's mean: variances (r,) and axes (d, r), r <= keep.
+    """Principal axes about the means of the classes: variances (r,) and axes (d, r), r <= keep.
 
     Args:
-        rows: (n, d).
+        embeddings: (n, d).
         labels: (n,).
-        keep: How many, at most as many as there are dimensions or rows.
-        most: Rows that are looked at.
+        keep: How many, at most as many as there are dimensions or embeddings.
+        most: Embeddings that are looked at.
     """
-    chosen = np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)
-    rows, labels = rows[chosen], labels[chosen]
-    means = means_by_group(rows, labels, int(labels.max()) + 1)
-    spread = (rows - means[labels]).astype(np.float32)
-    return leading_axes(spread, min(keep, rows.shape[1], len(rows)))
+    chosen = np.linspace(0, len(embeddings) - 1, min(len(embeddings), most)).astype(np.int64)
+    embeddings, labels = embeddings[chosen], labels[chosen]
+    means = means_by_group(embeddings, labels, int(labels.max()) + 1)
+    spread = (embeddings - means[labels]).astype(np.float32)
+    return leading_axes(spread, min(keep, embeddings.shape[1], len(embeddings)))
 
 
-def shrink_along_axes(rows: Vector, variances: Vector, axes: Vector) -> Vector:
-    """Estimates of gaps by block shrinkage towards zero, along principal axes of the public rows.
+def shrink_along_axes(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
+    """Gaps shrunk towards zero in blocks, along principal axes of the public embeddings.
 
     Noise is the same in all directions, and gaps are not: most of one lies along the leading axes
     of the data. So each block of axes (8, 8, 16, 32, ..., and what lies outside of all) is kept by
     its own signal / (signal + noise), as in Cai's block James-Stein rule (1999).
 
     Args:
-        rows: (m, d) noisy gaps.
-        variances: (m,) variance of the noise in each number of a row.
+        gaps: (m, d) noisy.
+        variances: (m,) variance of the noise in each number of a gap.
         axes: (d, r) orthonormal, the most important first.
     """
-    seen = rows @ axes
-    rest = rows - seen @ axes.T
-    outside = max(rows.shape[1] - axes.shape[1], 1)
-    inside = shrinkage.shrink_in_blocks(seen, variances)
+    along = gaps @ axes
+    rest = gaps - along @ axes.T
+    outside = max(gaps.shape[1] - axes.shape[1], 1)
+    inside = shrinkage.shrink_in_blocks(along, variances)
     return np.asarray(inside @ axes.T + rest * shrinkage.signal_part(rest, outside, variances))
 
 
@@ -155,9 +155,9 @@ def match(private: Vector, synthetic: Vector) -> Labels:
 
 
 def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> Vector:
-    """Each cluster's part of its class among private rows, (m, k), by noisy counts.
+    """Each cluster's part of its class among private records, (m, k), by noisy counts.
 
-    Shrunk towards the synthetic parts by the noise; nothing where there are no synthetic rows.
+    Shrunk towards the synthetic parts by the noise; nothing where there are no synthetic samples.
 
     Args:
         counts: (m, k) noisy, positive.
@@ -169,8 +169,8 @@ def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> V
     apart = counts / totals - start
     energy = np.maximum((apart**2).sum(axis=1, keepdims=True), 1e-300)
     keep = np.clip(1 - counts.shape[1] * (sd / totals) ** 2 / energy, 0.0, 1.0)
-    found = np.where(synthetic > 0, start + keep * apart, 0.0)
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+    shares = np.where(synthetic > 0, start + keep * apart, 0.0)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def variance_factors(
@@ -182,9 +182,9 @@ def variance_factors(
     variances right; and that one becomes 1 where it is noise too.
 
     Args:
-        private: (m, r) noisy mean squares of the private rows of each class.
+        private: (m, r) noisy mean squares of the private records of each class.
         noise_sd: (m,) standard deviation of the noise in them.
-        synthetic: (m, r) the same of the synthetic rows, positive.
+        synthetic: (m, r) the same of the synthetic samples, positive.
         weights: (r,) the variance along each axis.
 
     Returns:
@@ -204,36 +204,36 @@ def variance_factors(
 
 
 def stretch(
-    rows: Embeddings, labels: Labels, centres: Vector, axes: Vector, factors: Vector
+    embeddings: Embeddings, labels: Labels, centres: Vector, axes: Vector, factors: Vector
 ) -> Embeddings:
-    """Rows with their variances along ``axes`` multiplied, about the centre of their class.
+    """Embeddings with their variances along ``axes`` multiplied, about the centre of their class.
 
     Args:
-        rows: (n, d).
+        embeddings: (n, d).
         labels: (n,).
         centres: (m, d).
         axes: (d, r) orthonormal.
         factors: (m, r) of variances.
     """
-    seen = (rows - centres[labels]) @ axes
-    moved = rows + (seen * (np.sqrt(factors) - 1)[labels]) @ axes.T
+    along = (embeddings - centres[labels]) @ axes
+    moved = embeddings + (along * (np.sqrt(factors) - 1)[labels]) @ axes.T
     return np.asarray(moved, dtype=np.float32)
 
 
-def equal_lengths(rows: Embeddings) -> bool:
-    """Whether all rows have the same length, as those of CLIP and its like have."""
-    lengths = np.linalg.norm(rows, axis=1)
+def equal_lengths(embeddings: Embeddings) -> bool:
+    """Whether all embeddings have the same length, as those of CLIP and its like have."""
+    lengths = np.linalg.norm(embeddings, axis=1)
     return bool(lengths.std() < _SAME_LENGTH * lengths.mean())
 
 
-def with_lengths(rows: Embeddings, lengths: NDArray[np.floating]) -> Embeddings:
-    """Rows brought to these lengths, (n,); a row of zeros stays."""
-    now = np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
-    return np.asarray(rows * (lengths / now)[:, None], dtype=np.float32)
+def with_lengths(embeddings: Embeddings, lengths: NDArray[np.floating]) -> Embeddings:
+    """Embeddings brought to these lengths, (n,); one of zeros stays."""
+    now = np.maximum(np.linalg.norm(embeddings, axis=1), 1e-12)
+    return np.asarray(embeddings * (lengths / now)[:, None], dtype=np.float32)
 
 
 def spectral_clusters(
-    points: Vector, clusters: int, rng: np.random.Generator, *, neighbours: int = 7
+    points: Vector, clusters: int, rng: np.random.Generator, *, nearest_neighbour: int = 7
 ) -> Labels:
     """Normalised spectral clustering (Ng, Jordan and Weiss 2002).
 
@@ -245,7 +245,7 @@ def spectral_clusters(
         points: (n, d), n at least ``clusters``.
         clusters: k.
         rng: Public randomness.
-        neighbours: Which neighbour's distance is a point's scale.
+        nearest_neighbour: Whose distance is a point's scale: the seventh.
 
     Returns:
         (n,) cluster of each point in [0, k).
@@ -253,9 +253,11 @@ def spectral_clusters(
     if clusters == 1:
         return np.zeros(len(points), dtype=np.int64)
     if len(points) <= _MOST:
-        return _clustered(points, clusters, rng, neighbours)
+        return _clustered(points, clusters, rng, nearest_neighbour)
     some = points[rng.permutation(len(points))[:_MOST]]
-    return nearest(points, centroids(some, _clustered(some, clusters, rng, neighbours), clusters))
+    return nearest(
+        points, centroids(some, _clustered(some, clusters, rng, nearest_neighbour), clusters)
+    )
 
 
 def centroids(points: Vector, cluster: Labels, clusters: int) -> Vector:
@@ -266,9 +268,11 @@ def centroids(points: Vector, cluster: Labels, clusters: int) -> Vector:
     return np.asarray(np.where(sizes > 0, means, points.mean(axis=0)))
 
 
-def _clustered(points: Vector, clusters: int, rng: np.random.Generator, neighbours: int) -> Labels:
+def _clustered(
+    points: Vector, clusters: int, rng: np.random.Generator, nearest_neighbour: int
+) -> Labels:
     distances = square_distances(points, points)
-    seventh = min(neighbours, len(points) - 1)
+    seventh = min(nearest_neighbour, len(points) - 1)
     scale = np.sqrt(np.partition(distances, seventh, axis=1)[:, seventh])
     scale = np.maximum(scale, 1e-6 * scale.max() + 1e-12)
     affinity = np.exp(-distances / (scale[:, None] * scale))
@@ -276,5 +280,5 @@ def _clustered(points: Vector, clusters: int, rng: np.random.Generator, neighbou
     root = 1 / np.sqrt(np.maximum(affinity.sum(axis=1), 1e-12))
     last = len(points) - 1
     _, vectors = eigh(root[:, None] * affinity * root, subset_by_index=(last - clusters + 1, last))
-    rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return nearest(rows, weighted_kmeans(rows, np.ones(len(rows)), clusters, rng))
+    directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return nearest(directions, weighted_kmeans(directions, np.ones(len(directions)), clusters, rng))

@@ -155,7 +155,7 @@ def _require_every_class(base: Base, classes: Sequence[str], least: int) -> None
     sizes = np.bincount(base.labels, minlength=len(classes))
     if few := [f"{classes[i]} ({n})" for i, n in enumerate(sizes.tolist()) if n < least]:
         raise ConfigError(
-            f"the base set needs {least} or more rows of each class (its clusters are found in "
+            f"the base set needs {least} or more samples of each class (its clusters are found in "
             f"them), found fewer of: {', '.join(few[:10])}. Give more, or fewer clusters"
         )
 

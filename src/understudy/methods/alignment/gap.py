@@ -221,7 +221,7 @@ def _measured_radius(
 
 
 def _unit_noise(vault: Vault, cells: Cells, stage: Stage) -> float:
-    """Length of the noise in a cell's sum of differences, for a clipping radius of 1. Public."""
+    """Length of the noise in a cluster's sum of differences, for a clipping radius of 1. Public."""
     query = CountAndSum(cells, 1.0)
     return float(np.sqrt(cells.dim)) * vault.noise_sd(query, stage=stage.name) / query.sum_part
 

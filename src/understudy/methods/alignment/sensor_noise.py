@@ -1,4 +1,4 @@
-"""The noise of a camera's sensor: measured, aligned beside the embeddings, and drawn.
+"""The noise of a camera's sensor: measured, aligned with the embeddings, and drawn.
 
 A generator that learnt from clean images draws clean ones, and a network that was trained on those
 fails on a camera's. The noise of an image is measured by a filter that lines and gradients pass
@@ -94,7 +94,7 @@ class SensorNoiseEncoder:
 
 
 def with_noise_levels(context: Context, wanted: bool) -> Context:
-    """The context with noise levels beside embeddings, where images are seen and drawn."""
+    """The context with noise levels after the embeddings, where images go in and come out."""
     encoder = context.encoder
     if not wanted or encoder is None or encoder.norm_bound is None or context.decoder is None:
         return context
@@ -113,7 +113,7 @@ def embedding_length(context: Context) -> int:
 def split_noise_levels(
     context: Context, embeddings: Embeddings
 ) -> tuple[Embeddings, Levels | None]:
-    """Embeddings (n, d) and the noise levels beside them, (n, channels), if there are any."""
+    """Embeddings (n, d) and the noise levels after them, (n, channels), if there are any."""
     encoder = context.encoder
     if not isinstance(encoder, SensorNoiseEncoder):
         return embeddings, None

@@ -44,7 +44,7 @@ from understudy.steps.space import Frame
 
 @dataclass(frozen=True)
 class ClusteringParams:
-    """Parameters of the clustering method; ``None``: chosen by the kind of release (`settled`).
+    """Parameters of the clustering method; ``None``: chosen by the kind of release.
 
     Raises:
         ConfigError: A value out of range.
@@ -98,7 +98,7 @@ OPTIONS = {
 }
 
 
-def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
+def _settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
     images, rich = context.decoder is not None, context.mu >= 1
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
@@ -145,7 +145,7 @@ class ClusteringStages:
     votes: FilterStages
 
 
-def _stages(params: ClusteringParams, context: Context) -> ClusteringStages:
+def _plan(params: ClusteringParams, context: Context) -> ClusteringStages:
     """The releases, of settled parameters (their weights: docs/methods/clustering.md)."""
     space = SpaceStages.of(
         _space_settings(params, context),
@@ -178,18 +178,18 @@ def _stages(params: ClusteringParams, context: Context) -> ClusteringStages:
     )
 
 
-def stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
+def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
-    params = settled(params, context)
-    plan = _stages(params, context)
+    params = _settled(params, context)
+    plan = _plan(params, context)
     VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
     return stages_of(plan)
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
-    params = settled(params, materials.context)
-    plan, shrink = _stages(params, materials.context), params.shrink
+    params = _settled(params, materials.context)
+    plan, shrink = _plan(params, materials.context), params.shrink
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     settings = _space_settings(params, materials.context)
     space = embed(materials, settings, plan.space, conditional=params.conditional)
@@ -255,12 +255,12 @@ def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) ->
     )
 
 
-def carried(
+def _carried(
     params: ClusteringParams, context: Context, noise: capacity.Noise
 ) -> tuple[capacity.Carried, ...]:
     """What classes of several sizes can carry under the noise of a plan."""
-    params = settled(params, context)
-    matrix, plan = _wants_matrix(params), _stages(params, context)
+    params = _settled(params, context)
+    matrix, plan = _wants_matrix(params), _plan(params, context)
     settings = _space_settings(params, context)
     selective = settings.images and settings.grid is None
     capped = selective and matrix
@@ -310,9 +310,9 @@ METHOD = Method(
     summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
     source="Zhou et al., Private Training & Data Generation by Clustering Embeddings",
     params=ClusteringParams,
-    settle=settled,
-    stages=stages,
-    carried=carried,
+    settle=_settled,
+    stages=_stages,
+    carried=_carried,
     run=clustering,
     roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
     options=OPTIONS,

@@ -171,7 +171,7 @@ def covariance_roots(
         vault: Embeddings.
         clusters: About whose centres is measured.
         radius: About the usual length of residuals.
-        kind: How many numbers a covariance has, and who shares it.
+        kind: How many numbers a covariance has, and what shares it.
         rank: Kept directions for ``low_rank``.
         stage: The stage.
         whitened: Whether residuals have about unit covariance.

@@ -46,7 +46,7 @@ _SIZES = 0.05  # part of the budget that counts the classes
 
 @dataclass(frozen=True)
 class EvolutionParams:
-    """Parameters of evolution; ``None``: chosen by the candidates and the classes (`settled`).
+    """Parameters of evolution; ``None``: chosen by the candidates and the classes.
 
     Raises:
         ConfigError: A value out of range, or two that exclude each other.
@@ -100,7 +100,7 @@ OPTIONS = {
 }
 
 
-def roles(params: EvolutionParams, named: frozenset[str]) -> Mapping[str, str | None]:
+def _roles_used(params: EvolutionParams, named: frozenset[str]) -> Mapping[str, str | None]:
     """The models that are used: images need no writer, and image voting no captioner."""
     used: dict[str, str | None] = {"encoder": "embedded:studio", "generator": "embedded:studio"}
     if params.candidates == "images":
@@ -109,7 +109,7 @@ def roles(params: EvolutionParams, named: frozenset[str]) -> Mapping[str, str | 
     return used | ({"captioner": "embedded:studio"} if params.vote == "text" else {})
 
 
-def settled(params: EvolutionParams, context: Context) -> EvolutionParams:
+def _settled(params: EvolutionParams, context: Context) -> EvolutionParams:
     """The parameters with every ``None`` decided, from public facts only.
 
     Images that are voted for stay (L = 3): an image drawn twice is the same image twice, and the
@@ -152,7 +152,7 @@ class EvolutionStages:
     rounds: tuple[Stage, ...]
 
 
-def _stages(params: EvolutionParams, context: Context) -> EvolutionStages:
+def _plan(params: EvolutionParams, context: Context) -> EvolutionStages:
     """The releases: the rounds share equally, mu / sqrt(G) each (Eq. 1)."""
     counted = given_sizes(params.sizes, _classes(params, context)) is None
     count = params.rounds or 1
@@ -163,7 +163,7 @@ def _stages(params: EvolutionParams, context: Context) -> EvolutionStages:
     )
 
 
-def stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
+def _stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     check_models(
         context,
@@ -173,13 +173,13 @@ def stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
         conditional=params.conditional,
     )
     check_count(params.sizes, context.count)
-    return stages_of(_stages(settled(params, context), context))
+    return stages_of(_plan(_settled(params, context), context))
 
 
 def evolution(materials: Materials, params: EvolutionParams) -> Release:
     """Algorithm 2, for either kind of candidates. Rounds are counted from 1 here."""
-    params = settled(params, materials.context)
-    plan, settings = _stages(params, materials.context), _round_settings(materials, params)
+    params = _settled(params, materials.context)
+    plan, settings = _plan(params, materials.context), _round_settings(materials, params)
     # 1: C_0 <- RANDOM_API(N). A writer without words for a class says so here: nothing is paid yet.
     rounds = len(plan.rounds)
     degrees = arithmetic.schedule(params.degree or 0.0, params.last_degree or 0.0, rounds)
@@ -281,9 +281,9 @@ METHOD = Method(
     source="Synthesize Privacy-Preserving High-Resolution Images via Private Textual Intermediaries"
     " (SPTI), and Private Evolution",
     params=EvolutionParams,
-    settle=settled,
-    stages=stages,
+    settle=_settled,
+    stages=_stages,
     run=evolution,
-    roles=roles,
+    roles=_roles_used,
     options=OPTIONS,
 )

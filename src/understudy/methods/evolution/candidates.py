@@ -134,7 +134,7 @@ class CaptionCandidates:
         """In other words, and in part about other things."""
         old = [str(text) for text in items]
         new = map(_single_line, self.writer.vary(old, degree=degree, seed=seed))
-        # Votes are paid for by now: a variation without a word is none, and stops nobody.
+        # Votes are paid for by now: a variation without a word is none, and ends no run.
         return np.array([b or a for a, b in zip(old, new, strict=True)], dtype=np.str_)
 
     def embed(self, items: Items, seed: int) -> Embeddings:
