@@ -10,7 +10,7 @@ from PIL import Image
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Generator
-from understudy.report.sheets import contact_sheet
+from understudy.report.images import contact_sheet
 
 _MOST = 10_000
 
