@@ -15,6 +15,7 @@ from understudy.report.images import contact_sheet
 from understudy.report.json_files import (
     owner_json,
     public_json,
+    read_evaluation,
     read_owner,
     read_record,
     read_score,
@@ -58,6 +59,7 @@ __all__ = [
     "public_documents",
     "public_json",
     "public_report",
+    "read_evaluation",
     "read_owner",
     "read_record",
     "read_score",

@@ -7,22 +7,18 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from understudy.core.errors import RunError
-from understudy.core.types import Receipt, StageReceipt
+from understudy.core.errors import InputError, RunError
+from understudy.core.results import EVALUATION_SCHEMA, Evaluation
 from understudy.report import verdict_table
 from understudy.report.comparison import facts_of
 from understudy.report.record import (
-    Model,
     OwnerRecord,
-    Premise,
     Recall,
     RunRecord,
     Score,
     Spending,
 )
-from understudy.report.statement import SCHEMA, jsonable, privacy_json
-
-_NOT_SAID = ("how", "title", "licence")  # a file of an earlier version lacks them
+from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
 
 REPORT_SCHEMA = "understudy-report/1"
 """Name and version of the form."""
@@ -89,37 +85,47 @@ def read_record(content: Mapping[str, Any]) -> RunRecord:
     Raises:
         RunError: Another form, or a part of it is missing.
     """
-    if content.get("schema") != SCHEMA:
+    if content.get("schema") != PRIVACY_SCHEMA:
         raise RunError(
-            f"privacy.json has the schema {content.get('schema')!r}, not {SCHEMA!r}: it was "
-            "written by another version of Understudy, or by another program"
+            f"privacy.json has the schema {content.get('schema')!r}, not {PRIVACY_SCHEMA!r}: it "
+            "was written by another version of Understudy, or by another program"
         )
+    from pydantic import ValidationError
+
+    from understudy.report.json_models import PrivacyFile, first_fault
+
     try:
-        guarantee, data = content["guarantee"], content["data"]
-        receipt = Receipt(
-            **{name: guarantee[name] for name in ("unit", "adjacency", "epsilon", "delta")},
-            slack=guarantee["slack"],
-            stages=tuple(StageReceipt(**stage) for stage in content["stages"]),
+        return PrivacyFile.model_validate(content).record()
+    except ValidationError as error:
+        raise RunError(
+            f"privacy.json is not whole ({first_fault(error)}): restore it from a copy"
+        ) from error
+
+
+def read_evaluation(content: Mapping[str, Any]) -> Evaluation:
+    """What `Evaluation.as_dict` wrote.
+
+    Args:
+        content: The content of ``evaluation.json``.
+
+    Raises:
+        InputError: Another form.
+    """
+    if content.get("schema") != EVALUATION_SCHEMA:
+        raise InputError(
+            f"an evaluation has the schema {EVALUATION_SCHEMA!r}, found "
+            f"{content.get('schema')!r}: evaluate the release again"
         )
-        return RunRecord(
-            method=data["method"],
-            receipt=receipt,
-            classes=tuple(data["classes"]),
-            count=data["count"],
-            format=data["format"],
-            version=content["software"]["version"],
-            date=content["date"],
-            params=data["params"],
-            image_shape=None if data["image_shape"] is None else tuple(data["image_shape"]),
-            dim=data["dim"],
-            models=tuple(Model(**model) for model in content["models"]),
-            public_sources=tuple(content["public_data"]),
-            facts=data["facts"],
-            premises=tuple(Premise(**premise) for premise in content.get("premises", ())),
-            **{name: data[name] for name in _NOT_SAID if name in data},
-        )
-    except (KeyError, TypeError) as error:
-        raise RunError(f"privacy.json is not whole ({error}): restore it from a copy") from error
+    from pydantic import ValidationError
+
+    from understudy.report.json_models import EvaluationFile, first_fault
+
+    try:
+        return EvaluationFile.model_validate(content).evaluation()
+    except ValidationError as error:
+        raise InputError(
+            f"this is no evaluation ({first_fault(error)}): evaluate the release again"
+        ) from error
 
 
 def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
