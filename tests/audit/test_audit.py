@@ -7,8 +7,8 @@ from benchmarks.benches import clouds, ready, squares
 from understudy.audit import bench
 from understudy.audit.audit import audit, audit_bench, audit_mechanisms
 from understudy.core.errors import ConfigError, SourceError
-from understudy.core.results import Evaluation
 from understudy.metrics.privacy_bounds import audit_one_run, audit_pairs
+from understudy.report import read_evaluation
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_an_audit_comes_back_as_figures_for_the_owner(source):
     assert found.settings["rows"] == 20
     assert found.settings["method"] == "clustering"
     assert found.verdicts[0].grade == "good"
-    again = Evaluation.from_dict(found.as_dict())
+    again = read_evaluation(found.as_dict())
     assert again.values == found.values
 
 

@@ -8,6 +8,7 @@ from tests.metric_values import metric_value
 
 from understudy.core.errors import InputError
 from understudy.core.results import FIELDS, Curve, Evaluation, Verdict
+from understudy.report import read_evaluation
 
 WHOLE = Evaluation(
     (
@@ -23,13 +24,13 @@ WHOLE = Evaluation(
 
 def test_what_is_written_is_read_back_infinite_numbers_too():
     text = json.dumps(WHOLE.as_dict(), allow_nan=False)
-    assert Evaluation.from_dict(json.loads(text)) == WHOLE
+    assert read_evaluation(json.loads(text)) == WHOLE
 
 
 def test_what_is_not_a_number_stays_none():
     content = Evaluation((metric_value("fidelity", "recall", math.nan),)).as_dict()
     assert content["figures"][0]["value"] is None
-    assert math.isnan(Evaluation.from_dict(content).values[0].value)
+    assert math.isnan(read_evaluation(content).values[0].value)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_what_is_not_a_number_stays_none():
 )
 def test_another_form_is_refused(content):
     with pytest.raises(InputError, match="evaluate the release again"):
-        Evaluation.from_dict(content)
+        read_evaluation(content)
 
 
 def test_figures_are_found_by_name_and_class_and_laid_out_flat():

@@ -13,8 +13,8 @@ from tests.run.samples import QUICK, class_folders, embeddings
 
 import understudy
 from understudy.core.errors import ConfigError, InputError, RunError
-from understudy.core.results import Evaluation
 from understudy.data import open_source
+from understudy.report import read_evaluation
 
 SIZES = {"cat": 60, "dog": 60}
 GROUPS = ["fidelity", "utility", "leakage", "attack"]
@@ -96,7 +96,7 @@ def test_five_releases_are_told_apart(world, name, grade, words):
 def test_everything_is_written_and_read_back(world):
     found = evaluate(world, "dp", features="embedded:dct?coefficients=60")
     written = json.loads((world / "dp" / "owner" / "evaluation.json").read_text())
-    assert Evaluation.from_dict(written).as_dict() == found.as_dict() == written
+    assert read_evaluation(written).as_dict() == found.as_dict() == written
     assert [one.group for one in found.verdicts] == GROUPS
     assert {one.kind for one in (*found.values, *found.curves, *found.verdicts)} == {"owner-only"}
     assert set(found.seconds) == {"read", "fidelity", "leakage", "attacks"}

@@ -20,6 +20,7 @@ from understudy.metrics.dp_sgd import dp_sgd
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.leakage import mutual_information, regional_mutual_information
 from understudy.metrics.similarity import ssim
+from understudy.report import read_evaluation
 
 torch = pytest.importorskip("torch")
 DCT = "embedded:dct?coefficients=60"
@@ -155,7 +156,7 @@ def test_the_curve_ends_with_the_model_that_learnt_from_all_rows(world):
     (confusion,) = world.found.settings["confusion"]
     counts = np.array(confusion["counts"])
     assert np.mean(np.diag(counts) / counts.sum(axis=1)) == accuracy
-    assert Evaluation.from_dict(world.found.as_dict()).settings == world.found.settings
+    assert read_evaluation(world.found.as_dict()).settings == world.found.settings
 
 
 def test_rows_of_a_reconstruction_are_what_is_affordable():

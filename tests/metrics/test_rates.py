@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from understudy.metrics.rates import clopper_pearson, rate_at_least, rate_at_most
+from understudy.metrics.roc import clopper_pearson, rate_at_least, rate_at_most
 
 
 def test_clopper_and_pearson():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import InputError
-from understudy.metrics.rates import clopper_pearson
-from understudy.metrics.roc import roc
+from understudy.metrics.roc import clopper_pearson, roc
 
 
 def test_the_area_is_the_part_of_pairs_in_the_right_order():

@@ -258,7 +258,7 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     measured(runs / "run-4", marked, {"accuracy": 0.7}, rows=20)
     folders = [runs / "run-1", runs / "run-4"]
     found = report.compare(folders)
-    assert [one.figure.name for one in found.shared] == ["accuracy"]
+    assert [one.value.name for one in found.shared] == ["accuracy"]
     assert "Measured with different rows (run-1: 10; run-4: 20)" in found.notes[0]
     page = report.write_comparison(folders, found, tmp_path / "c.html").read_text()
     assert len(pictures(page)) == 2

@@ -19,7 +19,7 @@ from understudy.metrics.privacy_bounds import (
     audit_pairs,
     learned_scores,
 )
-from understudy.metrics.rates import rate_at_least, rate_at_most
+from understudy.metrics.roc import rate_at_least, rate_at_most
 from understudy.privacy.noise import MIN_SCALE
 
 _GIVEN_AWAY = 1e9  # the score of a run whose questions alone tell that the row was in

@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
-from understudy.core.errors import InputError
 from understudy.core.types import Images, Labels, Shape, Vector
 
-SCHEMA = "understudy-evaluation/1"
+EVALUATION_SCHEMA = "understudy-evaluation/1"
 """Name and version of the form of ``evaluation.json``."""
 
 Kind = Literal["dp", "public", "owner-only"]
@@ -148,13 +147,6 @@ class Metric:
         limits = None if self.thresholds is None else asdict(self.thresholds)
         return {name: getattr(self, name) for name in _DECLARED} | {"thresholds": limits}
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """What `as_dict` wrote, without its function."""
-        limits = content["thresholds"]
-        thresholds = None if limits is None else Thresholds(**limits)
-        return cls(**{**content, "thresholds": thresholds})
-
 
 _SUBJECT = re.compile(r" \(\{subject\}\)|\{subject\}(:|,)? | ?\{subject\}")
 _DECLARED = ("key", "group", "name", "explanation", "better", "unit", "baseline", "subject")
@@ -220,32 +212,6 @@ class MetricValue:
         """A flat row, with the columns `FIELDS`."""
         row = {name: getattr(self, name) for name in FIELDS}
         return {**row, "metric": self.metric.key}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any], metrics: Mapping[str, Metric]) -> Self:
-        """What `row` gave; numbers that were infinite may be text, and no value is not a number.
-
-        Args:
-            row: The columns.
-            metrics: What was declared, by key. A row without a key, as earlier versions wrote
-                them, says of its metric what stands in the row.
-        """
-        known = metrics.get(row.get("metric", ""))
-        stated = {name: row[name] for name in ("group", "name", "better", "unit")}
-        low, high, baseline = (
-            None if row[name] is None else float(row[name]) for name in ("low", "high", "baseline")
-        )
-        return cls(
-            known or Metric(key="", explanation="", **stated),
-            math.nan if row["value"] is None else float(row["value"]),
-            row["kind"],
-            low,
-            high,
-            baseline,
-            row["measured"],
-            row["label"],
-            row["subject"] if known else "",
-        )
 
 
 FIELDS = (
@@ -372,7 +338,7 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """JSON values: infinite numbers as text, ``"inf"``; what is not a number as None."""
         content = {
-            "schema": SCHEMA,
+            "schema": EVALUATION_SCHEMA,
             "figures": self.rows(),
             "curves": [asdict(curve) for curve in self.curves],
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
@@ -382,36 +348,6 @@ class Evaluation:
         }
         plain: dict[str, Any] = _plain(content)
         return plain
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """What `as_dict` wrote.
-
-        Raises:
-            InputError: Another form.
-        """
-        if content.get("schema") != SCHEMA:
-            raise InputError(
-                f"an evaluation has the schema {SCHEMA!r}, found {content.get('schema')!r}: "
-                "evaluate the release again"
-            )
-        try:
-            declared = content.get("metrics", {})
-            metrics = {key: Metric.from_dict(entry) for key, entry in declared.items()}
-            return cls(
-                tuple(MetricValue.from_row(row, metrics) for row in content["figures"]),
-                tuple(
-                    Curve(**{**curve, "x": tuple(curve["x"]), "y": tuple(curve["y"])})
-                    for curve in content["curves"]
-                ),
-                tuple(Verdict(**verdict) for verdict in content["verdicts"]),
-                dict(content["settings"]),
-                dict(content["seconds"]),
-            )
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"this is no evaluation ({error}): evaluate the release again"
-            ) from error
 
 
 def _plain(value: Any) -> Any:

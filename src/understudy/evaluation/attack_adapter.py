@@ -106,18 +106,11 @@ def attack_release(
         bar(1)
     apart = -by_distance(rows, reference)
     blind_distance = roc(apart[: len(members)], apart[len(members) :]).auc
-    return AttackResults(
-        [
-            *values,
-            *comparison.blind_values(),
-            BLIND_DISTANCE_AUC.value(blind_distance, baseline=0.5, measured=measured),
-        ],
-        [
-            *(roc_curve(name, each) for name, each in rocs.items()),
-            roc_curve(BLIND_AUC.subject, blind.roc),
-        ],
-        Attacks(blind.roc, rocs, added, held_out),
-    )
+    values += comparison.blind_values()
+    values.append(BLIND_DISTANCE_AUC.value(blind_distance, baseline=0.5, measured=measured))
+    every = {**rocs, BLIND_AUC.subject: blind.roc}
+    curves = [roc_curve(name, each) for name, each in every.items()]
+    return AttackResults(values, curves, Attacks(blind.roc, rocs, added, held_out))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from understudy.metrics.nearest_neighbours import (
     RECALL,
     coverage,
 )
-from understudy.metrics.rates import clopper_pearson
+from understudy.metrics.roc import clopper_pearson
 from understudy.metrics.subsets import some
 from understudy.run.progress import Bars
 

@@ -19,7 +19,7 @@ from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Labels
 from understudy.metrics.nearest_neighbours import clouds, nearest
-from understudy.metrics.rates import clopper_pearson
+from understudy.metrics.roc import clopper_pearson
 
 How = Literal["neighbours", "network"]
 

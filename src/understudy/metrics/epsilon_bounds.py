@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from understudy.core.errors import InputError
-from understudy.metrics.rates import rate_at_least, rate_at_most
+from understudy.metrics.roc import rate_at_least, rate_at_most
 
 _MOST = 100.0  # an epsilon that no experiment reaches
 

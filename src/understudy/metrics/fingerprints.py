@@ -11,8 +11,7 @@ from scipy.fft import dct
 
 from understudy.core.results import Metric
 from understudy.core.types import Images, Labels
-from understudy.metrics.nearest_neighbours import Progress, blocks
-from understudy.metrics.threads import side_by_side
+from understudy.metrics.nearest_neighbours import Progress, blocks, side_by_side
 
 _HASH_SIDE = 8
 _HASH_OF = 32

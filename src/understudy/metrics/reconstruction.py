@@ -16,7 +16,7 @@ from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Images, Labels, Vector
 from understudy.metrics.nearest_neighbours import blocks, clouds, nearest
-from understudy.metrics.rates import clopper_pearson
+from understudy.metrics.roc import clopper_pearson
 from understudy.metrics.similarity import decibels, mse, ssim
 
 Progress = Callable[[int], None]

@@ -1,4 +1,7 @@
-"""How well an attack's scores tell members from others, with intervals."""
+"""How well an attack's scores tell members from others, and exact bounds of rates.
+
+What a count of hits says about their probability is by Clopper and Pearson (1934).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from scipy import stats
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Vector
-from understudy.metrics.rates import clopper_pearson
 
 AT = (0.001, 0.01)
 """The false positive rates that membership attacks are reported at (Carlini et al. 2022)."""
@@ -180,3 +182,19 @@ def _tpr_at(fpr: Vector, tpr: Vector, rate: float, members: int, confidence: flo
     value = float(tpr[np.searchsorted(fpr, rate, side="right") - 1])
     low, high = clopper_pearson(round(value * members), members, confidence)
     return Interval(value, low, high)
+
+
+def rate_at_least(hits: int, tries: int, miss: float) -> float:
+    """One-sided lower bound of a probability, above the truth with probability ``miss`` at most."""
+    return 0.0 if hits == 0 else float(stats.beta.ppf(miss, hits, tries - hits + 1))
+
+
+def rate_at_most(hits: int, tries: int, miss: float) -> float:
+    """One-sided upper bound of a probability, below the truth with probability ``miss`` at most."""
+    return 1.0 if hits == tries else float(stats.beta.ppf(1 - miss, hits + 1, tries - hits))
+
+
+def clopper_pearson(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Two-sided interval of a probability from ``hits`` in ``tries``."""
+    tail = (1 - confidence) / 2
+    return rate_at_least(hits, tries, tail), rate_at_most(hits, tries, tail)

@@ -11,8 +11,15 @@ import json
 from understudy.report.card import dataset_card
 from understudy.report.comparison import Comparison, compare
 from understudy.report.html import comparison_report, owner_report, public_report
-from understudy.report.programs import owner_json, public_json
-from understudy.report.reading import read_owner, read_record, read_score
+from understudy.report.images import contact_sheet
+from understudy.report.json_files import (
+    owner_json,
+    public_json,
+    read_evaluation,
+    read_owner,
+    read_record,
+    read_score,
+)
 from understudy.report.record import (
     Model,
     OwnerRecord,
@@ -25,7 +32,6 @@ from understudy.report.record import (
     Sheet,
     Spending,
 )
-from understudy.report.sheets import contact_sheet
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
 
@@ -53,6 +59,7 @@ __all__ = [
     "public_documents",
     "public_json",
     "public_report",
+    "read_evaluation",
     "read_owner",
     "read_record",
     "read_score",

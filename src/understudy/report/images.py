@@ -1,8 +1,10 @@
-"""Pictures of a page: contact sheets and pairs as data URIs, made small enough to send around."""
+"""Images of a page: contact sheets and pairs as data URIs, small enough to send around."""
 
 from __future__ import annotations
 
 import base64
+import io
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +13,12 @@ from PIL import Image
 from understudy.core.results import Pairs
 from understudy.core.types import Images
 from understudy.report.record import Sample, Sheet
-from understudy.report.sheets import contact_sheet
 
 _GALLERY_SIDE, _PAIR_SIDE = 96, 160  # pixels; larger images are made smaller
 _SHARP_BELOW = 48  # images of fewer pixels a side are shown with their pixels
 _MANY_CLASSES, _FEW_IMAGES = 24, 8  # with more classes, so many images of each
 _PAIRS, _PAIRS_FIRST = 48, 12
+_MARGIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,31 @@ def picture(images: Images, columns: int | None = None, side: int = _GALLERY_SID
     data = base64.b64encode(contact_sheet(smaller(images, side), columns)).decode("ascii")
     sharp = max(images.shape[1:3]) < _SHARP_BELOW
     return Picture(f"data:image/png;base64,{data}", len(images), sharp)
+
+
+def contact_sheet(images: Images, columns: int | None = None) -> bytes:
+    """The images in rows, with a thin transparent margin between them.
+
+    Args:
+        images: (n, height, width, channels) uint8, n of 1 or more, channels 1 or 3.
+        columns: Images in a row; the least square that holds them all by default.
+
+    Returns:
+        A PNG file.
+    """
+    n, height, width, _ = images.shape
+    columns = columns or math.ceil(math.sqrt(n))
+    rows = math.ceil(n / columns)
+    high, wide = height + _MARGIN, width + _MARGIN
+    sheet = np.zeros((rows * high - _MARGIN, columns * wide - _MARGIN, 4), dtype=np.uint8)
+    for index, image in enumerate(images):
+        top = index // columns * high
+        left = index % columns * wide
+        sheet[top : top + height, left : left + width, :3] = image
+        sheet[top : top + height, left : left + width, 3] = 255
+    file = io.BytesIO()
+    Image.fromarray(sheet).save(file, format="PNG", optimize=True)
+    return file.getvalue()
 
 
 def smaller(images: Images, side: int) -> Images:

@@ -17,7 +17,7 @@ from understudy.report import meaning
 from understudy.report.record import RunRecord
 from understudy.report.rendering import environment
 
-SCHEMA = "understudy-privacy/1"
+PRIVACY_SCHEMA = "understudy-privacy/1"
 """Name and version of the form of ``privacy.json``; docs/release.md describes its fields."""
 
 COVERED = (
@@ -99,15 +99,15 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         record: The public facts of the run.
 
     Returns:
-        The content of ``privacy.json``, in the form that `SCHEMA` names. A stage's ``mu`` is its
-        ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the sum of their
+        The content of ``privacy.json``, in the form that `PRIVACY_SCHEMA` names. A stage's ``mu``
+        is its ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the sum of their
         squares; ``guarantee.epsilon - guarantee.slack`` is no less than the epsilon of that mu at
         ``guarantee.delta``.
     """
     receipt = record.receipt
     covered, not_covered, assumptions = _lists(record)
     return {
-        "schema": SCHEMA,
+        "schema": PRIVACY_SCHEMA,
         "date": record.date,
         "software": {"name": "understudy", "version": record.version},
         "guarantee": {

@@ -15,7 +15,7 @@ from understudy.core.types import Images, Shape
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS
 from understudy.methods.base import Context
-from understudy.report.sheets import contact_sheet
+from understudy.report.images import contact_sheet
 from understudy.run.config import RunConfig
 from understudy.run.progress import ProgressMode, reporting
 from understudy.steps.niqe import NiqeModel, fit_niqe, niqe

@@ -30,6 +30,7 @@ from understudy.report import (
     owner_report,
     public_json,
     public_report,
+    read_evaluation,
     read_owner,
     read_record,
 )
@@ -106,7 +107,7 @@ def load(
         spending=now or owner.spending,
         budget_from="run" if now is None else "ledger",
         sheets=read_gallery(root / "owner") or _synthetic_only(place, record),
-        evaluation=read_evaluation(root),
+        evaluation=stored_evaluation(root),
         pairs=read_pairs(root / "owner" / "pairs.npz"),
         releases=_named([root, *others]) if others else (),
     )
@@ -218,7 +219,7 @@ def require_table(path: Path) -> None:
     require_folder(path)
 
 
-def read_evaluation(root: Path) -> Evaluation | None:
+def stored_evaluation(root: Path) -> Evaluation | None:
     """What was measured of a run's release; what the run itself measured if nothing else was.
 
     Raises:
@@ -227,7 +228,7 @@ def read_evaluation(root: Path) -> Evaluation | None:
     path = root / "owner" / "evaluation.json"
     if not path.is_file():
         return None
-    return Evaluation.from_dict(read_json(path))
+    return read_evaluation(read_json(path))
 
 
 def read_pairs(path: Path) -> Pairs | None:
@@ -291,7 +292,7 @@ def _released(folder: Path, name: str) -> Released:
     record = read_record(read_json(place / "privacy.json"))
     if place.name != "release":
         return Released(name, record)
-    evaluation, path = read_evaluation(place.parent), place.parent / "owner" / "run.json"
+    evaluation, path = stored_evaluation(place.parent), place.parent / "owner" / "run.json"
     if evaluation is None and path.is_file():
         evaluation = _of_scores(read_owner(read_json(path)).scores)
     return Released(name, record, evaluation)

@@ -20,8 +20,8 @@ from understudy.data.names import class_names
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context, check_template, prompts_of
 from understudy.report import Model, RunRecord, public_documents
+from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
-from understudy.report.sheets import contact_sheet
 from understudy.run.documents import contact_sheet_of, first_of_each, understudy_version
 from understudy.run.models import phrase_of
 from understudy.run.outputs import open_release

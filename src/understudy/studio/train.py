@@ -14,7 +14,7 @@ from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
 from understudy.data.encoded_images import Options, RecordSource
-from understudy.report.sheets import contact_sheet
+from understudy.report.images import contact_sheet
 from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.steps.hints import LIMBS, edges, skeleton
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.core.errors import RunError
+from understudy.core.errors import InputError, RunError
 from understudy.core.results import Evaluation, Pairs
 from understudy.report import (
     OwnerRecord,
@@ -21,10 +21,13 @@ from understudy.report import (
     public_documents,
     public_json,
     public_report,
+    read_evaluation,
     read_owner,
     read_record,
     read_score,
 )
+from understudy.report.json_models import EvaluationFile, PrivacyFile
+from understudy.report.tables import explained
 
 
 def stored(record: RunRecord) -> dict[str, object]:
@@ -89,6 +92,45 @@ def test_another_form_is_refused(record: RunRecord) -> None:
         read_record({**stored(record), "schema": "understudy-privacy/9"})
 
 
+def test_every_file_has_the_form_that_is_published(
+    record: RunRecord, evaluation: Evaluation
+) -> None:
+    for model, content in (
+        (PrivacyFile, stored(record)),
+        (EvaluationFile, json.loads(json.dumps(evaluation.as_dict(), allow_nan=False))),
+    ):
+        file = model.model_validate(content)
+        assert file.model_dump(mode="json", by_alias=True) == content
+        told = model.model_json_schema(by_alias=True)
+        assert set(content) == set(told["properties"])
+
+
+def test_an_evaluation_of_an_earlier_version_says_no_metrics(evaluation: Evaluation) -> None:
+    content = evaluation.as_dict()
+    del content["metrics"]
+    for row in content["figures"]:
+        del row["metric"], row["subject"]
+    read = read_evaluation(content)
+    assert [value.name for value in read.values] == [value.name for value in evaluation.values]
+    assert [value.better for value in read.values] == [value.better for value in evaluation.values]
+    assert explained(read.values) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"curves": None}, "curves: input should be a valid"),
+        ({"figures": [{"group": "fidelity"}]}, "figures.0.name: field required"),
+        ({"verdicts": [{"grade": "superb"}]}, "verdicts.0.group"),
+    ],
+)
+def test_what_is_wrong_with_an_evaluation_is_said(
+    evaluation: Evaluation, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=f"{words}.*evaluate the release again"):
+        read_evaluation({**evaluation.as_dict(), **change})
+
+
 def trained(recall: float) -> dict[str, Any]:
     """What ``run.json`` holds of one training: 90 rows of a class are found, of ten others some."""
     return {
@@ -140,7 +182,7 @@ def test_the_reports_for_programs(
     told = json.loads(json.dumps(owner_json(record, whole), allow_nan=False))
     assert told["kind"] == "owner-only"
     assert told["rows"] == 48_613
-    assert Evaluation.from_dict(told["evaluation"]).as_dict() == evaluation.as_dict()
+    assert read_evaluation(told["evaluation"]).as_dict() == evaluation.as_dict()
     assert told["nearest_pairs"]["rows"][13] == [91, 143]
     assert [one["grade"] for one in told["verdicts"]] == ["good", "fair", "unknown", "poor"]
     public = json.loads(json.dumps(public_json(record), allow_nan=False))

@@ -1,0 +1,185 @@
+"""JSON out and in: the reports for programs, and records from the files that a run left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+from understudy.core.errors import InputError, RunError
+from understudy.core.results import EVALUATION_SCHEMA, Evaluation
+from understudy.report import verdict_table
+from understudy.report.comparison import facts_of
+from understudy.report.record import (
+    OwnerRecord,
+    Recall,
+    RunRecord,
+    Score,
+    Spending,
+)
+from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
+
+REPORT_SCHEMA = "understudy-report/1"
+"""Name and version of the form."""
+
+
+def public_json(record: RunRecord) -> dict[str, Any]:
+    """What the public page says.
+
+    Args:
+        record: The public facts of the run.
+    """
+    return {
+        "schema": REPORT_SCHEMA,
+        "kind": "public",
+        "verdicts": [asdict(verdict_table.guarantee_card(record.receipt))],
+        "privacy": privacy_json(record),
+    }
+
+
+def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
+    """What the owner's page says. For the owner only.
+
+    Args:
+        record: The public facts of the run.
+        owner: What only the owner may see.
+    """
+    cards = verdict_table.cards(record, owner.evaluation, owner.scores)
+    return {
+        "schema": REPORT_SCHEMA,
+        "kind": "owner-only",
+        "verdicts": [asdict(card) for card in cards],
+        "privacy": privacy_json(record),
+        "dataset": owner.dataset,
+        "rows": owner.rows,
+        "skipped": owner.skipped,
+        "spending": None if owner.spending is None else asdict(owner.spending),
+        "budget_from": owner.budget_from,
+        "accuracy": [asdict(score) for score in owner.scores],
+        "evaluation": None if owner.evaluation is None else owner.evaluation.as_dict(),
+        "nearest_pairs": _pairs(owner),
+        "releases": [jsonable(facts_of(one)) for one in owner.releases],
+        "seconds": dict(owner.seconds),
+    }
+
+
+def _pairs(owner: OwnerRecord) -> dict[str, Any] | None:
+    if owner.pairs is None:
+        return None
+    return {
+        "how": owner.pairs.how,
+        "distances": jsonable(owner.pairs.distances),
+        "rows": jsonable(owner.pairs.rows),
+    }
+
+
+def read_record(content: Mapping[str, Any]) -> RunRecord:
+    """The public facts of a run from what `privacy_json` made of them.
+
+    Options and facts come back as JSON values; every document made of the record is the same.
+
+    Args:
+        content: The content of ``privacy.json``.
+
+    Raises:
+        RunError: Another form, or a part of it is missing.
+    """
+    if content.get("schema") != PRIVACY_SCHEMA:
+        raise RunError(
+            f"privacy.json has the schema {content.get('schema')!r}, not {PRIVACY_SCHEMA!r}: it "
+            "was written by another version of Understudy, or by another program"
+        )
+    from pydantic import ValidationError
+
+    from understudy.report.json_models import PrivacyFile, first_fault
+
+    try:
+        return PrivacyFile.model_validate(content).record()
+    except ValidationError as error:
+        raise RunError(
+            f"privacy.json is not whole ({first_fault(error)}): restore it from a copy"
+        ) from error
+
+
+def read_evaluation(content: Mapping[str, Any]) -> Evaluation:
+    """What `Evaluation.as_dict` wrote.
+
+    Args:
+        content: The content of ``evaluation.json``.
+
+    Raises:
+        InputError: Another form.
+    """
+    if content.get("schema") != EVALUATION_SCHEMA:
+        raise InputError(
+            f"an evaluation has the schema {EVALUATION_SCHEMA!r}, found "
+            f"{content.get('schema')!r}: evaluate the release again"
+        )
+    from pydantic import ValidationError
+
+    from understudy.report.json_models import EvaluationFile, first_fault
+
+    try:
+        return EvaluationFile.model_validate(content).evaluation()
+    except ValidationError as error:
+        raise InputError(
+            f"this is no evaluation ({first_fault(error)}): evaluate the release again"
+        ) from error
+
+
+def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
+    """The owner's facts from ``run.json``, without pictures and without what was measured later.
+
+    Args:
+        content: The content of ``run.json``.
+
+    Raises:
+        RunError: A part of it is missing.
+    """
+    try:
+        return OwnerRecord(
+            dataset=content.get("dataset") or content["settings"]["source"],
+            rows=content["rows"],
+            skipped=content["skipped"],
+            spending=Spending(**content["spending"]),
+            scores=tuple(map(read_score, content.get("accuracy", ()))),
+            seconds=content["seconds"],
+        )
+    except (KeyError, TypeError) as error:
+        raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error
+
+
+def read_score(entry: Mapping[str, Any]) -> Score:
+    """Means over the seeds of one network's results on the real test split.
+
+    Args:
+        entry: ``model``, and under ``synthetic`` and ``real`` the results of every seed: an entry
+            of ``accuracy`` in ``run.json``.
+
+    Raises:
+        KeyError: A part of it is missing.
+    """
+    release, real = entry["synthetic"], entry["real"]
+    counts = [sum(line) for line in release[0]["confusion"]]
+    recalls = [
+        Recall(label, _mean(release, label), _mean(real, label))
+        for label, recall in release[0]["per_class"].items()
+        if recall is not None
+    ]
+    balanced = [fmean(one["balanced"] for one in side) for side in (release, real)]
+    plain = [fmean(one["accuracy"] for one in side) for side in (release, real)]
+    return Score(
+        entry["model"],
+        balanced[0],
+        balanced[1],
+        accuracy=plain[0],
+        accuracy_real=plain[1],
+        majority_balanced=1 / len(recalls),
+        majority=max(counts) / sum(counts) if counts else None,
+        recalls=tuple(sorted(recalls, key=lambda one: one.synthetic)),
+    )
+
+
+def _mean(results: Sequence[Mapping[str, Any]], label: str) -> float:
+    return fmean(one["per_class"][label] for one in results)

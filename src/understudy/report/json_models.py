@@ -1,0 +1,266 @@
+"""The form of ``evaluation.json`` and of ``privacy.json``: one model each, read and published.
+
+Imported only where a file is read: pydantic takes longer than the rest of a command's start. Fields
+with a default are missing in files of earlier versions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from understudy.core.results import (
+    Better,
+    Curve,
+    Evaluation,
+    Grade,
+    Group,
+    Kind,
+    Metric,
+    MetricValue,
+    Thresholds,
+    Unit,
+    Verdict,
+)
+from understudy.core.types import Receipt, StageReceipt
+from understudy.report.record import Format, Model, Premise, RunRecord
+
+Number = float | Literal["inf", "-inf"]
+"""A number; JSON has none that is infinite, so that stands as text."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ThresholdsEntry(_Entry):
+    """The limits of a verdict."""
+
+    good: float
+    fair: float
+    better: Literal["higher", "lower"]
+    of: str = Field(description="What is compared with the limits, in words.")
+
+
+class MetricEntry(_Entry):
+    """What is declared of a metric."""
+
+    key: str = Field(description="Its name for programs.")
+    group: Group
+    name: str = Field(description="{subject} stands where each value says what it is about.")
+    explanation: str
+    better: Better
+    unit: Unit
+    baseline: str = Field(description="What the baselines of its values are of.")
+    subject: str
+    thresholds: ThresholdsEntry | None
+
+    def metric(self) -> Metric:
+        """The metric, without its function."""
+        entries = self.model_dump()
+        if self.thresholds is not None:
+            entries["thresholds"] = Thresholds(**self.thresholds.model_dump())
+        return Metric(**entries)
+
+
+class MetricValueEntry(_Entry):
+    """One number that was measured."""
+
+    group: Group
+    name: str
+    value: Number | None = Field(description="null: not a number.")
+    kind: Kind = Field(description="Whether it may be published.")
+    low: Number | None = Field(description="Lower end of the 95 % interval; null: not known.")
+    high: Number | None = Field(description="Upper end of the 95 % interval; null: not known.")
+    baseline: Number | None = Field(description="null: there is none.")
+    measured: str = Field(description="With what it was measured.")
+    label: str = Field(description="The class it is of; empty: of all rows.")
+    better: Better
+    unit: Unit
+    metric: str = Field("", description="The key of its metric.")
+    subject: str = ""
+
+    def metric_value(self, metrics: dict[str, Metric]) -> MetricValue:
+        """The value; of a metric that is not declared, what stands here is all that is known."""
+        known = metrics.get(self.metric)
+        metric = known or Metric("", self.group, self.name, "", better=self.better, unit=self.unit)
+        return MetricValue(
+            metric,
+            math.nan if self.value is None else float(self.value),
+            self.kind,
+            None if self.low is None else float(self.low),
+            None if self.high is None else float(self.high),
+            None if self.baseline is None else float(self.baseline),
+            self.measured,
+            self.label,
+            self.subject if known else "",
+        )
+
+
+class CurveEntry(_Entry):
+    """One number over another."""
+
+    group: Group
+    name: str
+    x_name: str
+    y_name: str
+    x: tuple[Number | None, ...]
+    y: tuple[Number | None, ...]
+    kind: Kind
+
+    def curve(self) -> Curve:
+        """The curve."""
+        x, y = (
+            tuple(math.nan if number is None else float(number) for number in numbers)
+            for numbers in (self.x, self.y)
+        )
+        return Curve(self.group, self.name, self.x_name, self.y_name, x, y, self.kind)
+
+
+class VerdictEntry(_Entry):
+    """A plain word on one group of metrics."""
+
+    group: Group
+    grade: Grade
+    sentence: str
+    rule: str
+    kind: Kind
+
+
+class EvaluationFile(BaseModel):
+    """``evaluation.json``: all that was measured of one release. For the owner only."""
+
+    form: Literal["understudy-evaluation/1"] = Field(alias="schema")
+    figures: tuple[MetricValueEntry, ...] = Field(description="The metric values.")
+    curves: tuple[CurveEntry, ...]
+    verdicts: tuple[VerdictEntry, ...]
+    settings: dict[str, Any] = Field(description="What was asked for, and what was left out.")
+    seconds: dict[str, float] = Field(description="Seconds a part.")
+    metrics: dict[str, MetricEntry] = Field({}, description="The metrics of the values, by key.")
+
+    def evaluation(self) -> Evaluation:
+        """The evaluation that was written."""
+        metrics = {key: entry.metric() for key, entry in self.metrics.items()}
+        return Evaluation(
+            tuple(entry.metric_value(metrics) for entry in self.figures),
+            tuple(entry.curve() for entry in self.curves),
+            tuple(Verdict(**entry.model_dump()) for entry in self.verdicts),
+            self.settings,
+            self.seconds,
+        )
+
+
+class SoftwareEntry(_Entry):
+    """The program that made the release."""
+
+    name: str
+    version: str
+
+
+class GuaranteeEntry(BaseModel):
+    """The guarantee, complete enough to be checked by a program."""
+
+    definition: str
+    epsilon: float
+    delta: float
+    slack: float = Field(description="Part of epsilon that covers the noise being discrete.")
+    mu: float = Field(description="Root of the sum of the squares of the stages' mu.")
+    unit: str = Field(description="What is protected.")
+    adjacency: str
+    neighbours: str = Field(description="What two adjacent datasets may differ in, in words.")
+    trust_model: str
+    attacker_right_at_most: dict[str, float] = Field(
+        description="How often a guess about a group of so many units is right, at most."
+    )
+
+
+class StageEntry(_Entry):
+    """What one release of a run cost."""
+
+    stage: str
+    query: str
+    share: float = Field(description="Part of the run's squared mu.")
+    sensitivity: float
+    sigma: float
+    mu: float
+    size: int = Field(description="How many numbers were released.")
+
+
+class DataEntry(BaseModel):
+    """What the release holds and how it was made."""
+
+    method: str
+    params: dict[str, Any]
+    classes: tuple[str, ...]
+    count: int
+    format: Format
+    image_shape: tuple[int, ...] | None
+    dim: int | None
+    facts: dict[str, Any]
+    how: str = ""
+    title: str = "A synthetic dataset"
+    licence: str = "unknown"
+
+
+class ModelEntry(_Entry):
+    """A model that took part."""
+
+    role: str
+    name: str
+    licence: str
+    sha256: str | None = None
+
+
+class PremiseEntry(_Entry):
+    """Something about the private dataset that the guarantee takes for public."""
+
+    name: str
+    value: Any
+    origin: Literal["declared", "inferred"]
+
+
+class PrivacyFile(BaseModel):
+    """``privacy.json``: the guarantee of a release. Public."""
+
+    form: Literal["understudy-privacy/1"] = Field(alias="schema")
+    date: str
+    software: SoftwareEntry
+    guarantee: GuaranteeEntry
+    mechanism: dict[str, str]
+    stages: tuple[StageEntry, ...]
+    data: DataEntry
+    models: tuple[ModelEntry, ...]
+    public_data: tuple[str, ...]
+    premises: tuple[PremiseEntry, ...] = ()
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+    def record(self) -> RunRecord:
+        """The public facts of the run; every document made of them is the same."""
+        stated, data = self.guarantee, self.data
+        return RunRecord(
+            receipt=Receipt(
+                stated.unit,
+                stated.adjacency,
+                stated.epsilon,
+                stated.delta,
+                stated.slack,
+                tuple(StageReceipt(**stage.model_dump()) for stage in self.stages),
+            ),
+            version=self.software.version,
+            date=self.date,
+            models=tuple(Model(**model.model_dump()) for model in self.models),
+            public_sources=self.public_data,
+            premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
+            **data.model_dump(),
+        )
+
+
+def first_fault(error: ValidationError) -> str:
+    """Where a file does not have its form, and what was expected there."""
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(map(str, fault["loc"]))
+    return f"{place}: {fault['msg'].lower()}"
