@@ -30,7 +30,7 @@ from understudy.core.ports import Decoder, Encoder, Generator, PromptedDecoder
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.methods.alignment.algorithm import METHOD, AlignmentParams
-from understudy.methods.base import Context
+from understudy.methods.base import Context, weights_of
 from understudy.metrics.fidelity import frechet_distance
 from understudy.metrics.utility import Labelled, Network, gather, utility
 from understudy.playhouse.source import open_playhouse
@@ -205,7 +205,7 @@ def noise(asked: Asked) -> None:
         ("one cluster (the default)", AlignmentParams()),
         ("clusters=5, its first release", AlignmentParams(clusters=5)),
     ):
-        weights = METHOD.weights(params, context)
+        weights = weights_of(METHOD.stages(params, context))
         plans = (Plan.of(Budget(e, DELTA), weights) for e in (1, 2, 4, 8))
         table.row(words, *(1 / plan.stage_mu("gap") for plan in plans))
     table.row("the paper's Corollary 1", 4.901, 2.499, 1.296, 0.690)
@@ -228,8 +228,14 @@ def gap(asked: Asked) -> None:
         rows = {
             "the base set": read(base),
             "aligned, epsilon 1": aligned(PRIVATE, base, 1.0, seed, count=asked.count, **models),
-            "the same, grain=false": aligned(
-                PRIVATE, base, 1.0, seed, count=asked.count, settings={"grain": False}, **models
+            "the same, sensor_noise=false": aligned(
+                PRIVATE,
+                base,
+                1.0,
+                seed,
+                count=asked.count,
+                settings={"sensor_noise": False},
+                **models,
             ),
             "aligned, not private": aligned(
                 PRIVATE, base, NOT_PRIVATE, seed, count=asked.count, **models
@@ -325,7 +331,7 @@ def settings(asked: Asked) -> None:
         {"clusters": 5, "partition": "matched"},
         {"sphere": False},
         {"noise_level": 100},
-        {"grain": False},
+        {"sensor_noise": False},
     ):
         data = aligned(PRIVATE, base, 1.0, count=asked.count, settings=given, **models)
         words = ", ".join(f"{k}={v}" for k, v in given.items()) or "defaults"

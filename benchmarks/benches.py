@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.audit.adjacent_datasets import Rows
 from understudy.audit.bench import Bench
-from understudy.methods.base import Context
+from understudy.methods.base import Context, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.budget import Budget
@@ -81,7 +81,7 @@ def squares(epsilon: float) -> Ready:
         writer=Pen(),
     )
     params = METHOD.settle(EvolutionParams(population=16, rounds=2, lookahead=0), context)
-    plan = Plan.of(budget, METHOD.weights(params, context))
+    plan = Plan.of(budget, weights_of(METHOD.stages(params, context)))
     return Ready(Bench(METHOD, params, plan, context, Unit()), rows)
 
 

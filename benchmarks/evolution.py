@@ -1,6 +1,6 @@
 """The three findings of the SPTI paper on private homes of the playhouse, three seeds.
 
-1. The Frechet distance to the private images falls over the rounds, for both alphabets.
+1. The Frechet distance to the private images falls over the rounds, for both kinds of candidates.
 2. Image voting beats text voting.
 3. Looking ahead (K = 4) beats not looking (K = 0) where the data is little diverse: one home.
 
@@ -27,14 +27,22 @@ EPSILON = 1.0
 SEEDS = (0, 1, 2)
 ROUNDS = 6  # at most, by default
 
+_IMAGES: dict[str, Any] = {"candidates": "images"}
+
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "captions, image voting": (SOURCE, {}),
     "captions, text voting": (SOURCE, {"vote": "text"}),
-    "images": (SOURCE, {"alphabet": "images"}),
+    "images": (SOURCE, _IMAGES),
     "one home, captions, K = 4": (ONE_HOME, {"lookahead": 4}),
     "one home, captions, K = 0": (ONE_HOME, {"lookahead": 0}),
-    "one home, images, K = 4": (ONE_HOME, {"alphabet": "images", "variations": 1, "lookahead": 4}),
-    "one home, images, K = 0": (ONE_HOME, {"alphabet": "images", "variations": 1, "lookahead": 0}),
+    "one home, images, K = 4": (
+        ONE_HOME,
+        {"candidates": "images", "variations": 1, "lookahead": 4},
+    ),
+    "one home, images, K = 0": (
+        ONE_HOME,
+        {"candidates": "images", "variations": 1, "lookahead": 0},
+    ),
 }
 """What is run: a private dataset and settings."""
 
@@ -83,10 +91,10 @@ def main(epsilon: float = EPSILON) -> None:
 
 def _findings(found: dict[str, list[list[float]]]) -> Iterator[str]:
     """Each finding as a sentence: what the paper says, and in how many seeds it shows here."""
-    for alphabet in ("captions, image voting", "images"):
-        runs = found[alphabet]
+    for candidates in ("captions, image voting", "images"):
+        runs = found[candidates]
         fallen = sum(run[-1] <= 0.7 * run[0] for run in runs)
-        yield f"{alphabet}: falls by at least 30 % in {fallen} of {len(runs)} seeds"
+        yield f"{candidates}: falls by at least 30 % in {fallen} of {len(runs)} seeds"
     for better, worse in (
         ("captions, image voting", "captions, text voting"),
         ("one home, captions, K = 4", "one home, captions, K = 0"),

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from benchmarks.kmeans_peers import Clustering, cost, make_clusters, peer
 from benchmarks.tables import Table
-from understudy.core.types import Vector
+from understudy.core.types import Stage, Vector
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods import dp_estimators
+from understudy.methods.base import stages_of, weights_of
+from understudy.methods.dp_estimators import KMeansStages
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.cells import Cells
@@ -35,15 +37,11 @@ SUBSPACE = 64
 WORKLOADS = ((16, 5, 1.0, "0.8"), (16, 5, 10.0, None), (512, 10, 1.0, None), (512, 10, 10.0, "6.4"))
 """(dimensions, clusters, epsilon, Google's published seconds on 2 cores)."""
 
-STAGES = {
-    "mean": 2.0,
-    "covariance": 30.0,
-    "votes 1": 4.0,
-    "votes 2": 4.0,
-    "lloyd 1": 10.0,
-    "lloyd 2": 20.0,
-}
-"""Weights of the stages in the budget."""
+MEAN, COVARIANCE = Stage("mean", 2.0), Stage("covariance", 30.0)
+K_MEANS = KMeansStages(
+    (Stage("votes 1", 4.0), Stage("votes 2", 4.0)), (Stage("lloyd 1", 10.0), Stage("lloyd 2", 20.0))
+)
+"""The releases and their weights in the budget."""
 
 
 def ours(points: NDArray[np.float32], k: int, epsilon: float, delta: float = DELTA) -> Clustering:
@@ -64,7 +62,9 @@ def ours(points: NDArray[np.float32], k: int, epsilon: float, delta: float = DEL
         with Ledger(f"sqlite:///{folder}/ledger.db") as ledger:
             source = open_source(folder / "points.npz")
             dataset = ledger.register(source)
-            plan = Plan.of(Budget(epsilon, delta), STAGES)
+            plan = Plan.of(
+                Budget(epsilon, delta), weights_of((MEAN, COVARIANCE, *stages_of(K_MEANS)))
+            )
             account = Account(ledger, dataset.id, Unit(), plan, folder / "stages")
             vault = Vault(source, account, LocalEngine(), folder)
             centres = _centres(vault, points.shape[1], k)
@@ -75,20 +75,19 @@ def ours(points: NDArray[np.float32], k: int, epsilon: float, delta: float = DEL
 def _centres(vault: Vault, dim: int, k: int) -> Vector:
     """Mean, covariance, votes for candidates along its leading axes, Lloyd steps: (k, d)."""
     rng = np.random.default_rng(0)
-    mean = dp_estimators.group_means(vault, Cells(np.zeros((1, 1, dim))), 1.0, "mean")
+    mean = dp_estimators.group_means(vault, Cells(np.zeros((1, 1, dim))), 1.0, MEAN)
     # In many dimensions a random subspace, which is public, tells clusters apart as well, and its
     # covariance is far fewer noisy numbers (Johnson and Lindenstrauss 1984).
     subspace = np.linalg.qr(rng.standard_normal((dim, min(dim, SUBSPACE))))[0]
     shadow = vault.view(lambda values: values @ subspace.astype(np.float32))
     centre = (mean.means @ subspace)[None]
-    total, sd = dp_estimators.second_moments(shadow, Cells(centre), 1.0, None, stage="covariance")
+    total, sd = dp_estimators.second_moments(shadow, Cells(centre), 1.0, None, COVARIANCE)
     size = float(mean.counts[0])
     covariance = shrinkage.denoise_covariance(total[0] / size, sd / size)
     values, axes = np.linalg.eigh(covariance)
     spread = np.sqrt(np.maximum(values[::-1][:k], 1e-12))
     axes = subspace @ axes[:, ::-1][:, :k]
-    stages = ["votes 1", "votes 2", "lloyd 1", "lloyd 2"]
-    return dp_estimators.dp_kmeans(vault, mean.means, axes, spread, k, 1.0, stages, rng)[0]
+    return dp_estimators.dp_kmeans(vault, mean.means, axes, spread, k, 1.0, K_MEANS, rng)[0]
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmarks.fashion_mnist import FOLDER
 from benchmarks.tables import Table, load, need
-from understudy import evaluate_release, synthesize
+from understudy import evaluate, synthesize
 from understudy.metrics.utility import Labelled
 
 PRIVATE, RELEASE, TEST = 5000, 1000, 1000
@@ -83,7 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         for one in releases(place, load(FOLDER)):
-            found = evaluate_release(place / one, real=place / "real", test=place / "test")
+            found = evaluate(place / one, real=place / "real", test=place / "test")
             verdict = {each.group: each for each in found.verdicts}["leakage"]
             exact = found.find("exact copies")
             near = max(

@@ -27,8 +27,8 @@ from understudy.evaluation.features import Features, load_features
 from understudy.evaluation.leakage_adapter import LeakageOf
 from understudy.metrics import verdicts
 from understudy.metrics.verdicts import Attacks
+from understudy.run.outputs import open_release
 from understudy.run.progress import progress_bars
-from understudy.run.released import open_release
 
 POOL, PRIVATE, RELEASE, TEST = 7000, 4000, 1000, 1500
 SEEDS = 5

@@ -26,22 +26,16 @@ from understudy.backends.registry import backends
 from understudy.cli.main import app
 from understudy.core.entry_points import BACKENDS, BUILT_IN
 from understudy.core.errors import UnderstudyError
-from understudy.evaluation.inputs import Asked
-from understudy.run.config import RunConfig, make_config, make_params
+from understudy.core.roles import MODEL_ROLES, ROLES
+from understudy.run.config import make_config, make_params
 from understudy.run.methods import method
 
 PROGRAM = typer.main.get_command(app)
 NUMBERS = {"E", "N", "K", "SEED"}
 """Words of the documents that stand for a number."""
 
-MODELS = (
-    *("encoder", "cluster_encoder", "decoder", "generator", "renderer"),
-    *("writer", "captioner", "model", "features"),
-)
+MODELS = (*MODEL_ROLES, "model", "features")
 """Options that name a model."""
-
-_FREE = {"synthesize": RunConfig, "evaluate_release": Asked}
-"""What the free keyword arguments of a function are fields of."""
 
 
 def problem_of_command(command: Command) -> str | None:
@@ -288,15 +282,15 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def _bind(function: Any, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Raise TypeError where the arguments do not fit, or are no fields where any are taken."""
+    """Raise TypeError where the arguments do not fit; free keyword arguments are roles."""
+    signature = inspect.signature(function)
     try:
-        inspect.signature(function).bind(*arguments, **keywords)
+        signature.bind(*arguments, **keywords)
     except TypeError as error:
         raise TypeError(f"{function.__name__}: {error}") from error
-    fields = _FREE.get(function.__name__)
-    if fields is None:
-        return
-    known = {one.name for one in dataclasses.fields(fields)}
-    known |= set(inspect.signature(function).parameters)
-    if strange := sorted(set(keywords) - known):
-        raise TypeError(f"{function.__name__} takes no {', '.join(strange)}")
+    if "RoleNames" in str(signature) and (strange := set(keywords) - _takes(signature)):
+        raise TypeError(f"{function.__name__} takes no {', '.join(sorted(strange))}")
+
+
+def _takes(signature: inspect.Signature) -> set[str]:
+    return {*signature.parameters, *ROLES}

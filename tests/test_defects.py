@@ -428,9 +428,7 @@ def test_defect_08_numbers_that_do_not_say_what_they_are(tmp_path: Path) -> None
     pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
     real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
     result = run(real, tmp_path / "out", settings={}, test=str(test))
-    understudy.evaluate_release(
-        result.release, real=real, test=test, networks=["two-layer"], epochs=2
-    )
+    understudy.evaluate(result.release, real=real, test=test, networks=["two-layer"], epochs=2)
     page = _Sections()
     page.feed((result.owner / "report.html").read_text())
     assert len(page.found) > 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -82,3 +83,11 @@ def test_wrapping_changes_long_paragraphs_only(
 
 def test_the_page_of_the_command_line_is_what_it_prints(checker: ModuleType) -> None:
     assert checker.CLI_PAGE.read_text(encoding="utf-8") == checker.cli_help()
+
+
+def test_every_schema_is_that_of_its_model(checker: ModuleType) -> None:
+    schemas = checker.schemas()
+    assert {path.name for path in schemas} >= {"run.schema.json", "run-config.schema.json"}
+    for path, text in schemas.items():
+        assert path.read_text(encoding="utf-8") == text
+        assert json.loads(text)["properties"]

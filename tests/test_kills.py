@@ -169,9 +169,9 @@ def test_alignment_killed_at_random_moments(understudy: Commands, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alphabet", ["captions", "images"])
+@pytest.mark.parametrize("candidates", ["captions", "images"])
 def test_evolution_killed_at_random_moments(
-    tmp_path: Path, tiny_studio: Path, alphabet: str
+    tmp_path: Path, tiny_studio: Path, candidates: str
 ) -> None:
     studio = f"embedded:studio?folder={tiny_studio}&steps=1"
 
@@ -179,7 +179,7 @@ def test_evolution_killed_at_random_moments(
         kept = frozenset({"kept"})
         settings = (
             *("--method", "evolution", "--encoder", f"embedded:studio?folder={tiny_studio}"),
-            *("--generator", studio, "--set", f"alphabet={alphabet}", "--set", "rounds=3"),
+            *("--generator", studio, "--set", f"candidates={candidates}", "--set", "rounds=3"),
             *("--set", "population=8", "--set", "lookahead=1", "--set", "template=a {class}"),
             *("--count", "40"),
         )
@@ -197,10 +197,10 @@ def test_evolution_killed_at_random_moments(
 # Kills at chosen moments: between any two of these something is written or paid.
 
 MOMENTS = [
-    ("understudy.run.run_folder:write_json", 1, "before"),  # start.json
-    ("understudy.run.run_folder:write_json", 1, "after"),
+    ("understudy.run.outputs:write_json", 1, "before"),  # start.json
+    ("understudy.run.outputs:write_json", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
-    ("understudy.privacy.rows:CachedRows", 1, "before"),
+    ("understudy.privacy.rows:CachedRecords", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
     ("understudy.privacy.noise:add_discrete_gaussian", 1, "after"),  # drawn, not stored

@@ -17,7 +17,7 @@ from understudy.audit.audit import audit_bench
 from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.replay import Replay
 from understudy.methods import dp_estimators
-from understudy.methods.alignment import cluster_gaps
+from understudy.methods.alignment import gap
 from understudy.privacy import noise, queries
 from understudy.privacy.account import Plan
 from understudy.privacy.accounting import epsilon_of_mu
@@ -165,14 +165,14 @@ def clusters_in_the_clear(monkeypatch):
 @pytest.fixture
 def cells_in_the_clear(monkeypatch):
     """Alignment's cells, moved to where the private rows are."""
-    honest = cluster_gaps.private_places
+    honest = gap.private_positions
 
-    def places(materials, place, *rest):
-        rows, _ = in_the_clear(place.both)
-        found = honest(materials, place, *rest)
+    def positions(materials, space, *rest):
+        rows, _ = in_the_clear(space.positioned)
+        found = honest(materials, space, *rest)
         return found + rows[:, : found.shape[2]].mean(axis=0)
 
-    monkeypatch.setattr(cluster_gaps, "private_places", places)
+    monkeypatch.setattr(gap, "private_positions", positions)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

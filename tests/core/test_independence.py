@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from understudy.core.errors import InputError
 from understudy.core.independence import constantly, even_parts, filled, product, rounded
-from understudy.methods.evolution.voting import of_length_one
+from understudy.methods.evolution.algorithm import unit_vectors
 from understudy.steps.grid import GridSpace
 from understudy.steps.space import Frame, Leading, Sphere, principal_frame, whitening
 
@@ -28,7 +28,7 @@ TRANSFORMS = {
     "leading": (WIDE, Leading(40, 13, 0.5).forward),
     "sphere": (WIDE, Sphere(np.full(40, 0.3)).forward),
     "frame": (WIDE, frame().forward),
-    "unit length": (WIDE, of_length_one),
+    "unit length": (WIDE, unit_vectors),
     "descriptions": (GRID, GridSpace.of(GRID, (5, 8, 8)).forward),
 }
 

@@ -12,7 +12,7 @@ from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
 from understudy.data.captions import open_captioned
 from understudy.evaluation.caption_adapter import of_captions, shuffled
-from understudy.evaluation.evaluate import evaluate_release
+from understudy.evaluation.evaluate import evaluate
 from understudy.evaluation.features import Features
 
 FORMATS = pytest.mark.parametrize("format", ["png", "parquet"])
@@ -110,7 +110,7 @@ def test_an_evaluation_has_the_score_of_a_captioned_release(tmp_path, clip, form
     facts = {"data": {"image_shape": list(SHAPE), "count": 40}, "models": []}
     (place / "privacy.json").write_text(json.dumps(facts))
     sides = {"real": tmp_path / "real", "test": tmp_path / "test", "attacks": False}
-    found = evaluate_release(tmp_path / "out", **sides, features=clip)
+    found = evaluate(tmp_path / "out", **sides, features=clip)
     score = found.find(f"CLIP score ({clip})")
 
     from understudy.backends.registry import load_encoder
@@ -125,6 +125,6 @@ def test_an_evaluation_has_the_score_of_a_captioned_release(tmp_path, clip, form
     assert "captions" in found.seconds
     assert {one.kind for one in found.figures if "CLIP" not in one.name} == {"owner-only"}
     # By default the features know nothing of texts.
-    plain = understudy.evaluate_release(tmp_path / "out", **sides, features="embedded:dct")
+    plain = understudy.evaluate(tmp_path / "out", **sides, features="embedded:dct")
     assert not [one for one in plain.figures if "CLIP" in one.name]
     assert "embedded:dct reads no text" in " ".join(plain.settings["left_out"])

@@ -59,9 +59,7 @@ def world(tmp_path_factory):
 
 
 def evaluate(world, name, **options):
-    return understudy.evaluate_release(
-        world / name, real=world / "real", test=world / "test", **options
-    )
+    return understudy.evaluate(world / name, real=world / "real", test=world / "test", **options)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ def test_everything_is_written_and_read_back(world):
 def test_a_release_alone_leaves_nothing_behind(world, tmp_path):
     shutil.copytree(world / "dp" / "release", tmp_path / "shared")
     before = sorted(tmp_path.rglob("*"))
-    found = understudy.evaluate_release(
+    found = understudy.evaluate(
         tmp_path / "shared",
         real=world / "real",
         test=world / "test",
@@ -186,7 +184,7 @@ def vectors(tmp_path_factory):
 def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
     pytest.importorskip("torch")
     options = {"real": vectors / "real.npz", "test": vectors / "test.npz", "epochs": 30}
-    found = understudy.evaluate_release(vectors / "out", full=True, seeds=2, **options)
+    found = understudy.evaluate(vectors / "out", full=True, seeds=2, **options)
     words, features = "two-layer network on embeddings", found.settings["features"]
     accuracy = found.find("balanced accuracy, trained on the release", measured=words)
     assert 0.4 < accuracy.value <= 1
@@ -207,11 +205,11 @@ def test_embeddings_are_compared_as_they_are_and_models_train_on_them(vectors):
     assert not [one for one in found.of("leakage") if "reconstruction" in one.name]
     assert not (vectors / "out" / "owner" / "pairs.npz").exists()
     with pytest.raises(ConfigError, match="leave out --features"):
-        understudy.evaluate_release(vectors / "out", features="embedded:dct", **options)
+        understudy.evaluate(vectors / "out", features="embedded:dct", **options)
     with pytest.raises(ConfigError, match="leave out --lpips"):
-        understudy.evaluate_release(vectors / "out", lpips="any.pt", **options)
+        understudy.evaluate(vectors / "out", lpips="any.pt", **options)
     with pytest.raises(ConfigError, match="cnn does not learn from embeddings"):
-        understudy.evaluate_release(vectors / "out", networks=["cnn"], **options)
+        understudy.evaluate(vectors / "out", networks=["cnn"], **options)
 
 
 def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
@@ -224,7 +222,7 @@ def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
         epsilon=50.0,
         count=100,
     )
-    found = understudy.evaluate_release(
+    found = understudy.evaluate(
         tmp_path / "out", real=world / "real", test=world / "test", attacks=False
     )
     assert "embedded:dct" in found.settings["features"]
@@ -233,13 +231,13 @@ def test_real_images_are_embedded_as_the_release_was(world, tmp_path):
 
 def test_what_does_not_fit_is_refused_before_anything_is_measured(world, tmp_path):
     with pytest.raises(RunError, match="holds no release"):
-        understudy.evaluate_release(tmp_path, real=world / "real", test=world / "test")
+        understudy.evaluate(tmp_path, real=world / "real", test=world / "test")
     strange = class_folders(tmp_path / "strange", {"cat": 2, "yak": 2}, SHAPE)
     with pytest.raises(InputError, match="yak"):
-        understudy.evaluate_release(world / "dp", real=world / "real", test=strange)
+        understudy.evaluate(world / "dp", real=world / "real", test=strange)
     colour = class_folders(tmp_path / "colour", {"cat": 2, "dog": 2}, (16, 16, 3))
     with pytest.raises(InputError, match="shape"):
-        understudy.evaluate_release(world / "dp", real=colour, test=world / "test")
+        understudy.evaluate(world / "dp", real=colour, test=world / "test")
     with pytest.raises(InputError, match="10 or more"):
         evaluate(world, "dp", rows=3)
     with pytest.raises(InputError, match="vgg"):
@@ -247,4 +245,4 @@ def test_what_does_not_fit_is_refused_before_anything_is_measured(world, tmp_pat
     shutil.copytree(world / "held-out", tmp_path / "broken")
     (tmp_path / "broken" / "release" / "privacy.json").write_text("{")
     with pytest.raises(RunError, match="JSON"):
-        understudy.evaluate_release(tmp_path / "broken", real=world / "real", test=world / "test")
+        understudy.evaluate(tmp_path / "broken", real=world / "real", test=world / "test")

@@ -84,7 +84,7 @@ def world(tmp_path_factory):
     folder_of(place / "real", private)
     folder_of(place / "test", blobs(2, 200))
     folder_of(place / "out", private, release=True)
-    found = understudy.evaluate_release(
+    found = understudy.evaluate(
         place / "out",
         real=place / "real",
         test=place / "test",
@@ -174,7 +174,7 @@ def test_dp_sgd_keeps_the_releases_promise(tmp_path):
     understudy.synthesize(
         options["real"], out=tmp_path / "out", epsilon=2.0, count=90, ledger=str(tmp_path / "l.db")
     )
-    found = understudy.evaluate_release(
+    found = understudy.evaluate(
         tmp_path / "out", **options, networks=["two-layer"], dp_sgd=True, epochs=3, attacks=False
     )
     delta = json.loads((tmp_path / "out/release/privacy.json").read_text())["guarantee"]["delta"]
@@ -197,7 +197,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(tmp_path, monkeyp
 
     def refused(error, words, **options):
         with pytest.raises(error, match=words):
-            understudy.evaluate_release(place, real=real, test=test, **options)
+            understudy.evaluate(place, real=real, test=test, **options)
         assert not (place / "owner" / "evaluation.json").exists()
 
     refused(InputError, "no such file", lpips=tmp_path / "none.pt")

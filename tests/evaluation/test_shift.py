@@ -52,9 +52,7 @@ def world(tmp_path_factory):
 
 def evaluate(world, name):
     options = {"real": world / "real", "test": world / "test"}
-    found = understudy.evaluate_release(
-        world / name, features="embedded:dct?coefficients=60", **options
-    )
+    found = understudy.evaluate(world / name, features="embedded:dct?coefficients=60", **options)
     return found, {one.group: one for one in found.verdicts}
 
 

@@ -94,7 +94,7 @@ def gaps(**more: Any) -> AlignmentParams:
 
 
 def evolved(**more: Any) -> EvolutionParams:
-    return EvolutionParams(**{"population": 16, "rounds": 2, "alphabet": "captions"} | more)
+    return EvolutionParams(**{"population": 16, "rounds": 2, "candidates": "captions"} | more)
 
 
 CASES = {

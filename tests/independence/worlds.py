@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.backends.arrays import fit_images
 from understudy.core.types import Batch, Receipt, Release, Vector
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Context, Materials, Method
+from understudy.methods.base import Context, Materials, Method, weights_of
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -135,7 +135,7 @@ def run(
 ) -> Run:
     """Run a method; stages in ``answers`` get those, others are released and added to them."""
     params = method.settle(params, context)
-    plan = Plan.of(Budget(1.0), method.weights(params, context))
+    plan = Plan.of(Budget(1.0), weights_of(method.stages(params, context)))
     place = folder / f"run{len(list(folder.iterdir()))}"
     (place / "cache").mkdir(parents=True)
     with Ledger(str(place / "ledger.db")) as ledger:

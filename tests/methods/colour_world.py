@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Batch, Fit, Receipt, Release
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Arrays, Context, Make, Materials
+from understudy.methods.base import Arrays, Context, Make, Materials, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
-from understudy.run.run_folder import RunFolder
+from understudy.run.outputs import RunFolder
 
 NAMES = ["black", "red", "green", "yellow", "blue", "pink", "cyan", "white"]
 COLOURS = frozenset(NAMES)
@@ -227,7 +227,7 @@ class Site:
         """The release, the receipt and what the ledger says was spent on the dataset."""
         params, context = EvolutionParams(**settings), self.context()
         params = METHOD.settle(params, context)
-        plan = Plan.of(Budget(self.epsilon), METHOD.weights(params, context))
+        plan = Plan.of(Budget(self.epsilon), weights_of(METHOD.stages(params, context)))
         place = self.folder / out
         cache = place / "cache"
         cache.mkdir(parents=True, exist_ok=True)

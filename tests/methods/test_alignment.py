@@ -19,7 +19,7 @@ from understudy.methods.alignment.algorithm import (
     roles,
     settled,
 )
-from understudy.methods.base import Context, Materials
+from understudy.methods.base import Context, Materials, weights_of
 from understudy.metrics.fidelity import frechet_distance
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
@@ -368,7 +368,7 @@ class Site:
         return images[:, :8, :8, :1]
 
     def materials(self, params, epsilon=8.0, **changes):
-        plan = Plan.of(Budget(epsilon), METHOD.weights(params, self.context))
+        plan = Plan.of(Budget(epsilon), weights_of(METHOD.stages(params, self.context)))
         account = Account(
             self.ledger, self.dataset, Unit(), plan, self.folder / "stages", "the run"
         )
@@ -402,7 +402,7 @@ def rows_of(release):
 
 
 def test_a_base_set_is_drawn_from_the_template_and_decoded_with_the_cue(site):
-    params = AlignmentParams(first=80, clusters=1, noise_level=3, multiple=2.0, grain=False)
+    params = AlignmentParams(first=80, clusters=1, noise_level=3, multiple=2.0, sensor_noise=False)
     release = alignment(site.materials(params), params)
     assert set(site.generator.asked) == {"a photo of a cat sleeping", "a photo of a dog barking"}
     images, labels = rows_of(release)
@@ -459,7 +459,7 @@ def test_a_killed_run_draws_and_pays_nothing_twice(site):
     with pytest.raises(Killed):
         alignment(site.materials(params, keep=dying), params)
     drawn, paid = len(site.generator.asked), site.charges()
-    assert paid == list(METHOD.weights(params, site.context))
+    assert paid == list(weights_of(METHOD.stages(params, site.context)))
     stored = {path.name: path.read_bytes() for path in (site.folder / "stages").iterdir()}
     assert set(stored) == {"gap.npz"}
     release = alignment(site.materials(params), params)
@@ -478,7 +478,7 @@ def test_what_the_decoder_refuses_costs_nothing(site):
         site.context, decoder=Cued(load_decoder("embedded:dct?coefficients=9", shape=SHAPE))
     )
     with pytest.raises(ConfigError, match="decodes embeddings of 9 numbers"):
-        METHOD.weights(AlignmentParams(), site.context)
+        METHOD.stages(AlignmentParams(), site.context)
 
     class Refuses(Cued):
         def decode_prompted(self, embeddings, prompts, *, seeds, noise_level=0):
@@ -495,9 +495,9 @@ def test_what_the_decoder_refuses_costs_nothing(site):
 def test_a_base_set_without_classes_says_what_it_shows(site):
     context = dataclasses.replace(site.context, classes=("all",), phrases=())
     with pytest.raises(ConfigError, match="template=a photo of a dog"):
-        METHOD.weights(AlignmentParams(), context)
-    METHOD.weights(AlignmentParams(template="a red dog"), context)
-    METHOD.weights(AlignmentParams(), dataclasses.replace(context, phrases=("hot dog",)))
+        METHOD.stages(AlignmentParams(), context)
+    METHOD.stages(AlignmentParams(template="a red dog"), context)
+    METHOD.stages(AlignmentParams(), dataclasses.replace(context, phrases=("hot dog",)))
 
 
 def test_the_owner_may_watch(site):
@@ -548,7 +548,7 @@ def known(mu=0.27, **roles):
 
 def test_the_default_plan_is_one_release_with_less_noise_than_the_papers():
     """The paper's corollary: 4.90 times the sensitivity at (1, 1e-5)."""
-    plan = Plan.of(Budget(1.0, 1e-5), METHOD.weights(AlignmentParams(), known()))
+    plan = Plan.of(Budget(1.0, 1e-5), weights_of(METHOD.stages(AlignmentParams(), known())))
     assert list(plan.shares) == ["gap"]
     assert 3.72 < 1 / plan.stage_mu("gap") <= 3.74
 
@@ -567,14 +567,14 @@ def test_the_default_plan_is_one_release_with_less_noise_than_the_papers():
     ],
 )
 def test_stages_follow_the_settings(settings, expected):
-    assert list(METHOD.weights(AlignmentParams(**settings), known())) == expected
+    assert list(weights_of(METHOD.stages(AlignmentParams(**settings), known()))) == expected
 
 
 def test_a_norm_that_nobody_knows_is_asked_for():
     embeddings = Context((16,), public=False, mu=0.27, classes=("cat", "dog"), base=True)
-    assert list(METHOD.weights(AlignmentParams(), embeddings)) == ["clip radius", "gap"]
-    assert list(METHOD.weights(AlignmentParams(clip_norm=3.0), embeddings)) == ["gap"]
-    assert list(METHOD.weights(AlignmentParams(clip_radius=3.0), embeddings)) == ["gap"]
+    assert list(weights_of(METHOD.stages(AlignmentParams(), embeddings))) == ["clip radius", "gap"]
+    assert list(weights_of(METHOD.stages(AlignmentParams(clip_norm=3.0), embeddings))) == ["gap"]
+    assert list(weights_of(METHOD.stages(AlignmentParams(clip_radius=3.0), embeddings))) == ["gap"]
     assert settled(AlignmentParams(), embeddings).clip_radius is None
     assert settled(AlignmentParams(clip_radius=2.0), embeddings).clip_radius == 2.0
     assert settled(AlignmentParams(), known()).clip_radius == 1.5
@@ -583,8 +583,8 @@ def test_a_norm_that_nobody_knows_is_asked_for():
 def test_a_clip_norm_above_what_embeddings_can_have_is_refused():
     bound = known().encoder.norm_bound
     with pytest.raises(ConfigError, match=f"clip_norm=.* is above {bound:g}.* embedded:dct"):
-        METHOD.weights(AlignmentParams(clip_norm=1.01 * bound), known())
-    METHOD.weights(AlignmentParams(clip_norm=bound), known())
+        METHOD.stages(AlignmentParams(clip_norm=1.01 * bound), known())
+    METHOD.stages(AlignmentParams(clip_norm=bound), known())
 
 
 def test_clusters_by_what_can_be_paid():
@@ -638,7 +638,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_spent(settings,
     }
     context = known(**{name: made.get(name, v) if v else v for name, v in roles.items()})
     with pytest.raises(ConfigError, match=words):
-        METHOD.weights(AlignmentParams(**settings), context)
+        METHOD.stages(AlignmentParams(**settings), context)
 
 
 def test_a_base_set_with_next_to_nothing_of_a_class_is_refused(scans, tmp_path):

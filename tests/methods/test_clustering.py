@@ -11,7 +11,7 @@ from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
-from understudy.methods.base import Context
+from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, settled
 from understudy.methods.clustering.covariance import Covariance
 from understudy.run.config import make_config
@@ -258,19 +258,19 @@ def test_embeddings_and_images_have_their_own_defaults():
     nothing = Context((512,), public=False, mu=0.3)
     params = settled(ClusteringParams(), nothing)
     assert (params.clusters, params.covariance, params.normalise) == (1, "class", True)
-    assert set(METHOD.weights(params, nothing)) == {
+    assert set(weights_of(METHOD.stages(params, nothing))) == {
         "scale", "centre", "radii", "class sizes", "means", "covariance", "cluster covariances",
     }  # fmt: skip
 
 
 def test_too_many_dimensions_for_a_matrix_are_refused():
     with pytest.raises(ConfigError, match="covariance=diagonal"):
-        METHOD.weights(ClusteringParams(), Context((2000,), public=False, mu=1.0))
+        METHOD.stages(ClusteringParams(), Context((2000,), public=False, mu=1.0))
     for clusters in (1, 10):
         params = ClusteringParams(covariance="diagonal", clusters=clusters)
-        METHOD.weights(params, Context((2000,), public=False, mu=1.0))
+        METHOD.stages(params, Context((2000,), public=False, mu=1.0))
     with pytest.raises(ConfigError, match="come in no order"):
-        METHOD.weights(ClusteringParams(components=9), Context((2000,), public=False, mu=1.0))
+        METHOD.stages(ClusteringParams(components=9), Context((2000,), public=False, mu=1.0))
 
 
 def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
@@ -288,9 +288,9 @@ def test_without_shrinkage_noise_stays_in_the_means(tmp_path):
 
 def test_without_whitening_the_encoders_numbers_come_in_no_order():
     context = Context((2000,), public=True, mu=1.0)
-    METHOD.weights(ClusteringParams(components=9), context)
+    METHOD.stages(ClusteringParams(components=9), context)
     with pytest.raises(ConfigError, match="come in no order"):
-        METHOD.weights(ClusteringParams(components=9, whiten=False), context)
+        METHOD.stages(ClusteringParams(components=9, whiten=False), context)
 
 
 # Latents on a grid

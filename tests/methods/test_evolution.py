@@ -29,7 +29,7 @@ from understudy.core.ports import Writer
 from understudy.core.types import Embeddings
 from understudy.data import write_release
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams, roles
-from understudy.methods.evolution.voting import CAPTIONED_AT_ONCE
+from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE
 from understudy.privacy.accounting import delta_of, epsilon_of_mu
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
@@ -54,16 +54,16 @@ def shares(release):
     ]
 
 
-@pytest.mark.parametrize("alphabet", ["captions", "images"])
+@pytest.mark.parametrize("candidates", ["captions", "images"])
 @pytest.mark.parametrize("variations", [1, 3])
 def test_a_population_becomes_like_the_private_rows_of_its_class(
-    squares, tmp_path, alphabet, variations
+    squares, tmp_path, candidates, variations
 ):
     site = Site(tmp_path, squares, epsilon=MUCH, count=120)
     # The top N are N, however few of them are voted for: few are asked for, and more often.
     settings = QUICK if variations == 1 else {**QUICK, "population": 16, "rounds": 6}
     release, _, _ = site.run(
-        **settings, variations=variations, alphabet=alphabet, degree=0.4, last_degree=0.05
+        **settings, variations=variations, candidates=candidates, degree=0.4, last_degree=0.05
     )
     cat, dog = shares(release)
     # A quarter and an eighth would be chance.
@@ -108,8 +108,10 @@ def test_the_owner_sees_equal_numbers_of_each_generation(squares, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_rows_each_time_they_are_read(squares, tmp_path):
-    for alphabet in ("captions", "images"):
-        release, _, _ = Site(tmp_path, squares, count=70).run(alphabet, **QUICK, alphabet=alphabet)
+    for candidates in ("captions", "images"):
+        release, _, _ = Site(tmp_path, squares, count=70).run(
+            candidates, **QUICK, candidates=candidates
+        )
         assert np.array_equal(rows_of(release)[0], rows_of(release)[0])
 
 
@@ -119,7 +121,7 @@ def test_the_same_seed_gives_the_same_rows_each_time_they_are_read(squares, tmp_
 def test_the_first_population_says_whether_classes_are_drawn_apart(squares, tmp_path):
     for phrases, warns in ((("red cat", "green dog"), False), (("red fox", "red dog"), True)):
         site = Site(tmp_path, squares, count=20, models={"phrases": phrases})
-        site.run(phrases[0], **QUICK, alphabet="images", variations=1, sizes="90,90")
+        site.run(phrases[0], **QUICK, candidates="images", variations=1, sizes="90,90")
         fit = site.fits[0]
         assert fit.kind == "public"
         assert (fit.warning is not None) == warns
@@ -131,7 +133,7 @@ def test_the_first_population_says_whether_classes_are_drawn_apart(squares, tmp_
 
 def test_one_prompt_for_all_says_nothing_of_classes(squares, tmp_path):
     site = Site(tmp_path, squares, count=20)
-    settings = {"alphabet": "images", "conditional": False, "template": "a green thing"}
+    settings = {"candidates": "images", "conditional": False, "template": "a green thing"}
     site.run(**QUICK, **settings)
     assert [fit.kind for fit in site.fits] == ["DP"]
 
@@ -208,9 +210,9 @@ def test_people_with_several_images_and_both_adjacencies(tmp_path, adjacency, co
     assert dog["green"] > 0.6
 
 
-@pytest.mark.parametrize("alphabet", ["captions", "images"])
-def test_a_run_killed_again_and_again_ends_as_one_that_nobody_killed(squares, tmp_path, alphabet):
-    settings = {**QUICK, "alphabet": alphabet, "lookahead": 2, "release": "both"}
+@pytest.mark.parametrize("candidates", ["captions", "images"])
+def test_a_run_killed_again_and_again_ends_as_one_that_nobody_killed(squares, tmp_path, candidates):
+    settings = {**QUICK, "candidates": candidates, "lookahead": 2, "release": "both"}
     painter, kills = Painter(), 0
     site = Site(tmp_path, squares, models={"generator": painter}, count=40, dies_after=1)
     while True:
@@ -342,7 +344,7 @@ def test_captions_are_released_beside_what_was_painted_from_them(
 
 
 def test_images_that_evolved_have_no_captions(squares, tmp_path):
-    release, _, _ = Site(tmp_path, squares, count=20).run(**QUICK, alphabet="images")
+    release, _, _ = Site(tmp_path, squares, count=20).run(**QUICK, candidates="images")
     assert not release.captioned
     assert [batch.captions for batch in release.batches()] == [None]
 
@@ -390,7 +392,7 @@ def test_images_stand_for_themselves_once(squares, tmp_path, release):
     """However few were voted for, no two rows are the same picture."""
     site = Site(tmp_path, squares, MUCH, count=90)
     degrees = {"degree": 0.1, "last_degree": 0.1}  # no colour leaves the range of a pixel
-    made, _, _ = site.run(**QUICK, **degrees, alphabet="images", release=release)
+    made, _, _ = site.run(**QUICK, **degrees, candidates="images", release=release)
     images, _ = rows_of(made)
     assert len(np.unique(images.reshape(len(images), -1), axis=0)) == 90
 
@@ -417,7 +419,7 @@ def test_every_generation_and_its_votes_are_kept(squares, tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
-    "settings", [{}, {"alphabet": "images"}, {"vote": "text"}], ids=["captions", "images", "text"]
+    "settings", [{}, {"candidates": "images"}, {"vote": "text"}], ids=["captions", "images", "text"]
 )
 def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
     """As a user types it, but for the studio's networks, which are tiny and know nothing."""
@@ -436,7 +438,7 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
     )
     assert [stage.stage for stage in made.receipt.stages] == ["sizes", "round 1", "round 2"]
     assert len(list(made.release.rglob("*.png"))) == 6
-    captioned = settings.get("alphabet") != "images"
+    captioned = settings.get("candidates") != "images"
     assert (made.release / "captions.csv").exists() == captioned
     assert ("`captions.csv`" in (made.release / "README.md").read_text()) == captioned
     assert made.pictures is not None
@@ -458,7 +460,7 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
         {"threshold": -0.1},
         {"degree": 1.5},
         {"last_degree": -0.5},
-        {"vote": "text", "alphabet": "images"},
+        {"vote": "text", "candidates": "images"},
     ],
 )
 def test_settings_out_of_range_are_refused(settings):
@@ -474,8 +476,8 @@ def test_settings_out_of_range_are_refused(settings):
         ({}, {"writer": None}, "--writer"),
         ({}, {"generator": Painter(tasks=frozenset({"variation"}))}, "from text"),
         ({}, {"renderer": Painter(tasks=frozenset())}, "from text"),
-        ({"alphabet": "images"}, {"generator": Painter(tasks=frozenset({"text"}))}, "varies"),
-        ({"alphabet": "images", "template": "a photo"}, {}, "{class}"),
+        ({"candidates": "images"}, {"generator": Painter(tasks=frozenset({"text"}))}, "varies"),
+        ({"candidates": "images", "template": "a photo"}, {}, "{class}"),
         ({"vote": "text"}, {"encoder": Blind()}, "test:blind encodes images only"),
         ({"vote": "text"}, {"captioner": None}, "--captioner"),
         ({"sizes": "100"}, {}, "1 numbers and the dataset 2 classes"),
@@ -487,22 +489,22 @@ def test_settings_out_of_range_are_refused(settings):
 def test_what_does_not_fit_together_is_refused(squares, tmp_path, settings, models, says):
     context = Site(tmp_path, squares).context(**models)
     with pytest.raises(ConfigError, match=says):
-        METHOD.weights(EvolutionParams(**settings), context)
+        METHOD.stages(EvolutionParams(**settings), context)
 
 
 def test_a_template_for_no_classes_says_what_is_shown(tmp_path):
     context = Site(tmp_path, Squares({"all": ["red"]})).context()
     with pytest.raises(ConfigError, match="template=a photo of a dog"):
-        METHOD.weights(EvolutionParams(alphabet="images"), context)
-    METHOD.weights(EvolutionParams(alphabet="images", template="a red dog"), context)
-    METHOD.weights(EvolutionParams(alphabet="images"), replace(context, phrases=("red dog",)))
+        METHOD.stages(EvolutionParams(candidates="images"), context)
+    METHOD.stages(EvolutionParams(candidates="images", template="a red dog"), context)
+    METHOD.stages(EvolutionParams(candidates="images"), replace(context, phrases=("red dog",)))
 
 
 def test_balanced_classes_need_a_count_before_anything_is_paid(squares, tmp_path):
     params, context = EvolutionParams(sizes="balanced"), Site(tmp_path, squares).context()
     with pytest.raises(ConfigError, match="--count"):
-        METHOD.weights(params, context)
-    METHOD.weights(params, replace(context, count=10))
+        METHOD.stages(params, context)
+    METHOD.stages(params, replace(context, count=10))
 
 
 def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
@@ -517,26 +519,26 @@ def test_a_class_that_the_writer_has_no_words_for_costs_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("mu", [0.27, 1.7])
-@pytest.mark.parametrize("alphabet", ["captions", "images"])
-def test_defaults_draw_at_most_six_thousand_images_for_a_thousand(squares, tmp_path, alphabet, mu):
+@pytest.mark.parametrize("kind", ["captions", "images"])
+def test_defaults_draw_at_most_six_thousand_images_for_a_thousand(squares, tmp_path, kind, mu):
     context = replace(Site(tmp_path, squares).context(), mu=mu)
-    params = METHOD.settle(EvolutionParams(alphabet=alphabet), context)
+    params = METHOD.settle(EvolutionParams(candidates=kind), context)
     candidates = params.population * params.variations
     seen = candidates * params.rounds * max(params.lookahead, 1)
-    if alphabet == "images":  # candidates are pictures themselves: with K = 0 nothing else is drawn
+    if kind == "images":  # candidates are images themselves: with K = 0 nothing else is drawn
         new = params.population * max(1, params.variations - 1)
         seen = candidates + new * (params.rounds - 1) + (seen if params.lookahead else 0)
     assert seen + 1000 <= 6000
 
 
-def test_defaults_of_either_alphabet(squares, tmp_path):
+def test_defaults_of_either_kind_of_candidates(squares, tmp_path):
     context = Site(tmp_path, squares).context()
     captions, images = (
-        METHOD.settle(EvolutionParams(alphabet=name), context) for name in ("captions", "images")
+        METHOD.settle(EvolutionParams(candidates=name), context) for name in ("captions", "images")
     )
     assert (captions.variations, captions.lookahead, captions.rounds) == (1, 4, 5)
     assert (images.variations, images.lookahead, images.rounds) == (3, 0, 6)
-    one = METHOD.settle(EvolutionParams(alphabet="images", variations=1), context)
+    one = METHOD.settle(EvolutionParams(candidates="images", variations=1), context)
     assert (one.population, one.lookahead) == (200, 4)
 
 
@@ -554,7 +556,7 @@ def test_settings_that_are_given_stay(squares, tmp_path):
 def test_roles_are_those_that_are_used():
     nobody = frozenset[str]()
     assert set(roles(EvolutionParams(), nobody)) == {"encoder", "generator", "renderer", "writer"}
-    assert set(roles(EvolutionParams(alphabet="images"), nobody)) == {"encoder", "generator"}
+    assert set(roles(EvolutionParams(candidates="images"), nobody)) == {"encoder", "generator"}
     assert roles(EvolutionParams(vote="text"), nobody)["captioner"] == "embedded:studio"
 
 

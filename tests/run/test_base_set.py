@@ -20,7 +20,7 @@ import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.data import open_source
 from understudy.run import report
-from understudy.run.base_set_release import base_set
+from understudy.run.sample import base_set
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path)
     for seed in (0, 1):
         out = tmp_path / f"base-{seed}"
         base_set(["cat", "dog"], out=out, count=40, model=model, seed=seed)
-        found = understudy.evaluate_release(
+        found = understudy.evaluate(
             out, real=real, test=test, features="embedded:dct?coefficients=12", attacks=False
         )
         assert any(one.group == "fidelity" for one in found.figures)
@@ -85,7 +85,7 @@ def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path)
 def test_the_seed_decides_and_no_two_parts_share_their_noise(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.run.base_set_release._AT_ONCE", 4)
+    monkeypatch.setattr("understudy.run.sample._AT_ONCE", 4)
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         base_set(["cat", "dog"], out=tmp_path / name, count=8, model=model, seed=seed)
     images = {

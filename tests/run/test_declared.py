@@ -145,7 +145,7 @@ def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str) -> None:
     assert rows["owl"] <= 2
     assert all(abs(rows[name] - 60) <= 2 for name in ("cat", "dog", "eel"))
     # A release is evaluated with what its owner declared.
-    found = understudy.evaluate_release(
+    found = understudy.evaluate(
         tmp_path / "a",
         real=scans,
         test=scans,
@@ -199,7 +199,7 @@ def test_who_was_held_out_is_with_the_owner_alone(tmp_path: Path, ledger: str) -
     for path in made.release.rglob("*"):
         assert path.is_dir() or secret not in path.read_bytes()
         assert FILE not in path.name
-    found = understudy.evaluate_release(
+    found = understudy.evaluate(
         tmp_path / "a", real=scans, features="embedded:dct?coefficients=12", attacks=False
     )
     parts = parts_of(open_source(scans), made.owner)
@@ -214,7 +214,7 @@ def test_without_a_test_set_and_a_held_out_part_there_is_nothing_to_compare_with
     scans = class_folders(tmp_path / "scans")
     run(scans, tmp_path / "a", ledger, decoder=None)
     with pytest.raises(ConfigError, match=r"say --test.*--hold-out 5%"):
-        understudy.evaluate_release(tmp_path / "a", real=scans)
+        understudy.evaluate(tmp_path / "a", real=scans)
 
 
 def test_a_resumed_run_holds_out_the_same(

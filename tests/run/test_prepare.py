@@ -162,7 +162,7 @@ def evolving(studio, tmp_path, source, **options):
 
 def test_classes_of_one_size_need_a_count_before_anything_is_opened(tiny_studio, tmp_path):
     source = str(class_folders(tmp_path / "scans", {"dog": 2, "person": 2}, (32, 32, 3)))
-    with pytest.raises(ConfigError, match="nothing says how many rows to make: give --count"):
+    with pytest.raises(ConfigError, match="nothing says how many images: give --count"):
         evolving(tiny_studio, tmp_path, source, settings={"sizes": "balanced"})
     assert not (tmp_path / "ledger.db").exists()
     plan = evolving(tiny_studio, tmp_path, source, settings={"sizes": "balanced"}, count=10)
@@ -170,7 +170,7 @@ def test_classes_of_one_size_need_a_count_before_anything_is_opened(tiny_studio,
 
 
 def test_one_class_that_has_a_phrase_may_be_drawn_from_it(tiny_studio, tmp_path):
-    settings = {"alphabet": "images"}
+    settings = {"candidates": "images"}
     homes = "playhouse:bottle?homes=2&per_home=2&size=32"
     assert evolving(tiny_studio, tmp_path, homes, settings=settings, unit="home").refused is None
     nameless = str(class_folders(tmp_path / "scans", {"": 4}, (32, 32, 3)))

@@ -10,7 +10,7 @@ from understudy.backends.registry import load_encoder
 from understudy.data import open_source
 from understudy.metrics.fidelity import frechet_distance
 from understudy.run.progress import SilentEvents
-from understudy.run.watch import Watch
+from understudy.run.synthesize import Watch
 
 
 class Notices(SilentEvents):

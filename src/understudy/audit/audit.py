@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from understudy.audit import audit_verdict
 from understudy.audit.adjacent_datasets import Rows
@@ -15,9 +16,11 @@ from understudy.audit.shadow_runs import audit_by_lira
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.core.results import Evaluation
+from understudy.core.roles import RoleNames
 from understudy.metrics.noise_checks import shared_confidence
 from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget
+from understudy.privacy.unit import Adjacency
 from understudy.run.config import make_config, unknown
 from understudy.run.prepare import prepare
 from understudy.run.progress import ProgressMode, reporting
@@ -42,8 +45,22 @@ def audit(
     runs: int | None = None,
     rows: int = ROWS,
     confidence: float = 0.95,
+    method: str = "clustering",
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    settings: Mapping[str, Any] | None = None,
+    count: int | None = None,
+    seed: int = 0,
+    unit: str | None = None,
+    unit_rows: int = 64,
+    adjacency: Adjacency = "add-remove",
+    size: int | None = None,
+    label: str | None = None,
+    classes: Sequence[str] | str | None = None,
+    channels: Literal[1, 3] | None = None,
+    skip_bad: bool = False,
     progress: ProgressMode | Events = "auto",
-    **options: Any,
+    **roles: Unpack[RoleNames],
 ) -> Evaluation:
     """Run a whole method on data that its owner may use for it, and try to refute its epsilon.
 
@@ -57,8 +74,23 @@ def audit(
         runs: Runs in all; of canaries how many there are; of LiRA how many shadow models.
         rows: Use at most so many rows of the source, chosen at random.
         confidence: That nothing is refuted that holds.
+        method: Name of the method that is audited.
+        epsilon: The guarantee that is tried.
+        delta: Its delta.
+        settings: Parameters of the method.
+        count: Synthetic rows of each run; None: 64, or ``rows`` for LiRA.
+        seed: Seed of everything public; attackers know it.
+        unit: Column that says whose row it is; None: every row is a unit.
+        unit_rows: At most so many rows of a unit are used.
+        adjacency: What makes two datasets neighbours.
+        size: Resize all images to size x size pixels.
+        label: Column that holds the class; ``"none"``: images without labels.
+        classes: The class names, in label order; None: those that the rows have.
+        channels: 1 or 3, to convert images to.
+        skip_bad: Pass over unreadable files.
         progress: Where events go, as for `understudy.synthesize`.
-        **options: As for `understudy.synthesize`: ``method``, ``epsilon``, ``settings`` ...
+        **roles: Names of models and datasets, as for `understudy.synthesize`: ``encoder``,
+            ``decoder``, ``public``, ``base`` ...
 
     Returns:
         Figures of the group ``"audit"`` and a verdict: ``"poor"`` where the promise is refuted.
@@ -70,10 +102,28 @@ def audit(
         raise unknown("audit", how, list(_USUAL))
     runs = _USUAL[how] if runs is None else runs
     _check(confidence, runs=(runs, _LEAST[how]), rows=(rows, 1))
-    usual = {"count": rows if how == "lira" else _COUNT, "out": "audit"}  # nothing is written there
-    config = make_config({**usual, **options, "source": str(source)})
-    if config.hold_out is not None:
-        raise ConfigError("an audit chooses its rows itself: leave out hold_out")
+    usual = rows if how == "lira" else _COUNT
+    config = make_config(
+        {
+            "source": str(source),
+            "out": "audit",  # nothing is written there
+            "method": method,
+            "epsilon": epsilon,
+            "delta": delta,
+            "settings": settings or {},
+            "count": usual if count is None else count,
+            "seed": seed,
+            "unit": unit,
+            "unit_rows": unit_rows,
+            "adjacency": adjacency,
+            "size": size,
+            "label": label,
+            "classes": classes,
+            "channels": channels,
+            "skip_bad": skip_bad,
+            **roles,
+        }
+    )
     prepared = prepare(config)
     bench = Bench.of(prepared)
     known = Rows.of(prepared.source, rows, bench.seed)

@@ -177,7 +177,7 @@ def _exact(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
 
 def _each(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
     """What each row of a vault adds by itself, each a unit: (n, slots, width)."""
-    place = vault._place
+    place = vault._position
     if place is None:
         raise ConfigError("images hold no numbers to add up: map the vault with an encoder first")
     sums = []

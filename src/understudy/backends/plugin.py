@@ -9,13 +9,12 @@ has: `models` always, `encoder`, `decoder` and `model` where it has such models.
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlencode
 
+from understudy.backends.option_reading import declared, read_value
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
@@ -35,8 +34,6 @@ Kind = Literal[
 ]
 
 T = TypeVar("T")
-
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +128,8 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
 
     Args:
         options: Values by name; a string is converted to the type of its field.
-        into: A dataclass with a default for every field; it may raise ValueError when made.
+        into: A dataclass with a default for every field, and perhaps an `Option` with its range;
+            it may raise ValueError when made.
         name: The model the options are for, in error messages.
 
     Returns:
@@ -140,15 +138,21 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
     Raises:
         BackendError: An option is unknown or its value is wrong; the message lists the options.
     """
-    fields = {field.name: field for field in dataclasses.fields(into)}  # type: ignore[arg-type]
+    hints = declared(into)
     for key in options:
-        if key not in fields:
-            raise BackendError(f"{name} has no option {key!r}. {_listing(fields)}")
-    hints = typing.get_type_hints(into)
+        if key not in hints:
+            raise BackendError(f"{name} has no option {key!r}. {_listing(into)}")
     try:
-        return into(**{key: _convert(value, hints[key], key) for key, value in options.items()})
+        return into(
+            **{key: _read(f"option {key}", value, hints[key]) for key, value in options.items()}
+        )
     except ValueError as error:
-        raise BackendError(f"{name}: {error}. {_listing(fields)}") from error
+        raise BackendError(f"{name}: {error}. {_listing(into)}") from error
+
+
+def _read(name: str, value: Any, hint: Any) -> Any:
+    """A value as the type of its field: as it would be read if it stood in the model's name."""
+    return read_value(name, None if value is None else str(value), hint)
 
 
 def full_name(model: str, options: Any) -> str:
@@ -166,28 +170,9 @@ def full_name(model: str, options: Any) -> str:
     return f"{model}?{urlencode(told, safe='/:')}" if told else model
 
 
-def _listing(fields: Mapping[str, dataclasses.Field[Any]]) -> str:
+def _listing(into: type[Any]) -> str:
+    fields = dataclasses.fields(into)
     if not fields:
         return "It has no options."
-    told = (f"{key} (default: {field.default})" for key, field in fields.items())
-    return f"Its options are {', '.join(told)}."
-
-
-def _convert(value: Any, hint: Any, key: str) -> Any:
-    """``value`` as the type ``hint``, or a ValueError that names the option."""
-    if isinstance(hint, types.UnionType):
-        if value is None:
-            return None
-        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
-    if hint is bool:
-        if str(value).lower() in _WORDS:
-            return _WORDS[str(value).lower()]
-        raise ValueError(f"option {key} must be true or false, found {value!r}")
-    if hint is str:
-        return str(value)
-    try:
-        number = hint(str(value))
-    except ValueError:
-        kind = "a whole number" if hint is int else "a number"
-        raise ValueError(f"option {key} must be {kind}, found {value!r}") from None
-    return number
+    defaults = (f"{field.name} (default: {field.default})" for field in fields)
+    return f"Its options are {', '.join(defaults)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from understudy.cli.option_values import Progress
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from understudy.core.results import Evaluation, Figure
+    from understudy.metrics.utility import Network
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
 
@@ -72,17 +73,17 @@ def evaluate(
     progress: Progress = "auto",
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
-    from understudy.evaluation.evaluate import evaluate_release
+    from understudy.evaluation.evaluate import evaluate as measure
     from understudy.run.report import write_table
 
     _require_writable(json_file, table)
-    found = evaluate_release(
+    found = measure(
         folder,
         real=real,
         test=test,
         features=features,
         full=full,
-        networks=network,
+        networks=cast("list[Network] | None", network),
         seeds=seeds,
         epochs=epochs,
         rows=rows,

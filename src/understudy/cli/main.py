@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -76,6 +77,21 @@ for command in (
     app.command()(command)
 
 
+@app.command("runs")
+def runs_command(
+    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List the runs in a folder and below it, finished or not. Reads no dataset."""
+    from understudy.run.runs import list_runs
+
+    found = list_runs(folder)
+    if as_json:
+        typer.echo(json.dumps([run.as_dict() for run in found], indent=2, ensure_ascii=False))
+    else:
+        show.run_list(found)
+
+
 @app.command()
 def sample(
     out: Annotated[Path, typer.Option(help="Folder of the pictures, or of the release.")],
@@ -97,7 +113,7 @@ def sample(
     progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
-    from understudy.run.base_set_release import base_set
+    from understudy.run.sample import base_set
     from understudy.run.sample import sample as draw
 
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
@@ -148,7 +164,7 @@ def demo(
     progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
-    from understudy.run.demo import demo as play
+    from understudy.run.synthesize import demo as play
 
     show.result(play(out, epsilon, progress=progress))
 

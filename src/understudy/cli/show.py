@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.methods.clustering.capacity import Carried
     from understudy.report import Premise
     from understudy.run.accuracy import Accuracy
-    from understudy.run.base_set_release import BaseSet
     from understudy.run.books import Entry
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
-    from understudy.run.sample import Samples
+    from understudy.run.runs import RunSummary
+    from understudy.run.sample import BaseSet, Samples
     from understudy.run.synthesize import Result
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
@@ -73,7 +73,7 @@ def plan(dry: DryRun) -> None:
 
 def premises(found: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
-    from understudy.run.premises import OPTIONS
+    from understudy.run.documents import OPTIONS
 
     for origin, words in (
         ("declared", "declared"),
@@ -108,9 +108,16 @@ def carried(classes: Sequence[Carried]) -> None:
             f"{one.size_sd:.0f}",
             "its own" if one.own_mean else "near that of all",
             str(one.clusters),
-            f"{one.directions} directions" if one.directions else "none: the pooled one",
+            _directions(one),
         )
     _console.print(table)
+
+
+def _directions(one: Carried) -> str:
+    """Directions of a covariance in a plan."""
+    if not one.directions:
+        return "none: the pooled one"
+    return f"{one.directions} or more directions" if one.or_more else f"{one.directions} directions"
 
 
 def class_shares(facts: Mapping[str, Any]) -> None:
@@ -145,6 +152,33 @@ def result(made: Result) -> None:
     if made.pictures is not None:
         _console.print(f"pictures:  {made.pictures}")
     _console.print(f"to keep:   {made.owner / 'report.html'}")
+
+
+def run_list(runs: Sequence[RunSummary]) -> None:
+    """Runs, one a line, and how to go on with those that are not finished."""
+    table = _table("folder", "state", "method", "dataset", "epsilon", "samples", "date")
+    for run in runs:
+        table.add_row(
+            str(run.folder),
+            run.state,
+            run.method or "",
+            run.dataset or "",
+            "" if run.epsilon is None else f"{run.epsilon:g}",
+            "" if run.samples is None else f"{run.samples:,}",
+            run.date or "",
+        )
+    if not runs:
+        _console.print("no runs here: understudy runs FOLDER")
+        return
+    _console.print(table)
+    for run in runs:
+        if run.problem is not None:
+            _console.print(f"damaged: {run.problem}")
+    if any(run.state == "unfinished" for run in runs):
+        _console.print(
+            "go on with an unfinished run: the same command with --resume; what it paid for is "
+            "not paid again"
+        )
 
 
 def accuracies(found: Sequence[Accuracy]) -> None:

@@ -87,6 +87,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """One release that a method plans: what is paid for by this name, and nothing else.
+
+    Attributes:
+        name: Its name in the plan, the ledger and the receipt, such as ``"means"``.
+        weight: Its part of the run's squared mu, in proportion to the other stages' weights.
+    """
+
+    name: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class StageReceipt:
     """What one release cost.
 

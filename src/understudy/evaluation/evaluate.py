@@ -21,16 +21,16 @@ from understudy.evaluation.embedding_pass import Side, read
 from understudy.evaluation.features import Features
 from understudy.evaluation.fidelity_adapter import NEIGHBOURS, Fidelity, resamples
 from understudy.evaluation.full import inferred, reconstructed, similar
-from understudy.evaluation.inputs import Asked, Opened
+from understudy.evaluation.inputs import ROWS, Asked, Opened
 from understudy.evaluation.leakage_adapter import LeakageOf
 from understudy.evaluation.part import Part
 from understudy.metrics import verdicts
+from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
+from understudy.run.outputs import release_folder, write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
-from understudy.run.released import release_folder
 from understudy.run.report import refresh
-from understudy.run.run_folder import write_arrays, write_json
 
 _MANY = 1000
 """Held-out rows that say how near chance brings a row, where the test set has more."""
@@ -39,13 +39,24 @@ _Sides = tuple[Side, Side, Side]
 """The private rows, the release, held-out rows."""
 
 
-def evaluate_release(
+def evaluate(
     folder: str | Path,
     *,
     real: str | Path,
     test: str | Path | None = None,
+    features: str | None = None,
+    full: bool = False,
+    networks: Sequence[Network] | None = None,
+    seeds: int = 1,
+    epochs: int | None = None,
+    rows: int = ROWS,
+    attacks: bool = True,
+    encoder: str | None = None,
+    skip_bad: bool = False,
+    lpips: str | Path | None = None,
+    dp_sgd: bool = False,
+    label: str | None = None,
     progress: ProgressMode | Events = "auto",
-    **asked: Any,
 ) -> Evaluation:
     """Measure a release against the private data and a held-out real test set.
 
@@ -58,15 +69,39 @@ def evaluate_release(
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
+        features: An encoder, whose features are compared; None: the default one.
+        full: Train models, too.
+        networks: Which models; naming one asks for training.
+        seeds: Trainings to average over.
+        epochs: Passes over the training set, where not the usual number.
+        rows: Rows of a side whose neighbours are looked for, at most.
+        attacks: Attack the release.
+        encoder: What embeds real images, for a release of embeddings; None: the one it names.
+        skip_bad: Pass over unreadable files.
+        lpips: A TorchScript file of a perceptual distance.
+        dp_sgd: Train by DP-SGD on the private rows, too.
+        label: The column that holds the class; None: the one that the run was told.
         progress: Where events go, as for `understudy.synthesize`.
-        **asked: Any field of `Asked`: ``features``, ``full``, ``networks``, ``seeds``, ...
 
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
     place = release_folder(Path(folder))
     with reporting(progress) as events:
-        wanted = Asked(**asked)
+        wanted = Asked(
+            features=features,
+            full=full,
+            networks=networks,
+            seeds=seeds,
+            epochs=epochs,
+            rows=rows,
+            attacks=attacks,
+            encoder=encoder,
+            skip_bad=skip_bad,
+            lpips=lpips,
+            dp_sgd=dp_sgd,
+            label=label,
+        )
         opened = Opened.of(place, str(real), None if test is None else str(test), wanted)
         found, pairs = _Measuring(opened, wanted, partial(events.step, owner_only=True)).run()
     _keep(place, found, pairs)

@@ -21,8 +21,8 @@ from understudy.evaluation.fidelity_adapter import NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name
+from understudy.run.outputs import open_release, read_json
 from understudy.run.prepare import open_test, require_classes
-from understudy.run.released import open_release, read_json
 
 ROWS = 60_000
 """Rows of a side whose neighbours are looked for, unless told otherwise."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from typing import Any
 from zlib import crc32
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.roles import MODEL_ROLES, Models
-from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape
+from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage
 from understudy.privacy.vault import Vault
 from understudy.steps.grid import is_grid
 from understudy.steps.quality import Draw, QualityFilter
@@ -170,14 +170,15 @@ class Method:
         source: The paper.
         params: A frozen dataclass of parameters with defaults; it checks itself.
         settle: Parameters and context to parameters with nothing left open, for the record.
-        weights: Parameters and context to the weight of each stage in the budget. Raises
-            ConfigError for parameters that do not fit the context, before anything is spent.
+        stages: Parameters and context to the releases that the budget is divided among, each of
+            which is made once. Raises ConfigError for parameters that do not fit the context,
+            before anything is spent.
         run: Does it.
         roles: Parameters, and the roles that the user named, to the roles the method can use and
             the default name of each; None: nothing by default.
         options: What each parameter means, in a line.
         carried: Parameters, context and the noise of each stage (over the bound on what a unit
-            contributes) to what classes of several sizes can carry (`parts.capacity`), before
+            contributes) to what classes of several sizes can carry (`clustering.capacity`), before
             anything is spent; None where the method has no such table.
     """
 
@@ -186,11 +187,44 @@ class Method:
     source: str
     params: Callable[..., Any]
     settle: Callable[[Any, Context], Any]
-    weights: Callable[[Any, Context], Mapping[str, float]]
+    stages: Callable[[Any, Context], tuple[Stage, ...]]
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     options: Mapping[str, str] = field(default_factory=dict)
-    carried: Callable[[Any, Context, Callable[[str], float]], Sequence[Any]] | None = None
+    carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
+
+
+def stages_of(plan: Any) -> tuple[Stage, ...]:
+    """The stages of a plan in their order: a dataclass of stages, tuples, other plans and Nones."""
+    if isinstance(plan, Stage):
+        return (plan,)
+    if is_dataclass(plan):
+        plan = tuple(getattr(plan, part.name) for part in fields(plan))
+    return () if plan is None else tuple(stage for part in plan for stage in stages_of(part))
+
+
+def planned(stage: Stage | None) -> Stage:
+    """The stage.
+
+    Raises:
+        ConfigError: There is none: what was planned does not fit what is about to be released.
+    """
+    if stage is None:
+        raise ConfigError("a release is due that the plan has no stage for: nothing is spent on it")
+    return stage
+
+
+def weights_of(stages: Sequence[Stage]) -> dict[str, float]:
+    """The weight of each stage by its name.
+
+    Raises:
+        ConfigError: Two stages of one name, of which the account would know only one.
+    """
+    weights = {stage.name: stage.weight for stage in stages}
+    if len(weights) < len(stages):
+        names = ", ".join(stage.name for stage in stages)
+        raise ConfigError(f"every stage of a plan needs a name of its own, found {names}")
+    return weights
 
 
 def require_at_least(params: Any, least: Mapping[str, int]) -> None:

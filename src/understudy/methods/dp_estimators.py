@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.independence import Projection
-from understudy.core.types import Labels, Vector
+from understudy.core.types import Labels, Stage, Vector
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import (
     CountAndSum,
@@ -25,6 +24,38 @@ from understudy.steps.space import Frame
 
 CLEAR = 3.0
 """A released count stands out of its noise from so many standard deviations on."""
+
+
+@dataclass(frozen=True)
+class KMeansStages:
+    """The releases of `dp_kmeans`.
+
+    Attributes:
+        votes: Two rounds of votes for the first centres.
+        lloyd: Any number of Lloyd steps.
+    """
+
+    votes: tuple[Stage, Stage]
+    lloyd: tuple[Stage, ...]
+
+    @classmethod
+    def of(cls, lloyd_steps: int, votes: float, lloyd: float) -> KMeansStages:
+        """So many Lloyd steps; each round of votes and each step has its weight."""
+        steps = tuple(Stage(f"lloyd {i + 1}", lloyd) for i in range(lloyd_steps))
+        return cls((Stage("votes 1", votes), Stage("votes 2", votes)), steps)
+
+
+@dataclass(frozen=True)
+class ClusterStages:
+    """The releases of `clusters_of_classes`.
+
+    Attributes:
+        kmeans: Those that find the centres.
+        means: Counts and means of the clusters.
+    """
+
+    kmeans: KMeansStages
+    means: Stage
 
 
 @dataclass(frozen=True)
@@ -44,15 +75,15 @@ class Groups:
     count_sd: float
 
 
-def class_sizes(vault: Vault, classes: int, dim: int, stage: str) -> tuple[Vector, float]:
+def class_sizes(vault: Vault, classes: int, dim: int, stage: Stage) -> tuple[Vector, float]:
     """Noisy class sizes, (classes,), at least 1, and the standard deviation of their noise."""
     query = Counts(Cells(np.zeros((classes, 1, dim))))
-    answer = vault.release(query, stage=stage)
-    return np.maximum(answer[:, 0], 1.0), vault.noise_sd(query, stage=stage)
+    answer = vault.release(query, stage=stage.name)
+    return np.maximum(answer[:, 0], 1.0), vault.noise_sd(query, stage=stage.name)
 
 
 def group_means(
-    vault: Vault, cells: Cells, radius: float, stage: str, sizes: Vector | None = None
+    vault: Vault, cells: Cells, radius: float, stage: Stage, sizes: Vector | None = None
 ) -> Groups:
     """Counts and means of every cell, residuals clipped to ``radius``. One release.
 
@@ -64,8 +95,8 @@ def group_means(
         sizes: (cells,) counts that were released with less noise; None: those of this release.
     """
     query = CountAndSum(cells, radius)
-    answer = vault.release(query, stage=stage)
-    sd = vault.noise_sd(query, stage=stage)
+    answer = vault.release(query, stage=stage.name)
+    sd = vault.noise_sd(query, stage=stage.name)
     counts, offsets, variances = shrinkage.noisy_means(
         query.counts(answer) if sizes is None else sizes,
         query.sums(answer),
@@ -76,29 +107,31 @@ def group_means(
 
 
 def second_moments(
-    vault: Vault, cells: Cells, radius: float, slot_of_cell: Labels | None, stage: str
+    vault: Vault, cells: Cells, radius: float, slot_of_cell: Labels | None, stage: Stage
 ) -> tuple[Vector, float]:
     """Summed outer products per slot, (slots, d, d), and the noise sd of their diagonal."""
     query = FullMoments(cells, radius, slot_of_cell)
-    answer = vault.release(query, stage=stage)
-    return query.matrices(answer), vault.noise_sd(query, stage=stage)
+    answer = vault.release(query, stage=stage.name)
+    return query.matrices(answer), vault.noise_sd(query, stage=stage.name)
 
 
-def squared_moments(vault: Vault, cells: Cells, radius: float, stage: str) -> tuple[Vector, float]:
+def squared_moments(
+    vault: Vault, cells: Cells, radius: float, stage: Stage
+) -> tuple[Vector, float]:
     """Summed squares per cell, (cells, d), and the noise sd of each."""
     query = DiagonalMoments(cells, radius)
-    return vault.release(query, stage=stage), vault.noise_sd(query, stage=stage)
+    return vault.release(query, stage=stage.name), vault.noise_sd(query, stage=stage.name)
 
 
-def norm_histogram(vault: Vault, cells: Cells, edges: Vector, stage: str) -> Vector:
+def norm_histogram(vault: Vault, cells: Cells, edges: Vector, stage: Stage) -> Vector:
     """The distribution of the distance to the centre of one's cell, as weights of bins."""
     query = NormHistogram(cells, edges)
-    answer = vault.release(query, stage=stage)
-    return histogram.clean_histogram(answer[:, 0], vault.noise_sd(query, stage=stage))
+    answer = vault.release(query, stage=stage.name)
+    return histogram.clean_histogram(answer[:, 0], vault.noise_sd(query, stage=stage.name))
 
 
 def least_cluster(sigma: float, dim: int) -> float:
-    """How many rows a cluster needs so that its count and its mean stand out of the noise.
+    """How many records a cluster needs so that its count and its mean stand out of the noise.
 
     The count must be `CLEAR` times its noise, and the noise in the mean of q numbers no more than
     half of the deviation within the class (clipped at 1.1 times that, as `Frame.radius`).
@@ -118,7 +151,7 @@ class Clusters:
 
     Attributes:
         centres: (classes, k, q); a class with fewer clusters than k repeats its first.
-        sizes: (classes, k) rows of each cluster, which add up to the class's; 0 for a repetition.
+        sizes: (classes, k) records of each cluster, in all those of the class; 0 for a repetition.
     """
 
     centres: Vector
@@ -136,7 +169,7 @@ def clusters_of_classes(
     start: Vector,
     sizes: Vector,
     clusters: int,
-    stages: Sequence[str],
+    stages: ClusterStages | None,
     rng: np.random.Generator,
     *,
     shrink: bool,
@@ -144,25 +177,24 @@ def clusters_of_classes(
     """Centres and sizes of the clusters of every class, as far as they stand out of the noise.
 
     Args:
-        vault: Rows in the coordinates of ``frame``.
+        vault: Records in the coordinates of ``frame``.
         frame: Where the clusters are looked for.
         start: (classes, q) released class means.
         sizes: (classes,) noisy class sizes: the clusters divide them.
-        clusters: k, the most clusters of a class; with one, the class means are the clusters and
-            nothing is released.
-        stages: Two vote rounds, then any number of Lloyd steps.
+        clusters: k, the most clusters of a class.
+        stages: The releases; None: the class means are the clusters, and nothing is released.
         rng: Public randomness.
         shrink: Whether a cluster's mean is shrunk to its centre by the noise in it.
     """
-    if clusters == 1:
+    if stages is None:
         return Clusters(start[:, None], sizes[:, None])
-    sigma = vault.noise_sd(CountAndSum(Cells(start[:, None]), 1.0), stage="cluster means")
+    sigma = vault.noise_sd(CountAndSum(Cells(start[:, None]), 1.0), stage=stages.means.name)
     least = least_cluster(sigma, start.shape[1])
     numbers = np.clip(sizes // least, 1, clusters).astype(np.int64)
     centres = dp_kmeans(
-        vault, start, frame.lead, frame.lead_spread, numbers, frame.radius, stages, rng
+        vault, start, frame.lead, frame.lead_spread, numbers, frame.radius, stages.kmeans, rng
     )
-    groups = group_means(vault, Cells(centres), frame.radius, "cluster means")
+    groups = group_means(vault, Cells(centres), frame.radius, stages.means)
     flat = Cells(centres).flat
     offsets = groups.means - flat
     if shrink:
@@ -175,7 +207,7 @@ def clusters_of_classes(
 def _divided(
     start: Vector, means: Vector, counts: Vector, sizes: Vector, numbers: Labels, least: float
 ) -> Clusters:
-    """Clusters of ``least`` rows or more; a class without two of them is one cluster."""
+    """Clusters of ``least`` records or more; a class without two of them is one cluster."""
     centres, parts = np.repeat(start[:, None], means.shape[1], axis=1), np.zeros(counts.shape)
     for label, number in enumerate(numbers):
         clear = np.flatnonzero(counts[label, :number] >= least)
@@ -198,14 +230,14 @@ def dp_kmeans(
     spread: Vector,
     clusters: int | Labels,
     radius: float,
-    stages: Sequence[str],
+    stages: KMeansStages,
     rng: np.random.Generator,
     candidates: int = 64,
 ) -> Vector:
     """DP Lloyd from a public initialisation that was chosen by DP votes.
 
     Candidates are drawn about each class's mean along the leading axes, which are released already.
-    Every private row votes for its nearest; the noisy winners are drawn about again and voted on
+    Every private record votes for its nearest; the noisy winners are drawn about again and voted on
     once more; weighted k-means on the winners gives the first centres, and Lloyd steps on noisy
     (count, sum) pairs improve them. A centre whose step is all noise stays where it was.
 
@@ -216,7 +248,7 @@ def dp_kmeans(
         spread: (s,) standard deviation along each.
         clusters: k, or how many clusters each class is divided into, (classes,).
         radius: Clipping radius of residuals to a centre.
-        stages: Names of two vote rounds and of any number of Lloyd steps.
+        stages: The releases.
         rng: Public randomness.
         candidates: Candidates per cluster.
 
@@ -224,8 +256,8 @@ def dp_kmeans(
         (classes, k, d), with the largest k; a class with fewer clusters repeats its first.
     """
     numbers = np.broadcast_to(clusters, len(start))
-    centres = _voted_centres(vault, start, axes, spread, numbers, stages[:2], rng, candidates)
-    for stage in stages[2:]:
+    centres = _voted_centres(vault, start, axes, spread, numbers, stages.votes, rng, candidates)
+    for stage in stages.lloyd:
         groups = group_means(vault, Cells(centres), radius, stage)
         flat = Cells(centres).flat
         moved = flat + shrinkage.shrink_to_zero(groups.means - flat, groups.variances)
@@ -245,7 +277,7 @@ def _voted_centres(
     axes: Vector,
     spread: Vector,
     numbers: Labels,
-    stages: Sequence[str],
+    stages: tuple[Stage, Stage],
     rng: np.random.Generator,
     candidates: int,
 ) -> Vector:
@@ -258,8 +290,8 @@ def _voted_centres(
     centres = np.zeros((classes, clusters, start.shape[1]))
     for step, stage in enumerate(stages):
         query = Votes(drawn)
-        votes = shadow.release(query, stage=stage).reshape(classes, many)
-        sd = vault.noise_sd(query, stage=stage)
+        votes = shadow.release(query, stage=stage.name).reshape(classes, many)
+        sd = vault.noise_sd(query, stage=stage.name)
         for label in range(classes):
             number = int(numbers[label])
             weights = kmeans.popular(votes[label], sd, number)

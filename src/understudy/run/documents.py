@@ -13,11 +13,14 @@ import numpy as np
 
 from understudy.core.ports import Source
 from understudy.core.types import Fit, Images, Labels, Receipt, Release
+from understudy.data.labels import NO_LABELS, label_column_of
+from understudy.data.names import UNLABELLED
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
     Model,
     OwnerRecord,
+    Premise,
     RunRecord,
     Sheet,
     Spending,
@@ -26,11 +29,26 @@ from understudy.report import (
     public_documents,
 )
 from understudy.run.accuracy import Accuracy
-from understudy.run.premises import premises_of
+from understudy.run.config import RunConfig
+from understudy.run.outputs import RunFolder, read_arrays, write_arrays, write_json
 from understudy.run.prepare import Prepared
-from understudy.run.run_folder import RunFolder, read_arrays, write_arrays, write_json
 
 _SHEET = 16  # images of a class on each side of the contact sheet
+
+
+OPTIONS = {
+    "class names": "--classes",
+    "label column": "--label",
+    "image size": "--size",
+    "colour channels": "--channels",
+}
+"""The option that declares each premise; the length of embeddings has none."""
+
+ONE_CLASS = (
+    "nothing in the dataset says what the class is, so it is one class, 'all'; --label none says "
+    "that this is meant"
+)
+"""The note on a dataset without labels that nobody declared to be without."""
 
 
 def understudy_version() -> str:
@@ -70,6 +88,33 @@ def run_record(
         licence=config.licence,
         premises=premises_of(prepared.source, config),
     )
+
+
+def is_unlabelled(source: Source, config: RunConfig) -> bool:
+    """Whether a dataset was taken for one class, and nobody declared that."""
+    return source.classes == UNLABELLED and config.label != NO_LABELS
+
+
+def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
+    """Everything about the private dataset that steers a run without noise, by where it is from.
+
+    The guarantee takes all of it for public. What no option declares is called inferred, also
+    where a schema or a header says it: those are part of the private dataset.
+    """
+    unlabelled = config.label == NO_LABELS
+    by_name = unlabelled or config.classes is not None
+    found = [Premise.of("class names", list(source.classes), declared=by_name)]
+    column = label_column_of(source)
+    if column is not None or unlabelled or source.classes == UNLABELLED:
+        declared = config.label is not None
+        found.append(Premise.of("label column", column or NO_LABELS, declared=declared))
+    if source.kind == "embeddings":
+        return (*found, Premise.of("embedding length", source.shape[0], declared=False))
+    height, width, channels = source.shape
+    size, colour = config.size is not None, config.channels is not None
+    found.append(Premise.of("image size", [height, width], declared=size))
+    found.append(Premise.of("colour channels", channels, declared=colour))
+    return tuple(found)
 
 
 def write_public(folder: RunFolder, record: RunRecord) -> None:
@@ -131,6 +176,8 @@ def write_owner(
     fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
+    from understudy.run.run_file import AccuracyRecord, RunFile  # imports pydantic
+
     source = prepared.source
     owner = OwnerRecord(
         dataset=source.name,
@@ -144,27 +191,24 @@ def write_owner(
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
     (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
-    write_json(
-        folder.owner / "run.json",
-        {
-            "run": folder.run,
-            "dataset": owner.dataset,
-            "dataset_id": charged.dataset,
-            "ledger": charged.ledger,
-            "settings": prepared.config.identity(),
-            "premises": [asdict(premise) for premise in record.premises],
-            "receipt": asdict(record.receipt),
-            "spending": asdict(charged.spending),
-            "accuracy": [a.as_dict() for a in accuracies],
-            "rows": owner.rows,
-            "rows_held_out": prepared.rows_held_out,
-            "skipped": owner.skipped,
-            "seconds": dict(seconds),
-            "fit": [asdict(fit) for fit in fits],
-            "version": record.version,
-            "kind": "owner-only",
-        },
+    content = RunFile(
+        run=folder.run,
+        dataset=owner.dataset,
+        dataset_id=charged.dataset,
+        ledger=charged.ledger,
+        settings=prepared.config.identity(),
+        premises=list(record.premises),
+        receipt=record.receipt,
+        spending=charged.spending,
+        accuracy=[AccuracyRecord.model_validate(one.as_dict()) for one in accuracies],
+        rows=owner.rows,
+        rows_held_out=prepared.rows_held_out,
+        skipped=owner.skipped,
+        seconds=dict(seconds),
+        fit=list(fits),
+        version=record.version,
     )
+    write_json(folder.record, content.as_dict())
 
 
 def write_gallery(owner: Path, found: Sequence[Sheet]) -> None:

@@ -11,8 +11,8 @@ from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import Premise
 from understudy.run.config import RunConfig
+from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.premises import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.prepare import Prepared, prepare
 
 
@@ -94,7 +94,7 @@ def carried(prepared: Prepared) -> tuple[Carried, ...]:
     # A sum moves by twice its bound where a record is replaced.
     factor = 1.0 if prepared.config.privacy_unit.adjacency == "add-remove" else 2.0
     table = method.carried(
-        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage)
+        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage.name)
     )
     return tuple(table)
 

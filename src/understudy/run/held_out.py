@@ -11,7 +11,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Source
 from understudy.data.holdout import HoldOut, Parts, split
 from understudy.privacy.unit import Unit
-from understudy.run.run_folder import write_json
+from understudy.run.outputs import write_json
 
 FILE = "holdout.json"
 """In the owner's folder: the secret key, the share and the unit column."""

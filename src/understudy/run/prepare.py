@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
-from understudy.core.ports import Decoder, Source
+from understudy.core.ports import Decoder, Source, TextEncoder
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS, NoColumns
-from understudy.methods.base import Context, Method
+from understudy.methods.base import Context, Method, weights_of
+from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
+from understudy.privacy.probe import SECONDS, require_independent
+from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.run.config import RunConfig, make_params
-from understudy.run.independence_probe import require_independent_models
 from understudy.run.methods import method
 from understudy.run.models import (
     load_models,
@@ -105,11 +109,34 @@ def prepare(config: RunConfig) -> Prepared:
     if base is not None and getattr(params, "conditional", True):
         _require_same_classes(source, base)
     params = chosen.settle(params, context)
-    plan = Plan.of(config.budget, chosen.weights(params, context))
+    plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
     require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     return Prepared(config, chosen, params, plan, source, test, public, base, context, quality)
+
+
+def require_independent_models(context: Context) -> None:
+    """Refuse a model that lets one private image change what another one adds to a sum.
+
+    Reads no private image and spends nothing; takes `SECONDS` or, of slow models, two calls each.
+
+    Raises:
+        BackendError: Naming the model, and what to do.
+    """
+    looks: list[tuple[Any, Callable[[Any], Any], int]] = [
+        (model, model.encode, RECORDS_PER_CALL)
+        for model in (context.encoder, context.cluster_encoder)
+        if model is not None
+    ]
+    if context.captioner is not None and isinstance(context.encoder, TextEncoder):
+        look = captions_embedded(context.captioner, context.encoder)
+        looks.append((context.captioner, look, CAPTIONED_AT_ONCE))
+    for model, look, batch in looks:
+        require_inference(model, model.name)
+        require_independent(
+            look, context.shape, model.name, batch=batch, seconds=SECONDS / len(looks)
+        )
 
 
 def _require_same_classes(source: Source, base: Source) -> None:

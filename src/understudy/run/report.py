@@ -36,8 +36,7 @@ from understudy.report import (
 )
 from understudy.report import compare as compare_records
 from understudy.run.documents import first_of_each, read_gallery, spending
-from understudy.run.released import open_release, read_json, release_folder
-from understudy.run.run_folder import read_arrays
+from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
 
 _SAMPLES = 8  # images of a release in a comparison
 _BATCH = 512

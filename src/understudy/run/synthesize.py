@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from understudy.backends.arrays import fit_images
-from understudy.core.errors import RunError
-from understudy.core.ports import Events
-from understudy.core.types import Fit, Receipt, Release
+from understudy.core.errors import InputError, RunError
+from understudy.core.ports import Encoder, Events, Source
+from understudy.core.types import Embeddings, Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import Carried
+from understudy.metrics.fidelity import frechet_distance
+from understudy.metrics.moments import Moments
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
 from understudy.report import Spending
 from understudy.run.accuracy import Accuracy, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
+    ONE_CLASS,
     Charged,
+    is_unlabelled,
     run_record,
     spending,
     synthetic_sample,
@@ -38,13 +46,13 @@ from understudy.run.documents import (
 from understudy.run.dry import carried
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
-from understudy.run.premises import ONE_CLASS, is_unlabelled
+from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
-from understudy.run.released import open_release
-from understudy.run.run_folder import RunFolder, private_cache, run_folder
-from understudy.run.watch import Watch
+
+DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+"""Where Debian's package dataset-fashion-mnist puts the four idx files."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +84,95 @@ def synthesize(
     source: str | Path,
     *,
     out: str | Path,
+    method: str = "clustering",
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    encoder: str | None = None,
+    decoder: str | None = None,
+    public: str | None = None,
+    base: str | None = None,
+    cluster_encoder: str | None = None,
+    generator: str | None = None,
+    renderer: str | None = None,
+    writer: str | None = None,
+    captioner: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    count: int | None = None,
+    seed: int = 0,
+    unit: str | None = None,
+    unit_rows: int = 64,
+    adjacency: Adjacency = "add-remove",
+    ledger: str | None = None,
+    test: str | Path | None = None,
+    test_rows: int | None = None,
+    size: int | None = None,
+    label: str | None = None,
+    classes: Sequence[str] | str | None = None,
+    channels: Literal[1, 3] | None = None,
+    hold_out: float | str | None = None,
+    format: Literal["png", "parquet"] = "png",
+    licence: str = "unknown",
+    resume: bool = False,
+    skip_bad: bool = False,
+    watch: bool = False,
+    quality: str | None = None,
+    quality_threshold: float | None = None,
+    images_per_embedding: int | None = None,
     progress: ProgressMode | Events = "auto",
-    **options: Any,
 ) -> Result:
     """Make a differentially private synthetic copy of a private image dataset.
 
     Args:
-        source: The private dataset: a folder, a file or ``hf:NAME``.
-        out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not.
+        source: The private dataset: a folder, a file or ``hf:NAME`` (docs/sources.md).
+        out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not. It must not
+            exist, unless ``resume``.
+        method: Name of a method (``understudy methods``).
+        epsilon: Privacy budget of this run.
+        delta: Its delta.
+        encoder: Name of an encoder; None: the method's, ``embedded:dct`` for images.
+        decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
+            embeddings only.
+        public: A public dataset that the method may learn from for free; None: procedural images
+            for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
+        base: A public or synthetic dataset of the same classes that the method starts from instead
+            of generating one.
+        cluster_encoder: Encoder whose space is partitioned, where it is not ``encoder``'s.
+        generator: Name of a text-to-image generator.
+        renderer: Name of the generator of the final images; None: ``generator``.
+        writer: Name of a caption writer.
+        captioner: Name of a captioner.
+        settings: Parameters of the method, such as ``{"clusters": 8}``.
+        count: Synthetic rows; None: about as many as there are private ones (noisy).
+        seed: Seed of the public part (sampling). The noise takes none.
+        unit: Column that says whose row it is; None: every image is a unit.
+        unit_rows: At most so many rows of a unit are used; 50,000 or fewer, for the exact sums take
+            a unit's rows in one block.
+        adjacency: What makes two datasets neighbours.
+        ledger: Where spending is recorded: a path or a database URL; None: the user's own ledger.
+        test: A real test set, to measure accuracy on; owner-only.
+        test_rows: Train on at most so many rows when accuracy is measured; None: on all.
+        size: Resize all images to size x size pixels.
+        label: Column that holds the class; ``"none"``: images without labels; None: the only one.
+        classes: The class names, in label order, as the owner declares them: public whatever the
+            images are. None: those that the private records have.
+        channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
+        hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
+            under replace-one also a number of images. None: nothing is.
+        format: How images are written.
+        licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
+            "not said".
+        resume: Go on with an interrupted run in ``out``.
+        skip_bad: Pass over unreadable files, and count them.
+        watch: Tell the owner, as the method goes on, how far its rows are from the private ones.
+        quality: A measure that looks at no private data, by which images are chosen: ``"piqe"``,
+            ``"niqe"`` (fitted to ``public`` or ``base``) or ``"niqe:FILE"``; None: the first that
+            is drawn of each sample is released.
+        quality_threshold: Images that do not score below it are drawn again; lower is better.
+        images_per_embedding: Images drawn of each embedding, of which the best is taken; None: 2
+            with ``quality`` where the decoder draws another one for another seed.
         progress: Bars on a terminal and lines elsewhere, on standard error (``"auto"``); one of
             ``"rich"``, ``"plain"``, ``"json"`` and ``"none"``; or an object of your own
             (`understudy.core.ports.Events`).
-        **options: Any other field of `understudy.run.config.RunConfig`, such as ``epsilon=1``,
-            ``method="clustering"``, ``settings={"clusters": 8}``, ``test="folder"``.
 
     Returns:
         Where everything lies, the receipt and the accuracies.
@@ -97,8 +181,49 @@ def synthesize(
         InputError: Bad input; nothing was spent.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    config = make_config({"source": str(source), "out": Path(out), **options})
-    return run(config, progress=progress)
+    return run(
+        make_config(
+            {
+                "source": str(source),
+                "out": out,
+                "method": method,
+                "epsilon": epsilon,
+                "delta": delta,
+                "encoder": encoder,
+                "decoder": decoder,
+                "public": public,
+                "base": base,
+                "cluster_encoder": cluster_encoder,
+                "generator": generator,
+                "renderer": renderer,
+                "writer": writer,
+                "captioner": captioner,
+                "settings": settings or {},
+                "count": count,
+                "seed": seed,
+                "unit": unit,
+                "unit_rows": unit_rows,
+                "adjacency": adjacency,
+                "ledger": ledger,
+                "test": None if test is None else str(test),
+                "test_rows": test_rows,
+                "size": size,
+                "label": label,
+                "classes": classes,
+                "channels": channels,
+                "hold_out": hold_out,
+                "format": format,
+                "licence": licence,
+                "resume": resume,
+                "skip_bad": skip_bad,
+                "watch": watch,
+                "quality": quality,
+                "quality_threshold": quality_threshold,
+                "images_per_embedding": images_per_embedding,
+            }
+        ),
+        progress=progress,
+    )
 
 
 def run(
@@ -310,3 +435,70 @@ def _warnings(
                 "reach it, and the most voted of the others make up the count of their class"
             )
     return tuple(found)
+
+
+class Watch:
+    """Compares with the private rows themselves, without noise: for the owner alone.
+
+    Args:
+        source: The private rows.
+        encoder: Images to embeddings; None where the source holds embeddings.
+        owner: The owner's folder; every comparison is added to ``watch.jsonl`` there.
+        events: Where the distance is reported.
+    """
+
+    def __init__(
+        self, source: Source, encoder: Encoder | None, owner: Path, events: Events
+    ) -> None:
+        self._source, self._encoder = source, encoder
+        self._file, self._events = owner / "watch.jsonl", events
+
+    def __call__(self, words: str, embeddings: Embeddings) -> None:
+        """Note the Frechet distance of (n, d) synthetic embeddings to all private ones."""
+        distance = frechet_distance(self._private, embeddings)
+        self._events.notice(f"{words}: Frechet distance {distance:.4g}", owner_only=True)
+        line = {"when": words, "frechet": distance, "rows": len(embeddings), "kind": "owner-only"}
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    @cached_property
+    def _private(self) -> Moments:
+        rows = []
+        for batch in self._source.batches(256):
+            values = batch.values
+            rows.append(values if self._encoder is None else self._encoder.encode(values))
+        return Moments.of(np.concatenate(rows))
+
+
+def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
+    """Make a release of Fashion-MNIST with the default settings.
+
+    The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
+    spending belongs in the owner's ledger, which is what ``synthesize`` uses.
+
+    Raises:
+        InputError: Fashion-MNIST is neither installed nor to be had from the hub.
+    """
+    source = str(DEBIAN_FOLDER) if DEBIAN_FOLDER.is_dir() else "hf:fashion_mnist"
+    if out.exists():
+        if not (out / "demo-ledger.db").exists() and any(out.iterdir()):
+            raise RunError(f"{out}: exists and is not an earlier demo; choose another --out")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    try:
+        return synthesize(
+            source,
+            out=out / "fashion-mnist",
+            epsilon=epsilon,
+            test=source,
+            test_rows=20_000,
+            ledger=str(out / "demo-ledger.db"),
+            progress=progress,
+        )
+    except InputError as error:
+        if source.startswith("hf:"):
+            raise InputError(
+                f"{error}\nThe demo needs Fashion-MNIST: apt-get install dataset-fashion-mnist, or "
+                "a connection to the hub"
+            ) from error
+        raise

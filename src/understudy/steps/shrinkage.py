@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 
 from understudy.core.types import Vector
 
-SEEN = 2.5  # deviations of its noise that a block of an image's mean must exceed
+CLEAR_DEVIATIONS = 2.5  # deviations of its noise that a block of an image's mean must exceed
 _FAINT = 0.1  # of a target's energy
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
@@ -50,7 +50,7 @@ def shrink_to_common(means: Vector, variances: Vector, origin: Vector | None = N
     average = weighted_average(means, variances)
     if origin is not None:
         common = common_mean(means, variances, origin)
-        return np.asarray(common + shrink_in_blocks(means - average, variances, SEEN))
+        return np.asarray(common + shrink_in_blocks(means - average, variances, CLEAR_DEVIATIONS))
     if len(means) == 1:
         return means
     return np.asarray(average + shrink_to_zero(means - average, variances))
@@ -68,7 +68,9 @@ def common_mean(means: Vector, variances: Vector, origin: Vector | None = None) 
     if origin is None:
         return average
     variance = 1 / (1 / np.maximum(variances, 1e-300)).sum(keepdims=True)
-    return np.asarray(origin + shrink_in_blocks((average - origin)[None], variance, SEEN)[0])
+    return np.asarray(
+        origin + shrink_in_blocks((average - origin)[None], variance, CLEAR_DEVIATIONS)[0]
+    )
 
 
 def shrink_to_zero(rows: Vector, variances: Vector) -> Vector:

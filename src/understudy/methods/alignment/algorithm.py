@@ -12,21 +12,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Release
-from understudy.methods.alignment.cluster_gaps import across
-from understudy.methods.alignment.decoding import check_decoder, decoded, release_moved
+from understudy.core.types import Release, Stage
+from understudy.methods.alignment.base_set import check_base, enough_samples, first_samples
+from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
 from understudy.methods.alignment.gap import (
-    RADIUS_STAGE,
-    Rule,
+    AlignmentStages,
+    GapSettings,
+    across,
+    align_variances,
     class_gaps,
     class_means,
+    embed,
     facts_of,
 )
-from understudy.methods.alignment.place import enter
-from understudy.methods.alignment.sensor_noise import grainy, parted
-from understudy.methods.alignment.starting import check_base, enough_rows, first_rows
-from understudy.methods.alignment.variances import align_variances
-from understudy.methods.base import CLASS, Context, Materials, Method, require_at_least
+from understudy.methods.alignment.sensor_noise import split_noise_levels, with_noise_levels
+from understudy.methods.base import (
+    CLASS,
+    Context,
+    Materials,
+    Method,
+    require_at_least,
+    stages_of,
+)
+from understudy.methods.dp_estimators import KMeansStages
 from understudy.steps.separation import separation_fit
 
 
@@ -51,7 +59,7 @@ class AlignmentParams:
     second_moment: bool = False
     sphere: bool | None = None
     noise_level: int = 0
-    grain: bool = True
+    sensor_noise: bool = True
     conditional: bool = True
 
     def __post_init__(self) -> None:
@@ -71,9 +79,9 @@ class AlignmentParams:
 
 
 OPTIONS = {
-    "template": "prompt of a base picture, and the cue of its decoding; {class} is its class",
-    "multiple": "rows of the release for each private one (noisy count), unless --count is given",
-    "first": "base pictures of each class that are drawn before anything is asked",
+    "template": "prompt of a base image, and of its decoding; {class} is its class",
+    "multiple": "samples released for each private record (noisy count), unless --count is given",
+    "first": "base images of each class that are drawn before anything is asked",
     "clusters": "clusters per class (K); default 1, or 5 where mu >= 1 or --cluster-encoder",
     "partition": "public: by synthetic centroids; matched: DP k-means and Hungarian matching",
     "dimensions": "dimensions that clusters are found in (d)",
@@ -85,7 +93,7 @@ OPTIONS = {
     "second_moment": "align variances too, beyond the paper",
     "sphere": "keep each embedding's length; default where all of the base set's are one",
     "noise_level": "of an unCLIP decoder: more of it, more variety and less likeness",
-    "grain": "align the camera's noise too, beyond the paper; for encoders of a known norm",
+    "sensor_noise": "align the camera's noise too, beyond the paper; for encoders of a known norm",
     "conditional": "a gap for each class; false: one for all, and a release without classes",
 }
 
@@ -93,8 +101,8 @@ OPTIONS = {
 def roles(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | None]:
     """The models and datasets that are used; a base set that is given needs no generator."""
     studio = "embedded:studio"
-    found = {"encoder": studio, "decoder": studio, "base": None, "cluster_encoder": None}
-    return found if "base" in named else found | {"generator": studio}
+    used = {"encoder": studio, "decoder": studio, "base": None, "cluster_encoder": None}
+    return used if "base" in named else used | {"generator": studio}
 
 
 def settled(params: AlignmentParams, context: Context) -> AlignmentParams:
@@ -114,13 +122,6 @@ def settled(params: AlignmentParams, context: Context) -> AlignmentParams:
 def _usual_radius(context: Context) -> float:
     """In usual distances. Rich budgets clip less: noise matters less than what is cut off."""
     return 3.0 if context.mu >= 1 else 1.5
-
-
-def _votes(params: AlignmentParams) -> tuple[str, ...]:
-    """Stages of DP k-means, where there is one."""
-    if params.partition == "public" or params.clusters == 1:
-        return ()
-    return ("votes 1", "votes 2", *(f"lloyd {i + 1}" for i in range(params.lloyd_steps)))
 
 
 def _measures_radius(params: AlignmentParams, context: Context) -> bool:
@@ -145,26 +146,28 @@ def _check_clip_norm(params: AlignmentParams, context: Context) -> None:
         )
 
 
-def weights(params: AlignmentParams, context: Context) -> Mapping[str, float]:
-    """The weight of each stage in the budget; one stage where one cluster and a norm are known."""
+def _stages(params: AlignmentParams, context: Context) -> AlignmentStages:
+    """The releases, of settled parameters; one where one cluster and a norm are known."""
+    several = params.clusters != 1
+    matched = several and params.partition == "matched"
+    return AlignmentStages(
+        radius=Stage("clip radius", 1.0) if _measures_radius(params, context) else None,
+        gap=Stage("gap", 10.0),
+        kmeans=KMeansStages.of(params.lloyd_steps, 3.0, 3.0) if matched else None,
+        cluster_gaps=Stage("cluster gaps", 5.0) if several else None,
+        spread=Stage("spread", 5.0) if params.second_moment else None,
+    )
+
+
+def stages(params: AlignmentParams, context: Context) -> tuple[Stage, ...]:
+    """The releases and their weights in the budget."""
     params = settled(params, context)
     if context.cluster_encoder is not None and params.clusters == 1:
         raise ConfigError("--cluster-encoder makes clusters, and clusters=1 needs none")
     _check_clip_norm(params, context)
     check_decoder(context, params.noise_level)
     check_base(context, params.template, conditional=params.conditional)
-    stages = {RADIUS_STAGE: 1.0} if _measures_radius(params, context) else {}
-    stages["gap"] = 10.0
-    if params.clusters != 1:
-        stages |= dict.fromkeys(_votes(params), 3.0) | {"cluster gaps": 5.0}
-    return stages | ({"spread": 5.0} if params.second_moment else {})
-
-
-def _rule(params: AlignmentParams) -> Rule:
-    """How gaps are measured, of settled parameters."""
-    return Rule(
-        params.clusters or 1, _votes(params), params.clip_norm, params.clip_radius, params.shrink
-    )
+    return stages_of(_stages(params, context))
 
 
 def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
@@ -177,44 +180,50 @@ def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
 
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
     """Algorithm 1: base set, embeddings, clusters, DP gaps, adjusted embeddings, unCLIP."""
-    context = grainy(materials.context, params.grain)
+    params = settled(params, materials.context)
+    plan = _stages(params, materials.context)
+    context = with_noise_levels(materials.context, params.sensor_noise)
     materials = replace(materials, context=context)
-    params = settled(params, context)
     # Step 1: D(syn). What the decoder would refuse, it refuses now, before anything is paid.
-    base = first_rows(
+    base = first_samples(
         materials,
         params.template,
         params.first,
         least=2 * (params.clusters or 1),
         conditional=params.conditional,
     )
-    fit = separation_fit(parted(context, base.rows)[0], base.prompts, _shown(materials, params))
+    fit = separation_fit(
+        split_noise_levels(context, base.embeddings)[0],
+        base.prompt_of,
+        _shown(materials, params),
+    )
     if fit is not None:
         materials.report_fit(fit)
-    prompts, seeds = [base.words[base.prompts[0]]], materials.seeds_of("trial", np.arange(1))
-    decoded(materials, base.rows[:1], prompts, params.noise_level, seeds)
+    prompts, seeds = [base.prompts[base.prompt_of[0]]], materials.seeds_of("trial", np.arange(1))
+    decoded(materials, base.embeddings[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
-    place = enter(materials, base, dimensions=params.dimensions, conditional=params.conditional)
+    space = embed(materials, base, dimensions=params.dimensions, conditional=params.conditional)
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.
-    rule = _rule(params)
-    found = class_means(place, base, rule)
-    counts = found.groups.counts
-    base, sizes = enough_rows(
+    settings = GapSettings(
+        plan, params.clusters or 1, params.clip_norm, params.clip_radius, params.shrink
+    )
+    private = class_means(space, base, settings)
+    counts = private.groups.counts
+    base, sizes = enough_samples(
         materials, base, counts, params.multiple, params.template, conditional=params.conditional
     )
-    gaps = class_gaps(place, base, found, rule)
+    gaps = class_gaps(space, base, private, settings)
     # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
-    moves = across(materials, place, base, gaps, found, rule)
-    if params.second_moment:
+    aligned = across(materials, space, base, gaps, private, settings)
+    if plan.spread is not None:
         radius = params.clip_radius or _usual_radius(context)
-        rows = align_variances(place, moves.rows, base.labels, counts, radius)
-        moves = replace(moves, rows=rows)
+        aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)
     # 15: D(pasda) <- unCLIP(v + gap).
-    facts = {"base_rows": len(base), "clusters": rule.clusters} | facts_of(found, gaps)
-    return release_moved(
+    facts = {"base_rows": len(base), "clusters": settings.clusters} | facts_of(private, gaps)
+    return release_aligned(
         materials,
         base,
-        moves,
+        aligned,
         sizes,
         METHOD.name,
         facts,
@@ -230,7 +239,7 @@ METHOD = Method(
     source="Advancing Differential Privacy through Synthetic Dataset Alignment (PASDA)",
     params=AlignmentParams,
     settle=settled,
-    weights=weights,
+    stages=stages,
     run=alignment,
     roles=roles,
     options=OPTIONS,

@@ -1,72 +1,262 @@
-"""The base set: public or synthetic rows of every class, which a method moves."""
+"""The base set: public or synthetic samples of every class, read or drawn, that a method moves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.types import Embeddings, Labels
-from understudy.methods.base import Context
+from understudy.core.errors import ConfigError
+from understudy.core.types import Embeddings, Labels, Vector
+from understudy.methods.base import UNLABELLED, Context, Materials, check_template, prompts_of
+from understudy.steps.apportionment import apportion
 
-AT_ONCE = 256
-"""Rows that are drawn or read, embedded and kept before the next are."""
+_AT_ONCE = 256  # samples that are drawn or read, embedded and stored before the next are
+_FEWEST = 64  # first images of a class: fewer would leave its mean to chance
 
 
 @dataclass(frozen=True)
 class Base:
-    """Rows that anybody may see.
+    """Public or synthetic samples.
 
     Attributes:
-        rows: (n, d) float32 embeddings.
+        embeddings: (n, d) float32.
         labels: (n,) class; all 0 for a method that looks at no classes.
-        prompts: (n,) index into ``words`` of what each row shows.
-        words: The prompts.
-        cues: (n, c) float32 embeddings by the encoder of the partition, where that is another.
+        prompt_of: (n,) index into ``prompts`` of what each sample shows.
+        prompts: The prompts.
+        cluster_embeddings: (n, c) float32 by the encoder of the partition, where that is another.
     """
 
-    rows: Embeddings
+    embeddings: Embeddings
     labels: Labels
-    prompts: Labels
-    words: tuple[str, ...]
-    cues: Embeddings | None = None
+    prompt_of: Labels
+    prompts: tuple[str, ...]
+    cluster_embeddings: Embeddings | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.embeddings)
 
-    def and_more(self, more: Base) -> Base:
-        """These rows, then more of the same kind."""
-        cues = None
-        if self.cues is not None and more.cues is not None:
-            cues = np.concatenate([self.cues, more.cues])
+    def extended(self, more: Base) -> Base:
+        """These samples, then more of the same kind."""
+        cluster_embeddings = None
+        if self.cluster_embeddings is not None and more.cluster_embeddings is not None:
+            cluster_embeddings = np.concatenate([self.cluster_embeddings, more.cluster_embeddings])
         return Base(
-            np.concatenate([self.rows, more.rows]),
+            np.concatenate([self.embeddings, more.embeddings]),
             np.concatenate([self.labels, more.labels]),
-            np.concatenate([self.prompts, more.prompts]),
-            self.words,
-            cues,
+            np.concatenate([self.prompt_of, more.prompt_of]),
+            self.prompts,
+            cluster_embeddings,
         )
 
 
-def embedded(context: Context, values: NDArray[Any]) -> dict[str, Embeddings]:
+@dataclass(frozen=True)
+class AlignedSamples:
+    """The samples of a base set after they were moved.
+
+    Attributes:
+        embeddings: (n, d) float32, moved.
+        cluster: (n,) cluster of each, of all classes.
+        shares: (classes, k) part of each cluster in its class.
+    """
+
+    embeddings: Embeddings
+    cluster: Labels
+    shares: Vector
+
+
+def check_base(context: Context, template: str, *, conditional: bool) -> None:
+    """Refuse what no base set can be made of: no source of one, or a template for none.
+
+    Raises:
+        ConfigError: As said.
+    """
+    images = len(context.shape) == 3
+    if not context.base and (context.generator is None or not images):
+        what = "--generator, or --base with" if images else "--base with embeddings of"
+        raise ConfigError(f"the method starts from a base set: give {what} the same classes")
+    if images and context.encoder is None:
+        raise ConfigError("a base set of images needs an --encoder")
+    if not context.base:
+        check_template(context, template, conditional=conditional)
+
+
+def first_samples(
+    materials: Materials, template: str, first: int, *, least: int, conditional: bool
+) -> Base:
+    """The base set that is there before anything is asked of the private records.
+
+    Args:
+        materials: A base set or a generator.
+        template: The prompt.
+        first: Images of each class to draw now; fewer where a smaller count is asked for.
+        least: Samples that each class needs.
+        conditional: Whether samples keep their class.
+
+    Raises:
+        ConfigError: Too few samples of a class.
+    """
+    if materials.base is not None:
+        base = _read(materials, template, conditional=conditional)
+    else:
+        count = len(materials.context.called)
+        each = first if materials.count is None else -(-materials.count // count)
+        each = int(np.clip(each, min(_FEWEST, first), first))
+        base = _generated(
+            materials, np.full(count, each), template, "base", conditional=conditional
+        )
+    _require_every_class(base, materials.classes if conditional else UNLABELLED, least)
+    return base
+
+
+def enough_samples(
+    materials: Materials,
+    base: Base,
+    counts: Vector,
+    multiple: float,
+    template: str,
+    *,
+    conditional: bool,
+) -> tuple[Base, NDArray[np.int64]]:
+    """The base set with enough samples for a release, and how many of each class are released.
+
+    A base set that was given stays as large as it is, and so does the release, unless a count is
+    asked for.
+
+    Args:
+        materials: A base set or a generator, and the count asked for.
+        base: The samples so far.
+        counts: (classes,) noisy counts of the private records.
+        multiple: Samples of the release for each private record, where no count is asked for.
+        template: The prompt.
+        conditional: Whether samples keep their class.
+    """
+    total = materials.count or max(1, round(multiple * float(counts.sum())))
+    if materials.base is not None and materials.count is None:
+        total = min(total, len(base))
+    sizes, prompts = apportion(total, counts), len(base.prompts)
+    prompted = sizes if conditional else apportion(total, np.ones(prompts))
+    lack = np.maximum(prompted - np.bincount(base.prompt_of, minlength=prompts), 0)
+    if materials.base is None and lack.any():
+        more = _generated(materials, lack, template, "more base", conditional=conditional)
+        base = base.extended(more)
+    return base, sizes
+
+
+def _require_every_class(base: Base, classes: Sequence[str], least: int) -> None:
+    """Refuse a base set with hardly any samples of a class, before anything is paid for.
+
+    Raises:
+        ConfigError: Naming the classes.
+    """
+    sizes = np.bincount(base.labels, minlength=len(classes))
+    if few := [f"{classes[i]} ({n})" for i, n in enumerate(sizes.tolist()) if n < least]:
+        raise ConfigError(
+            f"the base set needs {least} or more rows of each class (its clusters are found in "
+            f"them), found fewer of: {', '.join(few[:10])}. Give more, or fewer clusters"
+        )
+
+
+def _generated(
+    materials: Materials, sizes: NDArray[np.int64], template: str, name: str, *, conditional: bool
+) -> Base:
+    """Base Dataset Generation (section 3.2): images from a template, drawn and embedded.
+
+    What was drawn is stored with the run a part at a time, so a resumed run draws none of it again.
+
+    Args:
+        materials: The generator, the encoders and the phrases.
+        sizes: (phrases,) how many of each phrase.
+        template: The prompt.
+        name: A name for these samples; another name gives other images.
+        conditional: Whether samples keep their class.
+    """
+    prompts = prompts_of(materials.context.called, template)
+    prompt_of = np.repeat(np.arange(len(prompts)), sizes)
+    # All classes advance together, so that a look at the first images shows each of them.
+    prompt_of = materials.rng_of(name).permutation(prompt_of)
+    bar = materials.progress("drawing the base set", len(prompt_of))
+    parts = []
+    for number, start in enumerate(range(0, len(prompt_of), _AT_ONCE)):
+        asked = [prompts[index] for index in prompt_of[start : start + _AT_ONCE]]
+        parts.append(_drawn(materials, asked, f"{name} {number:05d}"))
+        bar(len(asked))
+    labels = prompt_of if conditional else np.zeros_like(prompt_of)
+    embeddings, cluster_embeddings = _concatenated(materials.context, parts)
+    return Base(
+        embeddings,
+        labels.astype(np.int64),
+        prompt_of.astype(np.int64),
+        prompts,
+        cluster_embeddings,
+    )
+
+
+def _drawn(materials: Materials, prompts: list[str], name: str) -> dict[str, Embeddings]:
+    generator = materials.context.generator
+    if generator is None:
+        raise ConfigError("a base set needs --generator, or --base with public images")
+
+    def make() -> dict[str, NDArray[Any]]:
+        images = materials.fit(generator.generate(prompts, seed=materials.seed_of(name)))
+        return _embedded(materials.context, images)
+
+    return dict(materials.keep(name, make))
+
+
+def _read(materials: Materials, template: str, *, conditional: bool) -> Base:
+    """The base set that the user named, embedded.
+
+    Raises:
+        ConfigError: None was named.
+    """
+    source = materials.base
+    if source is None:
+        raise ConfigError("a base set needs --generator, or --base with public images")
+    bar = materials.progress("reading the base set", len(source))
+    parts, labels = [], []
+    for batch in source.batches(_AT_ONCE):
+        parts.append(_embedded(materials.context, batch.values))
+        labels.append(batch.labels)
+        bar(len(batch.labels))
+    own_labels = np.concatenate(labels)
+    embeddings, cluster_embeddings = _concatenated(materials.context, parts)
+    if not conditional:
+        prompts = prompts_of(source.classes, template)
+        return Base(embeddings, np.zeros_like(own_labels), own_labels, prompts, cluster_embeddings)
+    order = {name: index for index, name in enumerate(materials.classes)}
+    renumbered = np.array([order.get(name, -1) for name in source.classes])[own_labels]
+    mine = renumbered >= 0
+    return Base(
+        embeddings[mine],
+        renumbered[mine],
+        renumbered[mine],
+        prompts_of(materials.context.called, template),
+        None if cluster_embeddings is None else cluster_embeddings[mine],
+    )
+
+
+def _embedded(context: Context, values: NDArray[Any]) -> dict[str, Embeddings]:
     """Images by the encoder, and by that of the partition where it is another.
 
     Embeddings stay what they are.
     """
     encoder, other = context.encoder, context.cluster_encoder
-    found = {"rows": values if encoder is None else encoder.encode(values)}
-    return found if other is None else found | {"cues": other.encode(values)}
+    embedded = {"embeddings": values if encoder is None else encoder.encode(values)}
+    return embedded if other is None else embedded | {"cluster_embeddings": other.encode(values)}
 
 
-def joined(
+def _concatenated(
     context: Context, parts: list[dict[str, Embeddings]]
 ) -> tuple[Embeddings, Embeddings | None]:
-    """What `embedded` gave of several parts: rows, and cues where there are any."""
+    """What `_embedded` gave of several parts."""
     dim = context.shape[0] if context.encoder is None else context.encoder.dim
-    rows = [np.zeros((0, dim), np.float32), *(part["rows"] for part in parts)]
+    embeddings = [np.zeros((0, dim), np.float32), *(part["embeddings"] for part in parts)]
     if context.cluster_encoder is None:
-        return np.concatenate(rows), None
+        return np.concatenate(embeddings), None
     none = np.zeros((0, context.cluster_encoder.dim), np.float32)
-    return np.concatenate(rows), np.concatenate([none, *(part["cues"] for part in parts)])
+    others = [none, *(part["cluster_embeddings"] for part in parts)]
+    return np.concatenate(embeddings), np.concatenate(others)

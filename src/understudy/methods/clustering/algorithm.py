@@ -7,14 +7,13 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import PromptedDecoder
-from understudy.core.types import Release
+from understudy.core.types import Release, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
@@ -23,6 +22,7 @@ from understudy.methods.base import (
     Materials,
     Method,
     require_at_least,
+    stages_of,
 )
 from understudy.methods.clustering import capacity
 from understudy.methods.clustering.covariance import (
@@ -31,10 +31,10 @@ from understudy.methods.clustering.covariance import (
     covariance_roots,
     within_class_frame,
 )
-from understudy.methods.clustering.embedding_space import SpaceSettings, embed
+from understudy.methods.clustering.embedding_space import SpaceSettings, SpaceStages, embed
 from understudy.methods.clustering.sampling import produce
-from understudy.methods.clustering.vote_filter import Filter, VoteFilter
-from understudy.methods.dp_estimators import Clusters
+from understudy.methods.clustering.vote_filter import Filter, FilterStages, VoteFilter
+from understudy.methods.dp_estimators import Clusters, ClusterStages, KMeansStages
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
@@ -122,59 +122,82 @@ def _space_settings(params: ClusteringParams, context: Context) -> SpaceSettings
     return SpaceSettings.of(context, params.power, params.components, matrix=matrix, whiten=whiten)
 
 
-def _separate(params: ClusteringParams) -> bool:
-    return params.covariance != "tied" or (params.clusters or 1) > 1
+@dataclass(frozen=True)
+class ClusteringStages:
+    """The releases of clustering, in their order.
+
+    Attributes:
+        space: Those of the space in which statistics are taken.
+        class_sizes: How many records each class has; clusters only divide them.
+        means: The mean of each class.
+        covariance: One covariance within classes, or its diagonal.
+        clusters: Centres, counts and means of the clusters, where there are several.
+        cluster_covariances: The covariance of each cluster, or of each class.
+        votes: Votes for the samples.
+    """
+
+    space: SpaceStages
+    class_sizes: Stage
+    means: Stage
+    covariance: Stage | None
+    clusters: ClusterStages | None
+    cluster_covariances: Stage | None
+    votes: FilterStages
 
 
-def _votes(params: ClusteringParams) -> VoteFilter:
-    return VoteFilter(params.filter, params.threshold, params.oversample)
-
-
-def _lloyd_stages(params: ClusteringParams) -> list[str]:
-    return [f"lloyd {i + 1}" for i in range(params.lloyd_steps)]
-
-
-def weights(params: ClusteringParams, context: Context) -> Mapping[str, float]:
-    """The weight of each stage in the budget (how they were chosen: docs/methods/clustering.md)."""
-    params = settled(params, context)
-    space_settings = _space_settings(params, context)
-    stages = {"scale": 1.0} if space_settings.bound is None else {}
-    if params.normalise:
-        stages |= {"centre": 2.0, "radii": 1.0}
-    else:
-        stages |= {"scale": 1.0} | ({} if space_settings.bound is None else {"centre": 1.0})
-        stages |= {} if params.clip_radius else {"spread": 2.0}
-    stages["class sizes"] = 4.0
+def _stages(params: ClusteringParams, context: Context) -> ClusteringStages:
+    """The releases, of settled parameters (their weights: docs/methods/clustering.md)."""
+    space = SpaceStages.of(
+        _space_settings(params, context),
+        normalise=bool(params.normalise),
+        clip_radius=params.clip_radius,
+    )
+    sizes, votes = Stage("class sizes", 4.0), FilterStages.of(params.filter, 15.0)
+    matrix, separate = _wants_matrix(params), params.covariance != "tied"
+    covariances = "cluster covariances"
     if (params.clusters or 1) > 1:
-        matrix = 16.0 if _wants_matrix(params) else 4.0
-        stages |= {"means": 12.0, "covariance": matrix, "votes 1": 4.0, "votes 2": 4.0}
-        stages |= dict.fromkeys(_lloyd_stages(params), 8.0) | {"cluster means": 10.0}
-        stages["cluster covariances"] = 40.0
-    else:
-        stages["means"] = 20.0 if _separate(params) else 28.0
-        if _wants_matrix(params):
-            stages["covariance"] = 50.0 if _separate(params) else 70.0
-        if _separate(params):
-            stages["cluster covariances"] = 28.0
-    stages |= dict.fromkeys(_votes(params).stages, 15.0)
-    _votes(params).check(context, stages)
-    return stages
+        return ClusteringStages(
+            space,
+            sizes,
+            Stage("means", 12.0),
+            Stage("covariance", 16.0 if matrix else 4.0),
+            ClusterStages(
+                KMeansStages.of(params.lloyd_steps, 4.0, 8.0), Stage("cluster means", 10.0)
+            ),
+            Stage(covariances, 40.0),
+            votes,
+        )
+    return ClusteringStages(
+        space,
+        sizes,
+        Stage("means", 20.0 if separate else 28.0),
+        Stage("covariance", 50.0 if separate else 70.0) if matrix else None,
+        None,
+        Stage(covariances, 28.0) if separate else None,
+        votes,
+    )
+
+
+def stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
+    """The releases and their weights in the budget."""
+    params = settled(params, context)
+    plan = _stages(params, context)
+    VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
+    return stages_of(plan)
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
     params = settled(params, materials.context)
-    clusters, shrink = params.clusters or 1, params.shrink
+    plan, shrink = _stages(params, materials.context), params.shrink
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     settings = _space_settings(params, materials.context)
-    space = embed(
-        materials, settings, conditional=params.conditional, normalise=bool(params.normalise)
-    )
+    space = embed(materials, settings, plan.space, conditional=params.conditional)
     sizes, size_sd = dp_estimators.class_sizes(
-        space.vault, space.classes, settings.dim, "class sizes"
+        space.vault, space.classes, settings.dim, plan.class_sizes
     )
     means = dp_estimators.group_means(
-        space.vault, Cells(space.origin), space.radius, "means", sizes
+        space.vault, Cells(space.origin), space.radius, plan.means, sizes
     )
     centres, origin = means.means, space.centre if space.ordered else None
     common = shrinkage.common_mean(centres, means.variances, origin)
@@ -185,78 +208,96 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         centres,
         float(sizes.sum()),
         params.clip_radius,
-        matrix=_wants_matrix(params),
+        plan.space.spread,
+        plan.covariance,
         plain=not _wants_matrix(params),
-        clusters=clusters,
+        clusters=params.clusters or 1,
         most=100 if params.covariance == "full" else 60,
     )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the records nearest to c_j; 6: mu_j <- DP-Mean(D_j).
     local = space.vault.view(frame.forward)
-    parts = dp_estimators.clusters_of_classes(
+    clusters = dp_estimators.clusters_of_classes(
         local,
         frame,
         frame.forward(centres),
         sizes,
-        clusters,
-        ["votes 1", "votes 2", *_lloyd_stages(params)],
+        params.clusters or 1,
+        plan.clusters,
         np.random.default_rng(materials.seed),
         shrink=shrink,
     )
     # 7: Sigma_j <- DP-Covariance(D_j). 8: p_j <- n_j / sum n_j.
-    roots = _roots(local, params, parts, frame, lengths=settings.grid is not None)
-    alive, labels = parts.alive, np.repeat(np.arange(len(centres)), parts.sizes.shape[1])
-    points = frame.backward(parts.centres.reshape(len(labels), -1), centres[labels])
-    weights = parts.sizes.ravel() / parts.sizes.sum()
-    mixture = Mixture(
-        labels[alive], weights[alive], points[alive], frame.roots(roots.roots), roots.root_of[alive]
+    roots = _roots(
+        local, params, clusters, frame, plan.cluster_covariances, lengths=settings.grid is not None
     )
+    mixture = _mixture(clusters, centres, frame, roots)
     shares = capacity.Shares(
         materials.classes if space.classes > 1 else UNLABELLED,
         sizes,
         size_sd,
         own_mean=(centres != common).any(axis=1) | (sizes >= sizes.sum() / 2),
-        clusters=(parts.sizes > 0).sum(axis=1),
-        directions=roots.directions[roots.root_of].reshape(parts.sizes.shape).max(axis=1),
+        clusters=(clusters.sizes > 0).sum(axis=1),
+        directions=roots.directions[roots.root_of].reshape(clusters.sizes.shape).max(axis=1),
     )
     # 9 to 17: sample, filter, decode, filter.
-    total = float(sizes.sum())
-    release = produce(materials, space, mixture, METHOD.name, total, _votes(params))
+    vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)
+    release = produce(materials, space, mixture, METHOD.name, float(sizes.sum()), vote_filter)
     return replace(release, facts={**release.facts, **shares.facts()})
+
+
+def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) -> Mixture:
+    """The mixture of the clusters that are no repetitions, in the space of the statistics."""
+    alive, labels = clusters.alive, np.repeat(np.arange(len(centres)), clusters.sizes.shape[1])
+    points = frame.backward(clusters.centres.reshape(len(labels), -1), centres[labels])
+    weights = clusters.sizes.ravel() / clusters.sizes.sum()
+    return Mixture(
+        labels[alive], weights[alive], points[alive], frame.roots(roots.roots), roots.root_of[alive]
+    )
 
 
 def carried(
     params: ClusteringParams, context: Context, noise: capacity.Noise
 ) -> tuple[capacity.Carried, ...]:
     """What classes of several sizes can carry under the noise of a plan."""
-    params, matrix = settled(params, context), _wants_matrix(params)
+    params = settled(params, context)
+    matrix, plan = _wants_matrix(params), _stages(params, context)
     settings = _space_settings(params, context)
     selective = settings.images and settings.grid is None
-    axes = min(settings.dim, capacity.IMAGE_AXES) if selective and matrix else settings.dim
+    capped = selective and matrix
     model = capacity.Model(
         dim=settings.dim,
-        axes=axes,
+        axes=min(settings.dim, capacity.IMAGE_AXES) if capped else settings.dim,
         ordered=selective and settings.ordered,
         clusters=params.clusters or 1,
-        separate="cluster covariances" if params.covariance != "tied" else None,
         diagonal=not matrix,
+        class_sizes=plan.class_sizes,
+        means=plan.means,
+        cluster_means=None if plan.clusters is None else plan.clusters.means,
+        covariances=plan.cluster_covariances if params.covariance != "tied" else None,
     )
     return capacity.capacity(model, noise)
 
 
 def _roots(
-    local: Vault, params: ClusteringParams, parts: Clusters, frame: Frame, *, lengths: bool
+    local: Vault,
+    params: ClusteringParams,
+    clusters: Clusters,
+    frame: Frame,
+    stage: Stage | None,
+    *,
+    lengths: bool,
 ) -> Roots:
     """Roots of the clusters' covariances, and which of them each cluster has."""
-    if not _separate(params):
-        tied = np.zeros(parts.sizes.size, dtype=np.int64)
+    if stage is None:
+        tied = np.zeros(clusters.sizes.size, dtype=np.int64)
         return Roots(np.diag(frame.spread)[None], tied, np.zeros(1, dtype=np.int64))
     return covariance_roots(
         local,
-        parts,
+        clusters,
         frame.radius,
         params.covariance or "class",
         params.rank,
-        "cluster covariances",
+        stage,
         whitened=frame.whitened,
         clear=frame.clear,
         lengths=lengths,
@@ -270,7 +311,7 @@ METHOD = Method(
     source="Zhou et al., Private Training & Data Generation by Clustering Embeddings",
     params=ClusteringParams,
     settle=settled,
-    weights=weights,
+    stages=stages,
     carried=carried,
     run=clustering,
     roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},

@@ -1,6 +1,6 @@
 """What a class of some size can carry under the noise of a plan: public arithmetic, no data.
 
-The rules are those by which a run decides from released numbers (`estimators.least_cluster`,
+The rules are those by which a run decides from released numbers (`dp_estimators.least_cluster`,
 `shrinkage.signal_part`, `shrinkage.shrink_leading`), put as questions of size alone.
 """
 
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from understudy.core.types import Stage
 from understudy.methods.dp_estimators import least_cluster
-from understudy.steps.shrinkage import SEEN
+from understudy.steps.shrinkage import CLEAR_DEVIATIONS
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
 """Class sizes of the table in a plan."""
@@ -22,7 +23,7 @@ IMAGE_AXES = 16
 
 _LEADING = 8  # numbers of a mean that are shrunk together where they come in order
 
-Noise = Callable[[str], float]
+Noise = Callable[[Stage], float]
 """The noise of a stage over the bound on a unit's contribution."""
 
 
@@ -37,6 +38,7 @@ class Carried:
         clusters: Clusters whose counts and means stand out, at least 1.
         directions: Directions of a covariance that stand out where it differs from the pooled one
             by half of that; 0: the pooled covariance.
+        or_more: Whether there may be more directions, which depends on the released covariance.
     """
 
     size: int
@@ -44,6 +46,7 @@ class Carried:
     own_mean: bool
     clusters: int
     directions: int
+    or_more: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,41 +58,48 @@ class Model:
         axes: Coordinates in which clusters and covariances are measured.
         ordered: Whether means are shrunk in blocks.
         clusters: The most clusters of a class.
-        separate: Stages of the covariances of classes or clusters, or None where there is one.
         diagonal: Whether covariances are variances alone.
+        class_sizes: The release of the class sizes.
+        means: The release of the means.
+        cluster_means: The release of counts and means of clusters, or None.
+        covariances: The release of the covariances of classes or clusters, or None where there is
+            one covariance.
     """
 
     dim: int
     axes: int
     ordered: bool
     clusters: int
-    separate: str | None
     diagonal: bool
+    class_sizes: Stage
+    means: Stage
+    cluster_means: Stage | None
+    covariances: Stage | None
 
 
 def capacity(model: Model, noise: Noise) -> tuple[Carried, ...]:
     """What classes of `SIZES` images can carry."""
     numbers = min(model.dim, _LEADING) if model.ordered else model.dim
-    deviations = SEEN if model.ordered else 1.0
+    deviations = CLEAR_DEVIATIONS if model.ordered else 1.0
     # sqrt(d + k sqrt(2 d)) noise / n <= 1 / 2, in units of the clipping radius
-    mean_size = 2 * np.sqrt(numbers + deviations * np.sqrt(2 * numbers)) * noise("means")
+    mean_size = 2 * np.sqrt(numbers + deviations * np.sqrt(2 * numbers)) * noise(model.means)
     cluster_size = np.inf
-    if model.clusters > 1:
-        cluster_size = least_cluster(noise("cluster means"), model.axes)
-    rows = []
+    if model.cluster_means is not None:
+        cluster_size = least_cluster(noise(model.cluster_means), model.axes)
+    table = []
     for size in SIZES:
         clusters = int(np.clip(size // cluster_size, 1, model.clusters))
         directions = 0
-        if model.separate is not None:
-            directions = _directions(size / noise(model.separate), model.axes, model.diagonal)
-        rows.append(
-            Carried(size, noise("class sizes"), bool(size >= mean_size), clusters, directions)
-        )
-    return tuple(rows)
+        if model.covariances is not None:
+            directions = _directions(size / noise(model.covariances), model.axes, model.diagonal)
+        capped = directions == model.axes < model.dim
+        size_sd = noise(model.class_sizes)
+        table.append(Carried(size, size_sd, bool(size >= mean_size), clusters, directions, capped))
+    return tuple(table)
 
 
 def _directions(size: float, axes: int, diagonal: bool) -> int:
-    """Directions that stand out of the noise in a covariance of ``size`` noise multipliers' rows.
+    """Directions that stand out of the noise in the covariance of ``size`` noise multipliers.
 
     Noise in each of b (b + 1) / 2 numbers has a standard deviation of 1.21 b v / size, v the usual
     variance (`Frame.radius`), against a difference of v / 2 in each of b directions.
@@ -152,5 +162,5 @@ class Shares:
 
 def _listed(names: tuple[str, ...], chosen: np.ndarray) -> str:
     """The names chosen, ten at most."""
-    mine = [name for name, one in zip(names, chosen, strict=True) if one]
+    mine = [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
     return ", ".join(mine[:10]) + (f" and {len(mine) - 10} more" if len(mine) > 10 else "")

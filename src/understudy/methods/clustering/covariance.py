@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from understudy.core.errors import ConfigError
-from understudy.core.types import Labels, Vector
+from understudy.core.types import Labels, Stage, Vector
 from understudy.methods import dp_estimators
+from understudy.methods.base import planned
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.methods.dp_estimators import Clusters
 from understudy.privacy.cells import Cells
@@ -29,8 +29,9 @@ def within_class_frame(
     centres: Vector,
     size: float,
     clip_radius: float | None,
+    spread: Stage | None,
+    stage: Stage | None,
     *,
-    matrix: bool,
     plain: bool,
     clusters: int,
     most: int,
@@ -38,31 +39,30 @@ def within_class_frame(
     """Axes of the covariance within classes, of which images keep those that rise above the noise.
 
     Releases: distances to the class means where the records are not on a sphere and no clipping
-    radius is set; the tied covariance where ``matrix``, its diagonal where ``plain`` with clusters.
+    radius is set; the tied covariance, or its diagonal where ``plain``.
 
     Args:
         space: The space.
         centres: (classes, d) released class means.
         size: Noisy number of records.
         clip_radius: Where differences to a class's mean are clipped; None: as the data says.
-        matrix: Whether the tied covariance is measured.
+        spread: The release of the distances to the class means, or None.
+        stage: The release of the covariance, or None.
         plain: Keep the coordinates as they are (spherical and diagonal covariance).
         clusters: k.
         most: Axes that an image keeps at most.
     """
     dim = centres.shape[1]
-    radius = space.residual_radius(centres) if clip_radius is None else clip_radius
+    radius = space.residual_radius(centres, spread) if clip_radius is None else clip_radius
     lead, cells = min(dim, max(4, 2 * clusters)), Cells(centres[:, None])
     if plain:
-        if clusters == 1:
+        if stage is None:
             return plain_frame(dim, radius, None, lead)
-        squares, sd = dp_estimators.squared_moments(space.vault, cells, radius, "covariance")
+        squares, sd = dp_estimators.squared_moments(space.vault, cells, radius, stage)
         noise = sd * np.sqrt(len(squares)) / size
         variances = shrinkage.shrink_variances(squares.sum(axis=0)[None] / size, noise**2, 0.02)[0]
         return plain_frame(dim, radius, variances, lead)
-    if not matrix:
-        raise ConfigError(f"axes need a covariance: {matrix=}, {plain=}")
-    total, sd = dp_estimators.second_moments(space.vault, cells, radius, None, "covariance")
+    total, sd = dp_estimators.second_moments(space.vault, cells, radius, None, planned(stage))
     raw, noise_sd = total[0] / size, sd / size
     if not space.selective:
         covariance = shrinkage.denoise_covariance(raw, noise_sd)
@@ -158,7 +158,7 @@ def covariance_roots(
     radius: float,
     kind: Covariance,
     rank: int,
-    stage: str,
+    stage: Stage,
     *,
     whitened: bool,
     clear: bool,

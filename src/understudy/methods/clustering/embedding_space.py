@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Embeddings, Shape, Vector
+from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
-from understudy.methods.base import Context, Materials
+from understudy.methods.base import Context, Materials, planned
 from understudy.privacy.cells import Cells
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram, shrinkage
@@ -110,6 +110,39 @@ class SpaceSettings:
 
 
 @dataclass(frozen=True)
+class SpaceStages:
+    """The releases that bring the records into the space.
+
+    Attributes:
+        scale: A distance from the centre that most records stay below.
+        centre: The mean of all records.
+        radii: How far records lie from the centre, for the way back from a sphere.
+        spread: How far records lie from their class's mean: the clipping radius.
+    """
+
+    scale: Stage | None
+    centre: Stage | None
+    radii: Stage | None
+    spread: Stage | None
+
+    @classmethod
+    def of(
+        cls, settings: SpaceSettings, *, normalise: bool, clip_radius: float | None
+    ) -> SpaceStages:
+        """What has to be asked: a bound on the norms that is known is not."""
+        known = settings.bound is not None
+        if normalise:
+            scale = None if known else Stage("scale", 1.0)
+            return cls(scale, Stage("centre", 2.0), Stage("radii", 1.0), None)
+        return cls(
+            Stage("scale", 1.0),
+            Stage("centre", 1.0) if known else None,
+            None,
+            None if clip_radius else Stage("spread", 2.0),
+        )
+
+
+@dataclass(frozen=True)
 class EmbeddingSpace:
     """A vault in the space where statistics are taken.
 
@@ -150,12 +183,12 @@ class EmbeddingSpace:
         """(classes, 1, d): the cells of whole classes, about the centre of all records."""
         return np.tile(self.centre, (self.classes, 1, 1))
 
-    def residual_radius(self, centres: Vector) -> float:
-        """Where the difference of a record to its class's centre is clipped."""
-        if self.sphere is not None:
+    def residual_radius(self, centres: Vector, stage: Stage | None) -> float:
+        """Where the difference of a record to its class's centre is clipped: 1 on a sphere."""
+        if stage is None:
             return 1.0
         edges = np.geomspace(1e-3, 1.0, 100) * self.radius
-        weights = dp_estimators.norm_histogram(self.vault, Cells(centres[:, None]), edges, "spread")
+        weights = dp_estimators.norm_histogram(self.vault, Cells(centres[:, None]), edges, stage)
         return histogram.quantile(weights, edges, 0.8)
 
     def forward(self, embeddings: Embeddings) -> NDArray[Any]:
@@ -175,7 +208,7 @@ class EmbeddingSpace:
 
 
 def embed(
-    materials: Materials, settings: SpaceSettings, *, conditional: bool, normalise: bool
+    materials: Materials, settings: SpaceSettings, stages: SpaceStages, *, conditional: bool
 ) -> EmbeddingSpace:
     """Embed the private records, change space, and project on a sphere if asked.
 
@@ -193,23 +226,26 @@ def embed(
         vault = vault.unconditional()
     centre, radius = np.zeros(settings.dim), settings.bound
     if radius is None:
-        radius = _scale(vault, centre, _EDGES, 0.9)
-    elif not normalise:
-        centre = _centre(vault, settings, radius)
-        radius = min(radius, _scale(vault, centre, np.geomspace(1e-3, 1.0, 60) * radius, 0.95))
+        radius = _scale(vault, centre, _EDGES, 0.9, stages.scale)
+    elif stages.scale is not None:
+        centre = _centre(vault, settings, radius, stages.centre)
+        edges = np.geomspace(1e-3, 1.0, 60) * radius
+        radius = min(radius, _scale(vault, centre, edges, 0.95, stages.scale))
     space = EmbeddingSpace(
         vault, settings, classes, radius, coordinates, None, None, _EDGES, centre
     )
-    return _on_sphere(space) if normalise else space
+    if stages.centre is None or stages.radii is None:
+        return space
+    return _on_sphere(space, stages.centre, stages.radii)
 
 
-def _centre(vault: Vault, settings: SpaceSettings, bound: float) -> Vector:
+def _centre(vault: Vault, settings: SpaceSettings, bound: float, stage: Stage | None) -> Vector:
     """The mean of all records, (d,), as far as it stands out of the noise.
 
     Differences to it are shorter than the embeddings.
     """
     origin = Cells(np.zeros((1, 1, settings.dim)))
-    groups = dp_estimators.group_means(vault.unconditional(), origin, bound, "centre")
+    groups = dp_estimators.group_means(vault.unconditional(), origin, bound, planned(stage))
     shrink = shrinkage.shrink_in_blocks if settings.ordered else shrinkage.shrink_to_zero
     return np.asarray(shrink(groups.means, groups.variances)[0])
 
@@ -231,20 +267,22 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leadi
     return whitening(np.concatenate(embeddings), settings.power, settings.dim)
 
 
-def _scale(vault: Vault, centre: Vector, edges: Vector, level: float) -> float:
+def _scale(vault: Vault, centre: Vector, edges: Vector, level: float, stage: Stage | None) -> float:
     """A distance from the centre that a ``level`` of all records stay below."""
     cells = Cells(centre[None, None])
-    weights = dp_estimators.norm_histogram(vault.unconditional(), cells, edges, "scale")
+    everyone = vault.unconditional()
+    weights = dp_estimators.norm_histogram(everyone, cells, edges, planned(stage))
     return histogram.quantile(weights, edges, level)
 
 
-def _on_sphere(space: EmbeddingSpace) -> EmbeddingSpace:
+def _on_sphere(space: EmbeddingSpace, centre_stage: Stage, radii_stage: Stage) -> EmbeddingSpace:
     """The same on the unit sphere about a DP centre of all records."""
     everyone = space.vault.unconditional()
     origin = Cells(np.zeros((1, 1, space.settings.dim)))
-    centre = dp_estimators.group_means(everyone, origin, space.radius, "centre").means[0]
+    centre = dp_estimators.group_means(everyone, origin, space.radius, centre_stage).means[0]
     edges = np.geomspace(0.05, 5.0, 60) * space.radius
-    radii = dp_estimators.norm_histogram(everyone, Cells(centre[None, None]), edges, "radii")
+    cells = Cells(centre[None, None])
+    radii = dp_estimators.norm_histogram(everyone, cells, edges, radii_stage)
     sphere = Sphere(centre)
     return EmbeddingSpace(
         space.vault.view(sphere.forward),

@@ -186,11 +186,11 @@ def produce(
     count = materials.count or max(1, round(total))
     producer = Producer(materials, space, mixture)
     facts: dict[str, Any] = {"noisy_rows": round(total), "components": len(mixture.weights)}
-    if vote_filter.kind == "none":
-        batches = _unfiltered(producer, count)
-    else:
+    if vote_filter.stages:
         batches, filter_facts = _filtered(producer, count, total, vote_filter)
         facts |= filter_facts
+    else:
+        batches = _unfiltered(producer, count)
     shape = None if materials.decoder is None else materials.decoder.shape
     dim = space.settings.total if shape is None else None
     classes = materials.classes if space.classes > 1 else UNLABELLED
@@ -226,18 +226,18 @@ def _filtered(
     """
     space, rng = producer.space, producer.materials.rng_of("candidates")
     candidates = Candidates.of(producer.mixture, count, vote_filter.oversample, space.classes, rng)
-    samples, votes = _CandidateSamples(producer, candidates), []
-    for stage in vote_filter.stages:
-        points = samples.encoded() if stage == "filter images" else candidates.points
-        stage_votes, noise_sd = candidates.vote(space.vault, points, stage)
-        votes.append(stage_votes)
-    scores = np.min(votes, axis=0)
+    samples, stages, votes = _CandidateSamples(producer, candidates), vote_filter.stages, []
+    if stages.embeddings is not None:
+        votes.append(candidates.vote(space.vault, candidates.points, stages.embeddings))
+    if stages.images is not None:
+        votes.append(candidates.vote(space.vault, samples.encoded(), stages.images))
+    scores, noise_sd = np.min([score for score, _ in votes], axis=0), votes[-1][1]
     chosen, below = candidates.most_voted(scores, vote_filter.threshold)
     facts: dict[str, Any] = {"candidates": len(scores), "kept": count - below}
     facts["below_threshold"] = below
     facts["votes_per_candidate"] = round(max(total, 0.0) / len(scores), 3)
     facts["votes_noise_sd"] = round(noise_sd, 3)
-    if "filter images" in vote_filter.stages:
+    if stages.images is not None:
         return samples.judged_images(chosen), facts
     return samples.batches(chosen, scores), facts
 

@@ -6,7 +6,8 @@ for: a filter only chooses which of the candidates of a class they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.stats import norm
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Labels, Vector
+from understudy.core.types import Labels, Stage, Vector
 from understudy.methods.base import Context
 from understudy.privacy.queries import Votes
 from understudy.privacy.vault import Vault
@@ -24,43 +25,65 @@ Filter = Literal["none", "embeddings", "images", "both"]
 
 
 @dataclass(frozen=True)
+class FilterStages:
+    """The releases of a filter.
+
+    Attributes:
+        embeddings: Votes for candidate embeddings.
+        images: Votes for their decoded images.
+    """
+
+    embeddings: Stage | None
+    images: Stage | None
+
+    @classmethod
+    def of(cls, kind: Filter, weight: float) -> FilterStages:
+        """What a filter of some kind asks, each of the same weight."""
+        return cls(
+            Stage("filter embeddings", weight) if kind in ("embeddings", "both") else None,
+            Stage("filter images", weight) if kind in ("images", "both") else None,
+        )
+
+    def __bool__(self) -> bool:
+        return self.embeddings is not None or self.images is not None
+
+
+@dataclass(frozen=True)
 class VoteFilter:
     """Which candidates become samples.
 
     Attributes:
-        kind: What is voted on: candidate embeddings, their decoded images, or both.
+        stages: What is voted on: candidate embeddings, their decoded images, or both.
         threshold: Votes a candidate needs, in standard deviations of their noise; None: the most
             voted candidates of each class are taken.
         oversample: Candidates for each sample.
     """
 
-    kind: Filter
+    stages: FilterStages
     threshold: float | None
     oversample: int
 
-    @property
-    def stages(self) -> tuple[str, ...]:
-        """Its stages in the plan."""
-        return tuple(f"filter {on}" for on in ("embeddings", "images") if self.kind in (on, "both"))
-
-    def check(self, context: Context, plan: Mapping[str, float]) -> None:
+    def check(self, context: Context, stages: Sequence[Stage]) -> None:
         """Refuse a filter that cannot give what it is asked for, before anything is charged.
 
         Args:
             context: The run's public facts.
-            plan: Weights of all stages, those of the filter among them.
+            stages: All stages of the run, those of the filter among them.
 
         Raises:
             ConfigError: Images are to be voted on and none are made, or so few candidates can be
                 expected to reach the threshold that the samples would not be filtered at all.
         """
-        if "filter images" in self.stages and context.decoder is None:
+        if self.stages.images is not None and context.decoder is None:
             raise ConfigError(
-                f"filter={self.kind} needs a decoder: this release is of embeddings alone"
+                "a filter of images needs a decoder, and this release is of embeddings alone: take "
+                "filter=embeddings"
             )
-        if self.threshold is None or not self.stages:
+        stage = self.stages.embeddings or self.stages.images
+        if self.threshold is None or stage is None:
             return
-        vote = context.mu * (plan[self.stages[0]] / sum(plan.values())) ** 0.5
+        weight = math.fsum(stage.weight for stage in stages)
+        vote = context.mu * (stage.weight / weight) ** 0.5
         share = most_survivors(self.threshold, vote, 1 / self.oversample)
         if share * self.oversample < 1:
             raise ConfigError(
@@ -118,7 +141,7 @@ class Candidates:
         points = mixture.draw(components, rng)
         return cls(points, components, mixture.labels[components], wanted)
 
-    def vote(self, vault: Vault, points: Vector, stage: str) -> tuple[Vector, float]:
+    def vote(self, vault: Vault, points: Vector, stage: Stage) -> tuple[Vector, float]:
         """The noisy votes of the private records for these points, one release.
 
         Args:
@@ -130,8 +153,8 @@ class Candidates:
             (m,) votes in standard deviations of their noise; and that deviation.
         """
         query, slots = self._query(points)
-        noise_sd = vault.noise_sd(query, stage=stage)
-        return vault.release(query, stage=stage)[slots, 0] / noise_sd, noise_sd
+        noise_sd = vault.noise_sd(query, stage=stage.name)
+        return vault.release(query, stage=stage.name)[slots, 0] / noise_sd, noise_sd
 
     def _query(self, points: Vector) -> tuple[Votes, Labels]:
         """The query of votes for these points, and the slot of each in its answer: (m,).

@@ -9,44 +9,114 @@ papers and from their code, and why: docs/methods/evolution.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from understudy.core.types import Release
-from understudy.methods.base import CLASS, Context, Materials, Method
-from understudy.methods.evolution import arithmetic as steps
-from understudy.methods.evolution import voting
-from understudy.methods.evolution.params import OPTIONS, EvolutionParams
-from understudy.methods.evolution.population import Nature
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.independence import row_squares
+from understudy.core.types import Receipt, Release, Stage, Vector
+from understudy.methods.base import CLASS, Context, Materials, Method, require_at_least, stages_of
+from understudy.methods.evolution import arithmetic
+from understudy.methods.evolution.candidates import (
+    CAPTIONED_AT_ONCE,
+    candidates_of,
+    captions_embedded,
+    check_models,
+    encoder_of,
+    text_encoder_of,
+)
+from understudy.methods.evolution.population import RoundSettings
 from understudy.methods.evolution.result import (
     check_count,
-    class_sizes,
+    final_candidates,
     given_sizes,
-    last_of,
-    released,
+    release_candidates,
+    sizes_of_classes,
 )
+from understudy.privacy.accounting import Gaussian, epsilon_of
 from understudy.privacy.queries import Votes
+from understudy.privacy.vault import Vault
 from understudy.steps.separation import separation_fit, vote_fit
 
 _SIZES = 0.05  # part of the budget that counts the classes
 
 
+@dataclass(frozen=True)
+class EvolutionParams:
+    """Parameters of evolution; ``None``: chosen by the candidates and the classes (`settled`).
+
+    Raises:
+        ConfigError: A value out of range, or two that exclude each other.
+    """
+
+    candidates: Literal["captions", "images"] = "captions"
+    population: int | None = None
+    rounds: int | None = None
+    variations: int | None = None
+    lookahead: int | None = None
+    vote: Literal["image", "text"] = "image"
+    distance: Literal["l2", "cosine"] = "l2"
+    threshold: float = 1.0
+    degree: float | None = None
+    last_degree: float | None = None
+    sizes: str = "count"
+    release: Literal["voted", "variants", "both"] = "voted"
+    template: str = "a photo of a {class}"
+    conditional: bool = True
+
+    def __post_init__(self) -> None:
+        require_at_least(self, {"population": 1, "rounds": 1, "variations": 1, "lookahead": 0})
+        if (self.rounds or 1) > 100:
+            raise ConfigError(f"rounds must be 1 to 100, found {self.rounds}")
+        if not 0 <= self.threshold < np.inf:
+            raise ConfigError(f"threshold must be 0 or more, found {self.threshold}")
+        for name in ("degree", "last_degree"):
+            if (value := getattr(self, name)) is not None and not 0 <= value <= 1:
+                raise ConfigError(f"{name} must lie in [0, 1], found {value}")
+        if self.vote == "text" and self.candidates == "images":
+            raise ConfigError(
+                "vote=text compares captions: take candidates=captions, or vote=image"
+            )
+
+
+OPTIONS = {
+    "candidates": "what evolves: captions, rendered for the vote (SPTI), or images (PE)",
+    "population": "candidates in all (N), as many a class; default 160 to 800 by L, K and mu",
+    "rounds": "rounds of votes, 1 to 100 (G), that share the budget equally; default 5, images 6",
+    "variations": "L: 1 resamples by votes (captions); more varies the top L - 1 times (images: 3)",
+    "lookahead": "variations averaged for a vote (K); default 4, or none where mu >= 1 or L > 1",
+    "vote": "image: private images vote for rendered captions; text: their captions for captions",
+    "distance": "by which a candidate is nearest: l2 or cosine",
+    "threshold": "votes below so many standard deviations of the noise are noise (L = 1)",
+    "degree": "how much a variation changes in the first round; default 0.4, images 0.7",
+    "last_degree": "and in the last, linearly between; default 0.1, images 0.3",
+    "sizes": "class sizes: count (DP), balanced, or public numbers such as 100,200,50",
+    "release": "voted: the candidates of the last vote; variants: variations of them; both",
+    "template": "prompt of the first images; {class} is the class (candidates=images)",
+    "conditional": "a population for each class; false: one for all, released without classes",
+}
+
+
 def roles(params: EvolutionParams, named: frozenset[str]) -> Mapping[str, str | None]:
-    """The models that are used: images need no words, and image voting no captioner."""
-    found: dict[str, str | None] = {"encoder": "embedded:studio", "generator": "embedded:studio"}
-    if params.alphabet == "images":
-        return found
-    found |= {"renderer": None, "writer": "embedded:writer"}
-    return found | ({"captioner": "embedded:studio"} if params.vote == "text" else {})
+    """The models that are used: images need no writer, and image voting no captioner."""
+    used: dict[str, str | None] = {"encoder": "embedded:studio", "generator": "embedded:studio"}
+    if params.candidates == "images":
+        return used
+    used |= {"renderer": None, "writer": "embedded:writer"}
+    return used | ({"captioner": "embedded:studio"} if params.vote == "text" else {})
 
 
 def settled(params: EvolutionParams, context: Context) -> EvolutionParams:
     """The parameters with every ``None`` decided, from public facts only.
 
     Images that are voted for stay (L = 3): an image drawn twice is the same image twice, and the
-    population would soon be a few. Captions drawn twice become two pictures (L = 1): with little
+    population would soon be a few. Captions drawn twice become two images (L = 1): with little
     budget looking ahead at few of them pays, with much (mu >= 1) more of them.
     """
-    rich, images = context.mu >= 1, params.alphabet == "images"
+    rich, images = context.mu >= 1, params.candidates == "images"
     variations = params.variations or (3 if images else 1)
     first, last = (0.7, 0.3) if images else (0.4, 0.1)
     lookahead = params.lookahead
@@ -69,81 +139,140 @@ def _classes(params: EvolutionParams, context: Context) -> int:
     return max(1, len(context.classes)) if params.conditional else 1
 
 
-def weights(params: EvolutionParams, context: Context) -> Mapping[str, float]:
-    """The weight of each stage: the rounds share equally, mu / sqrt(G) each (Eq. 1)."""
-    voting.check_models(
+@dataclass(frozen=True)
+class EvolutionStages:
+    """The releases of evolution, in their order.
+
+    Attributes:
+        sizes: The class sizes, unless the owner states them.
+        rounds: The votes of each round.
+    """
+
+    sizes: Stage | None
+    rounds: tuple[Stage, ...]
+
+
+def _stages(params: EvolutionParams, context: Context) -> EvolutionStages:
+    """The releases: the rounds share equally, mu / sqrt(G) each (Eq. 1)."""
+    counted = given_sizes(params.sizes, _classes(params, context)) is None
+    count = params.rounds or 1
+    weight = (1 - _SIZES if counted else 1.0) / count
+    return EvolutionStages(
+        Stage("sizes", _SIZES) if counted else None,
+        tuple(Stage(f"round {number}", weight) for number in range(1, count + 1)),
+    )
+
+
+def stages(params: EvolutionParams, context: Context) -> tuple[Stage, ...]:
+    """The releases and their weights in the budget."""
+    check_models(
         context,
-        alphabet=params.alphabet,
+        candidates=params.candidates,
         vote=params.vote,
         template=params.template,
         conditional=params.conditional,
     )
     check_count(params.sizes, context.count)
-    counted = given_sizes(params.sizes, _classes(params, context)) is None
-    count = settled(params, context).rounds or 1
-    rounds = [f"round {number}" for number in range(1, count + 1)]
-    part = (1 - _SIZES if counted else 1.0) / count
-    return ({"sizes": _SIZES} if counted else {}) | dict.fromkeys(rounds, part)
+    return stages_of(_stages(settled(params, context), context))
 
 
 def evolution(materials: Materials, params: EvolutionParams) -> Release:
-    """Algorithm 2, for either alphabet. Rounds are counted from 1 here."""
+    """Algorithm 2, for either kind of candidates. Rounds are counted from 1 here."""
     params = settled(params, materials.context)
-    nature = _nature(materials, params)
+    plan, settings = _stages(params, materials.context), _round_settings(materials, params)
     # 1: C_0 <- RANDOM_API(N). A writer without words for a class says so here: nothing is paid yet.
-    rounds = params.rounds or 1
-    degrees = steps.schedule(params.degree or 0.0, params.last_degree or 0.0, rounds)
-    population = nature.first(len(materials.context.called), degrees[0])
-    voting.watched(nature, population, 0, vote=params.vote)
+    rounds = len(plan.rounds)
+    degrees = arithmetic.schedule(params.degree or 0.0, params.last_degree or 0.0, rounds)
+    population = settings.initial(len(materials.context.called), degrees[0])
+    settings.show_owner(population, 0, vote=params.vote)
     # 2: E_priv <- EncodeImage(D).
-    voters = voting.voters_of(
+    voters = _voters(
         materials, vote=params.vote, distance=params.distance, conditional=params.conditional
     )
-    sizes, facts = class_sizes(voters, params.sizes, nature.classes, materials.count)
+    sizes, facts = sizes_of_classes(
+        voters, params.sizes, settings.classes, materials.count, plan.sizes
+    )
     # 3: for g = 0 to G - 1 do.
-    for number, degree in enumerate(degrees, 1):
-        words = f"round {number} of {rounds}, {voting.spent_words(voters.receipt())}"
+    for number, (degree, stage) in enumerate(zip(degrees, plan.rounds, strict=True), 1):
+        caption = f"round {number} of {rounds}, {_spent(voters.receipt())}"
         # 4 to 12: E_gen <- the mean over k of EncodeImage(Diffusion(VARIATION_API(C_g))).
-        seen = steps.averaged(nature.looked_ahead(population, degree, number, words))
+        embeddings = arithmetic.averaged(settings.looked_ahead(population, degree, number, caption))
         if number == 1:
-            alike = params.alphabet == "images" and CLASS not in params.template
+            alike = params.candidates == "images" and CLASS not in params.template
             names = () if alike else materials.context.called
-            fit = separation_fit(seen, population.kinds.ravel(), names)
+            fit = separation_fit(embeddings, population.phrase_of.ravel(), names)
             if fit is not None:
                 materials.report_fit(fit)
-        # 13 to 18: every private row votes for the nearest candidate of its class; noise.
-        query = Votes(voting.placed(seen, params.distance, nature.classes))
-        votes = voters.release(query, stage=f"round {number}").reshape(nature.classes, -1)
-        # 19 to 25: P <- H / sum H; C'_g <- who goes on.
-        sd = voters.noise_sd(query, stage=f"round {number}")
+        # 13 to 18: every private record votes for the nearest candidate of its class; noise.
+        query = Votes(_among_voters(embeddings, params.distance, settings.classes))
+        votes = voters.release(query, stage=stage.name).reshape(settings.classes, -1)
+        # 19 to 25: P <- H / sum H; C'_g <- the candidates that go on.
+        sd = voters.noise_sd(query, stage=stage.name)
         if number == 1:
             materials.report_fit(vote_fit(votes, sd))
-        cut = params.threshold * sd
-        voted, chosen = nature.elected(population, votes, cut, number)
-        voting.watched(nature, voted, number, vote=params.vote)
+        voted, chosen = settings.selected(population, votes, params.threshold * sd, number)
+        settings.show_owner(voted, number, vote=params.vote)
         # 22 to 28: C_{g+1} <- VARIATION_API(C'_g), and C'_g itself where L > 1.
         variants = []
         if number < rounds or _varies_last(params):
-            variants = nature.variants(voted, degree, f"round {number}", words)
-            population = variants[0] if nature.variations == 1 else voted.and_also(variants)
-    last = last_of(voted, chosen, variants, params.release, degrees[-1])
-    facts |= {"rounds": rounds, "candidates": nature.classes * nature.size}
-    return released(nature, last, sizes, METHOD.name, facts, conditional=params.conditional)
+            variants = settings.variants(voted, degree, f"round {number}", caption)
+            population = variants[0] if settings.variations == 1 else voted.extended(variants)
+    final = final_candidates(voted, chosen, variants, params.release, degrees[-1])
+    facts |= {"rounds": rounds, "candidates": settings.classes * settings.size}
+    return release_candidates(
+        materials,
+        settings.candidates,
+        final,
+        sizes,
+        METHOD.name,
+        facts,
+        conditional=params.conditional,
+    )
 
 
 def _varies_last(params: EvolutionParams) -> bool:
-    """Whether variants are made after the last vote: captions of them cost no picture."""
-    return params.release != "voted" or params.alphabet == "captions"
+    """Whether variants are made after the last vote: captions of them cost no image."""
+    return params.release != "voted" or params.candidates == "captions"
 
 
-def _nature(materials: Materials, params: EvolutionParams) -> Nature:
+def _round_settings(materials: Materials, params: EvolutionParams) -> RoundSettings:
     classes = _classes(params, materials.context)
-    alphabet = voting.alphabet_of(
-        materials, alphabet=params.alphabet, vote=params.vote, template=params.template
+    candidates = candidates_of(
+        materials, candidates=params.candidates, vote=params.vote, template=params.template
     )
     size = -(-(params.population or 1) // classes)
     variations = params.variations or 1
-    return Nature(materials, alphabet, classes, size, variations, params.lookahead or 0)
+    return RoundSettings(materials, candidates, classes, size, variations, params.lookahead or 0)
+
+
+def _voters(materials: Materials, *, vote: str, distance: str, conditional: bool) -> Vault:
+    """Line 2: E_priv <- EncodeImage(D); for votes of texts, of captions made inside the vault."""
+    encoder, captioner = encoder_of(materials.context), materials.context.captioner
+    if vote == "text" and captioner is not None:
+        encode = captions_embedded(captioner, text_encoder_of(encoder))
+        vault = materials.vault.map(encode, batch=CAPTIONED_AT_ONCE)
+    else:
+        vault = materials.vault.map(encoder.encode)
+    vault = vault.view(unit_vectors) if distance == "cosine" else vault
+    return vault if conditional else vault.unconditional()
+
+
+def unit_vectors(values: NDArray[np.float64]) -> Vector:
+    """Vectors (n, d) on the unit sphere, where L2 and cosine have the same nearest; 0 stays 0."""
+    lengths = np.sqrt(row_squares(values))[:, None]
+    return np.asarray(values / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
+
+
+def _among_voters(embeddings: Vector, distance: str, classes: int) -> Vector:
+    """Candidates (n, d) in the space of the voters: (classes, m, d)."""
+    values = unit_vectors(embeddings) if distance == "cosine" else embeddings
+    return values.reshape(classes, -1, values.shape[1])
+
+
+def _spent(receipt: Receipt) -> str:
+    """``epsilon 0.42 spent``: what the releases so far compose to."""
+    events = [Gaussian(stage.mu, receipt.slack * stage.share) for stage in receipt.stages]
+    return f"epsilon {epsilon_of(events, receipt.delta) if events else 0.0:.2g} spent"
 
 
 METHOD = Method(
@@ -153,7 +282,7 @@ METHOD = Method(
     " (SPTI), and Private Evolution",
     params=EvolutionParams,
     settle=settled,
-    weights=weights,
+    stages=stages,
     run=evolution,
     roles=roles,
     options=OPTIONS,

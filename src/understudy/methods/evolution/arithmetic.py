@@ -18,16 +18,16 @@ def averaged(each: Embeddings) -> Vector:
 
 
 def probabilities(votes: Vector, threshold: float) -> Vector:
-    """Line 19: noisy votes of each class, (classes, m), to probabilities that sum to 1 in each row.
+    """Line 19: noisy votes of each class, (classes, m), to probabilities that sum to 1 in it.
 
     What is not above ``threshold`` is noise and becomes 0, and the threshold is taken off the rest
     (Lin et al. 2024, Algorithm 2: max(H - threshold, 0)). A class where no vote is above it, an
     empty class for one, has learnt nothing this round: all its candidates are as likely.
     """
-    kept = np.maximum(votes - threshold, 0.0)
-    totals = kept.sum(axis=1, keepdims=True)
-    uniform = np.full_like(kept, 1 / kept.shape[1])
-    return np.where(totals > 0, kept / np.where(totals > 0, totals, 1.0), uniform)
+    clear = np.maximum(votes - threshold, 0.0)
+    totals = clear.sum(axis=1, keepdims=True)
+    uniform = np.full_like(clear, 1 / clear.shape[1])
+    return np.where(totals > 0, clear / np.where(totals > 0, totals, 1.0), uniform)
 
 
 def resampled(chances: Vector, count: int, rng: np.random.Generator) -> Labels:
@@ -37,13 +37,13 @@ def resampled(chances: Vector, count: int, rng: np.random.Generator) -> Labels:
     rounded up or down by chance. Right on average, as independent draws are, and nearer to it.
     """
     classes, candidates = chances.shape
-    places = (rng.random((classes, 1)) + np.arange(count)) / count
+    levels = (rng.random((classes, 1)) + np.arange(count)) / count
     ends = np.cumsum(chances, axis=1)
-    found = [
-        np.searchsorted(end / end[-1], place, side="right")
-        for end, place in zip(ends, places, strict=True)
+    drawn = [
+        np.searchsorted(end / end[-1], level, side="right")
+        for end, level in zip(ends, levels, strict=True)
     ]
-    return np.asarray(np.minimum(np.stack(found), candidates - 1), dtype=np.int64)
+    return np.asarray(np.minimum(np.stack(drawn), candidates - 1), dtype=np.int64)
 
 
 def ranked(votes: Vector, count: int) -> Labels:
@@ -53,9 +53,9 @@ def ranked(votes: Vector, count: int) -> Labels:
 
 
 def spread_over(size: int, count: int, rng: np.random.Generator) -> Labels:
-    """``count`` places among ``size`` of them, each as often as any other or once more: (count,).
+    """``count`` positions among ``size``, each as often as any other or once more: (count,).
 
-    In whole rounds over all places, so that the first ones drawn are as different as can be.
+    In whole rounds over all positions, so that the first ones drawn are as different as can be.
     """
     rounds = [rng.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate([*rounds, np.empty(0, np.int64)])[:count].astype(np.int64)

@@ -1,12 +1,12 @@
-"""The two alphabets of Private Evolution: populations of captions and of images.
+"""The two kinds of candidates of Private Evolution, captions and images, and populations of them.
 
-An alphabet knows the paper's RANDOM_API and VARIATION_API, and how a candidate looks to those who
-vote. All of it is public.
+A kind knows the paper's RANDOM_API and VARIATION_API, and the embeddings of candidates that private
+records vote on. All of it is public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,118 +14,204 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import BackendError, ConfigError
-from understudy.core.ports import Encoder, Generator, TextEncoder, Writer
+from understudy.core.ports import Captioner, Encoder, Generator, TextEncoder, Writer
 from understudy.core.types import Embeddings, Images, Labels
-from understudy.methods.base import Context, Materials
+from understudy.methods.base import UNLABELLED, Context, Materials, check_template, prompts_of
 
 Items = NDArray[Any]
 """Candidates: (n,) of str, or (n, height, width, channels) uint8."""
 
 
-class Alphabet(Protocol):
-    """What a population is made of. ``kinds`` says of each item which of the phrases it shows."""
+CAPTIONED_AT_ONCE = 16
+"""Private images in every call of a captioner: those that write text take long for each."""
 
-    def random(self, kinds: Labels, seed: int) -> Items:
-        """RANDOM_API: an item of each of these kinds, in order; at least one."""
+
+@dataclass(frozen=True)
+class Population:
+    """As many candidates of every class.
+
+    Attributes:
+        items: (classes, m, ...) captions or images.
+        phrase_of: (classes, m) int64, which phrase each shows; its class, where there are classes.
+    """
+
+    items: Items
+    phrase_of: Labels
+
+    @property
+    def flat(self) -> Items:
+        """(classes * m, ...)."""
+        return self.items.reshape(-1, *self.items.shape[2:])
+
+    def chosen(self, positions: Labels) -> Population:
+        """The candidates at (classes, n) positions in their class."""
+        classes = np.arange(len(positions))[:, None]
+        return Population(self.items[classes, positions], self.phrase_of[classes, positions])
+
+    def extended(self, others: list[Population]) -> Population:
+        """These, then the others of the same class."""
+        whole = [self, *others]
+        return Population(
+            np.concatenate([part.items for part in whole], axis=1),
+            np.concatenate([part.phrase_of for part in whole], axis=1),
+        )
+
+
+class CandidateKind(Protocol):
+    """What a population is made of. ``phrase_of`` says of each item which phrase it shows."""
+
+    def random(self, phrase_of: Labels, seed: int) -> Items:
+        """RANDOM_API: an item of each of these phrases, in order; at least one."""
         ...
 
-    def vary(self, items: Items, kinds: Labels, degree: float, seed: int) -> Items:
+    def vary(self, items: Items, phrase_of: Labels, degree: float, seed: int) -> Items:
         """VARIATION_API: a variation of each item; ``degree`` in [0, 1] of it may change."""
         ...
 
-    def seen(self, items: Items, seed: int) -> Embeddings:
-        """Items where private rows vote: (n, d) float32."""
+    def embed(self, items: Items, seed: int) -> Embeddings:
+        """Items where private records vote: (n, d) float32."""
         ...
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageCandidates:
     """Images: Private Evolution (Lin et al. 2024).
 
     Attributes:
         generator: Makes them and varies them.
-        prompts: The prompt of each kind.
-        look: Images to embeddings.
+        prompts: The prompt of each phrase.
+        encode: Images to embeddings.
     """
 
     generator: Generator
     prompts: tuple[str, ...]
-    look: Callable[[Images], Embeddings]
+    encode: Callable[[Images], Embeddings]
 
-    def random(self, kinds: Labels, seed: int) -> Items:
+    def random(self, phrase_of: Labels, seed: int) -> Items:
         """Text to image."""
-        return self.generator.generate(self._of(kinds), seed=seed)
+        return self.generator.generate(self._of(phrase_of), seed=seed)
 
-    def vary(self, items: Items, kinds: Labels, degree: float, seed: int) -> Items:
+    def vary(self, items: Items, phrase_of: Labels, degree: float, seed: int) -> Items:
         """Image to image; the degree is its strength."""
-        return self.generator.vary(items, self._of(kinds), strength=degree, seed=seed)
+        return self.generator.vary(items, self._of(phrase_of), strength=degree, seed=seed)
 
-    def seen(self, items: Items, seed: int) -> Embeddings:
-        """As the encoder sees them."""
-        return self.look(items)
+    def embed(self, items: Items, seed: int) -> Embeddings:
+        """By the encoder."""
+        return self.encode(items)
 
-    def _of(self, kinds: Labels) -> list[str]:
-        return [self.prompts[kind] for kind in kinds]
+    def _of(self, phrase_of: Labels) -> list[str]:
+        return [self.prompts[phrase] for phrase in phrase_of]
 
 
 @dataclass(frozen=True)
-class Captions:
+class CaptionCandidates:
     """Captions: SPTI.
 
     Attributes:
         writer: Writes them and varies them.
-        labels: What the writer is told of each kind; None: nothing.
-        look: Captions and a seed to embeddings, of the images they make or of their text.
+        labels: The phrases, as the writer is given them; None: nothing.
+        encode: Captions and a seed to embeddings, of the images they make or of their text.
     """
 
     writer: Writer
     labels: tuple[str | None, ...]
-    look: Callable[[list[str], int], Embeddings]
+    encode: Callable[[list[str], int], Embeddings]
 
-    def random(self, kinds: Labels, seed: int) -> Items:
+    def random(self, phrase_of: Labels, seed: int) -> Items:
         """From nothing but the class."""
-        found: list[str] = [""] * len(kinds)
-        for kind in np.unique(kinds):
-            mine = np.flatnonzero(kinds == kind)
-            texts = self.writer.write(len(mine), label=self.labels[kind], seed=seed + int(kind))
-            for place, text in zip(mine, texts, strict=True):
-                found[place] = _one_line(text)
-        if not all(found):
+        captions: list[str] = [""] * len(phrase_of)
+        for phrase in np.unique(phrase_of):
+            mine = np.flatnonzero(phrase_of == phrase)
+            label = self.labels[phrase]
+            texts = self.writer.write(len(mine), label=label, seed=seed + int(phrase))
+            for index, text in zip(mine, texts, strict=True):
+                captions[index] = _single_line(text)
+        if not all(captions):
             raise BackendError(f"{self.writer.name} wrote a caption without a word")
-        return np.array(found, dtype=np.str_)
+        return np.array(captions, dtype=np.str_)
 
-    def vary(self, items: Items, kinds: Labels, degree: float, seed: int) -> Items:
+    def vary(self, items: Items, phrase_of: Labels, degree: float, seed: int) -> Items:
         """In other words, and in part about other things."""
         old = [str(text) for text in items]
-        new = map(_one_line, self.writer.vary(old, degree=degree, seed=seed))
+        new = map(_single_line, self.writer.vary(old, degree=degree, seed=seed))
         # Votes are paid for by now: a variation without a word is none, and stops nobody.
         return np.array([b or a for a, b in zip(old, new, strict=True)], dtype=np.str_)
 
-    def seen(self, items: Items, seed: int) -> Embeddings:
+    def embed(self, items: Items, seed: int) -> Embeddings:
         """As images or as text."""
-        return self.look([str(text) for text in items], seed)
+        return self.encode([str(text) for text in items], seed)
 
 
-def _one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     """What a line of a table can hold: a release keeps captions as they were rendered."""
     return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
 
 
-def pictures_of(materials: Materials, prompts: tuple[str, ...]) -> Pictures:
-    """The alphabet of images."""
-    encoder, generator = encoder_of(materials.context), generator_of(materials.context)
-    return Pictures(generator, prompts, lambda images: encoder.encode(materials.fit(images)))
+def check_models(
+    context: Context, *, candidates: str, vote: str, template: str, conditional: bool
+) -> None:
+    """Refuse models that cannot do what is asked of them.
+
+    Raises:
+        ConfigError: As said; nothing was spent.
+    """
+    if len(context.shape) != 3:
+        raise ConfigError("evolution makes images, and this dataset holds embeddings")
+    encoder, generator = encoder_of(context), generator_of(context)
+    drawing = [generator] + ([context.renderer] if context.renderer is not None else [])
+    if lacking := [model.name for model in drawing if "text" not in model.tasks]:
+        raise ConfigError(
+            f"evolution draws images from text, which {lacking[0]} cannot: take another generator"
+        )
+    if candidates == "captions":
+        if context.writer is None:
+            raise ConfigError("evolution of captions needs a --writer, or take candidates=images")
+    else:
+        _check_variation(generator)
+        check_template(context, template, conditional=conditional)
+    if vote == "text":
+        text_encoder_of(encoder)
+        if context.captioner is None:
+            raise ConfigError("vote=text needs a --captioner for the private images")
 
 
-def captions_of(materials: Materials, labels: Sequence[str | None], *, as_text: bool) -> Captions:
-    """The alphabet of captions, seen as images or, for votes of texts, as text."""
-    encoder, writer = encoder_of(materials.context), materials.context.writer
-    if writer is None:
+def _check_variation(generator: Generator) -> None:
+    if "variation" not in generator.tasks:
+        raise ConfigError(
+            f"candidates=images varies images, and {generator.name} can only do "
+            f"{', '.join(sorted(generator.tasks))}: take another --generator, or "
+            "candidates=captions"
+        )
+
+
+def candidates_of(
+    materials: Materials, *, candidates: str, vote: str, template: str
+) -> CandidateKind:
+    """What evolves: images, or captions that are embedded as images or, for votes of text, as text.
+
+    Raises:
+        ConfigError: A model is lacking.
+    """
+    context = materials.context
+    encoder, phrases = encoder_of(context), context.called
+    if candidates == "images":
+        return ImageCandidates(
+            generator_of(context),
+            prompts_of(phrases, template),
+            lambda images: encoder.encode(materials.fit(images)),
+        )
+    if context.writer is None:
         raise ConfigError("evolution of captions needs a --writer")
-    if as_text:
-        words = text_encoder_of(encoder)
-        return Captions(writer, tuple(labels), lambda texts, _: words.encode_text(texts))
-    return Captions(writer, tuple(labels), renderings_of(materials))
+    labels = tuple(None if materials.classes == UNLABELLED else phrase for phrase in phrases)
+    if vote == "text":
+        texts = text_encoder_of(encoder)
+        return CaptionCandidates(context.writer, labels, lambda some, _: texts.encode_text(some))
+    return CaptionCandidates(context.writer, labels, renderings_of(materials))
+
+
+def captions_embedded(captioner: Captioner, encoder: TextEncoder) -> Callable[[Images], Embeddings]:
+    """Images to the embeddings of their captions."""
+    return lambda images: encoder.encode_text(captioner.caption(images))
 
 
 def renderings_of(materials: Materials) -> Callable[[list[str], int], Embeddings]:

@@ -1,28 +1,30 @@
 """The gap between a synthetic set and noisy means of a private one, and moving across it.
 
-All of it works on public rows and on released values, so it costs no privacy. Words and symbols
-are those of PASDA ("Advancing Differential Privacy through Synthetic Dataset Alignment").
+All of it works on public embeddings and on released values, so it costs no privacy. Words and
+symbols are those of PASDA ("Advancing Differential Privacy through Synthetic Dataset Alignment").
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.optimize import linear_sum_assignment
 
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.steps import shrinkage
-from understudy.steps.kmeans import square_distances
+from understudy.steps.kmeans import nearest, square_distances, weighted_kmeans
 from understudy.steps.space import leading_axes
 
 _SAME_LENGTH = 0.01  # lengths that vary by less, in parts of their mean, are one length
 FARTHEST = 3.0
 """A mean of clipped differences is lengthened by no more than this."""
 
+_MOST = 1000  # points whose affinities are decomposed: half a second, and enough for ten clusters
 _FACTORS = (0.25, 4.0)  # of a variance: more than that is hardly ever a difference of domains
 
 
-def group_means(rows: NDArray[np.floating], groups: Labels, count: int) -> Vector:
+def means_by_group(rows: NDArray[np.floating], groups: Labels, count: int) -> Vector:
     """Mean of the rows of each group, (count, d); zero for a group without rows."""
     sizes = np.bincount(groups, minlength=count)
     means = np.zeros((count, rows.shape[1]))
@@ -98,12 +100,12 @@ def within_axes(
     """
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)
     rows, labels = rows[chosen], labels[chosen]
-    means = group_means(rows, labels, int(labels.max()) + 1)
+    means = means_by_group(rows, labels, int(labels.max()) + 1)
     spread = (rows - means[labels]).astype(np.float32)
     return leading_axes(spread, min(keep, rows.shape[1], len(rows)))
 
 
-def shrink_in_blocks(rows: Vector, variances: Vector, axes: Vector) -> Vector:
+def shrink_along_axes(rows: Vector, variances: Vector, axes: Vector) -> Vector:
     """Estimates of gaps by block shrinkage towards zero, along principal axes of the public rows.
 
     Noise is the same in all directions, and gaps are not: most of one lies along the leading axes
@@ -128,17 +130,17 @@ def shrink_gaps(gaps: Vector, variances: Vector, axes: Vector) -> Vector:
     Args:
         gaps: (m, d) noisy.
         variances: (m,) variance of the noise in each number of a gap.
-        axes: See `shrink_in_blocks`.
+        axes: See `shrink_along_axes`.
 
     Returns:
         (m, d). A gap that is all noise becomes the common one, or zero where that is noise too.
     """
     weights = 1 / np.maximum(variances, 1e-300)
     average = (weights[:, None] * gaps).sum(axis=0, keepdims=True) / weights.sum()
-    common = shrink_in_blocks(average, np.array([1 / weights.sum()]), axes)
+    common = shrink_along_axes(average, np.array([1 / weights.sum()]), axes)
     if len(gaps) == 1:
         return common
-    return np.asarray(common + shrink_in_blocks(gaps - common, variances, axes))
+    return np.asarray(common + shrink_along_axes(gaps - common, variances, axes))
 
 
 def match(private: Vector, synthetic: Vector) -> Labels:
@@ -218,7 +220,7 @@ def stretch(
     return np.asarray(moved, dtype=np.float32)
 
 
-def one_length(rows: Embeddings) -> bool:
+def equal_lengths(rows: Embeddings) -> bool:
     """Whether all rows have the same length, as those of CLIP and its like have."""
     lengths = np.linalg.norm(rows, axis=1)
     return bool(lengths.std() < _SAME_LENGTH * lengths.mean())
@@ -230,10 +232,49 @@ def with_lengths(rows: Embeddings, lengths: NDArray[np.floating]) -> Embeddings:
     return np.asarray(rows * (lengths / now)[:, None], dtype=np.float32)
 
 
-def shared_out(total: int, parts: Vector) -> NDArray[np.int64]:
-    """``total`` rows in proportion to ``parts``, whole numbers, by the largest remainders."""
-    exact = total * np.maximum(parts, 0) / max(float(np.maximum(parts, 0).sum()), 1e-300)
-    sizes = np.floor(exact).astype(np.int64)
-    left = total - int(sizes.sum())
-    sizes[np.argsort(sizes - exact, kind="stable")[:left]] += 1
-    return sizes
+def spectral_clusters(
+    points: Vector, clusters: int, rng: np.random.Generator, *, neighbours: int = 7
+) -> Labels:
+    """Normalised spectral clustering (Ng, Jordan and Weiss 2002).
+
+    Affinities exp(-||x - y||^2 / (s_x s_y)), where s is the distance to a point's seventh
+    neighbour (Zelnik-Manor and Perona 2004), so that no scale has to be chosen. Of many points a
+    random part is clustered, and the others join the nearest centroid.
+
+    Args:
+        points: (n, d), n at least ``clusters``.
+        clusters: k.
+        rng: Public randomness.
+        neighbours: Which neighbour's distance is a point's scale.
+
+    Returns:
+        (n,) cluster of each point in [0, k).
+    """
+    if clusters == 1:
+        return np.zeros(len(points), dtype=np.int64)
+    if len(points) <= _MOST:
+        return _clustered(points, clusters, rng, neighbours)
+    some = points[rng.permutation(len(points))[:_MOST]]
+    return nearest(points, centroids(some, _clustered(some, clusters, rng, neighbours), clusters))
+
+
+def centroids(points: Vector, cluster: Labels, clusters: int) -> Vector:
+    """Mean of each cluster's points, (k, d); an empty cluster gets the mean of all points."""
+    member = np.eye(clusters)[cluster]
+    sizes = member.sum(axis=0)[:, None]
+    means = member.T @ points / np.maximum(sizes, 1)
+    return np.asarray(np.where(sizes > 0, means, points.mean(axis=0)))
+
+
+def _clustered(points: Vector, clusters: int, rng: np.random.Generator, neighbours: int) -> Labels:
+    distances = square_distances(points, points)
+    seventh = min(neighbours, len(points) - 1)
+    scale = np.sqrt(np.partition(distances, seventh, axis=1)[:, seventh])
+    scale = np.maximum(scale, 1e-6 * scale.max() + 1e-12)
+    affinity = np.exp(-distances / (scale[:, None] * scale))
+    np.fill_diagonal(affinity, 0.0)
+    root = 1 / np.sqrt(np.maximum(affinity.sum(axis=1), 1e-12))
+    last = len(points) - 1
+    _, vectors = eigh(root[:, None] * affinity * root, subset_by_index=(last - clusters + 1, last))
+    rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return nearest(rows, weighted_kmeans(rows, np.ones(len(rows)), clusters, rng))

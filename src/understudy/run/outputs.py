@@ -1,4 +1,7 @@
-"""The folder of a run: ``release/`` to share, ``owner/`` to keep, and what a resume needs."""
+"""The folder of a run: ``release/`` to share, ``owner/`` to keep, and what a resume needs.
+
+Files are written whole or not at all, so that a run can be killed at any moment.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import BudgetRefused, RunError
+from understudy.core.ports import Source
+from understudy.core.types import Shape
+from understudy.data import open_source
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -35,6 +41,21 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file with an object in it.
+
+    Raises:
+        RunError: It cannot be read, or is something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: holds a {type(content).__name__}, not a JSON object")
+    return content
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
@@ -60,16 +81,15 @@ def read_arrays(path: Path) -> Arrays:
         raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
 
-class RunFolder:
-    """``OUT`` of one run.
+class RunPaths:
+    """Where the files of a run are.
 
     Attributes:
         out: The folder itself.
-        run: The run's id in the ledger.
     """
 
-    def __init__(self, out: Path, run: str) -> None:
-        self.out, self.run = out, run
+    def __init__(self, out: Path) -> None:
+        self.out = out
 
     @property
     def release(self) -> Path:
@@ -91,6 +111,34 @@ class RunFolder:
         """The owner's cache of embeddings, while the run lasts."""
         return self.owner / "cache"
 
+    @property
+    def start(self) -> Path:
+        """The settings that a resumed run must agree on."""
+        return self.owner / "start.json"
+
+    @property
+    def record(self) -> Path:
+        """What was run, written last: the run is complete."""
+        return self.owner / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that works on the run."""
+        return self.owner / "lock"
+
+
+class RunFolder(RunPaths):
+    """``OUT`` of one run.
+
+    Attributes:
+        out: The folder itself.
+        run: The run's id in the ledger.
+    """
+
+    def __init__(self, out: Path, run: str) -> None:
+        super().__init__(out)
+        self.run = run
+
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
 
@@ -110,7 +158,7 @@ class RunFolder:
     @property
     def done(self) -> bool:
         """Whether the release is complete."""
-        return (self.owner / "run.json").exists()
+        return self.record.exists()
 
 
 @contextmanager
@@ -121,7 +169,8 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         RunError: The folder holds something else, a run that is not to be resumed or one with
             other settings; it cannot be written, or another process works in it.
     """
-    start = out / "owner" / "start.json"
+    paths = RunPaths(out)
+    start = paths.start
     if _holds_something(out):
         if not start.exists():
             raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
@@ -129,9 +178,9 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
     made = not out.exists()
     try:
-        (out / "owner").mkdir(mode=0o700, parents=True, exist_ok=True)
-        (out / "owner").chmod(0o700)
-        lock = (out / "owner" / "lock").open("w")
+        paths.owner.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.owner.chmod(0o700)
+        lock = paths.lock.open("w")
     except OSError as error:
         raise RunError(f"{out}: cannot write here: {error.strerror}") from error
     with lock:
@@ -145,13 +194,13 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             known = {"run": uuid.uuid4().hex, "settings": identity}
             write_json(start, known)
         else:
-            known = _read(start)
+            known = read_start(start)
             _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
         try:
             yield RunFolder(out, known["run"])
         except BudgetRefused:
             if new:  # nothing was charged or written: leave the name free for the next try
-                shutil.rmtree(out / "owner")
+                shutil.rmtree(paths.owner)
                 if made:
                     out.rmdir()
             raise
@@ -165,7 +214,12 @@ def _holds_something(out: Path) -> bool:
     return any(path.relative_to(out).as_posix() not in left for path in out.rglob("*"))
 
 
-def _read(start: Path) -> dict[str, Any]:
+def read_start(start: Path) -> dict[str, Any]:
+    """The id and the settings of a run that was begun.
+
+    Raises:
+        RunError: The file is damaged.
+    """
     try:
         known = json.loads(start.read_text(encoding="utf-8"))
         return {"run": str(known["run"]), "settings": dict(known["settings"])}
@@ -195,3 +249,22 @@ def private_cache(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def release_folder(folder: Path) -> Path:
+    """The release in a run's folder, or the folder itself if it is one.
+
+    Raises:
+        RunError: There is none.
+    """
+    for candidate in (folder / "release", folder):
+        if (candidate / "privacy.json").is_file():
+            return candidate
+    raise RunError(f"{folder}: holds no release (no privacy.json, here or in release/)")
+
+
+def open_release(folder: Path, shape: Shape | None) -> Source:
+    """A release as a source: its images where it has some, else its embeddings."""
+    if shape is None:
+        return open_source(folder / "embeddings.safetensors")
+    return open_source(folder, size=(shape[0], shape[1]))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from understudy.steps import alignment as steps
+from understudy.methods.alignment import arithmetic
+from understudy.steps.apportionment import apportion
 
 RNG = np.random.default_rng(0)
 
@@ -14,7 +15,7 @@ def axes_of(dim):
 
 def test_group_means_leave_an_empty_group_at_zero():
     rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 5.0]], np.float32)
-    found = steps.group_means(rows, np.array([0, 0, 2]), 3)
+    found = arithmetic.means_by_group(rows, np.array([0, 0, 2]), 3)
     np.testing.assert_allclose(found, [[2, 3], [0, 0], [5, 5]])
 
 
@@ -22,7 +23,7 @@ def test_axes_within_classes_know_nothing_of_what_lies_between_them():
     labels = np.arange(2000) % 2
     rows = np.random.default_rng(1).normal(size=(2000, 5)) * [1, 1, 3, 1, 1]
     rows[:, 0] += 50 * labels
-    variances, axes = steps.within_axes(rows.astype(np.float32), labels, 2)
+    variances, axes = arithmetic.within_axes(rows.astype(np.float32), labels, 2)
     assert abs(axes[2, 0]) > 0.99
     assert variances[0] == pytest.approx(9, rel=0.1)
     assert axes.shape == (5, 2)
@@ -31,21 +32,23 @@ def test_axes_within_classes_know_nothing_of_what_lies_between_them():
 def test_shrinking_takes_noise_and_leaves_signal():
     dim, axes = 64, axes_of(64)
     noise = RNG.normal(size=(200, dim))
-    left = steps.shrink_in_blocks(noise, np.ones(200), axes)
+    left = arithmetic.shrink_along_axes(noise, np.ones(200), axes)
     assert (left**2).sum() < 0.15 * (noise**2).sum()
     gaps = 20 * axes[:, 0] + noise
-    found = steps.shrink_in_blocks(gaps, np.ones(200), axes)
+    found = arithmetic.shrink_along_axes(gaps, np.ones(200), axes)
     errors = [((x - 20 * axes[:, 0]) ** 2).sum(axis=1).mean() for x in (found, gaps)]
     assert errors[0] < 0.4 * errors[1]
-    np.testing.assert_allclose(steps.shrink_in_blocks(gaps, np.zeros(200), axes), gaps)
+    np.testing.assert_allclose(arithmetic.shrink_along_axes(gaps, np.zeros(200), axes), gaps)
 
 
 @pytest.mark.parametrize("known", [0, 8, 20, 64])
 def test_what_lies_outside_of_the_axes_is_a_block_of_its_own(known):
     axes = axes_of(64)[:, :known]
     gaps = RNG.normal(size=(3, 64))
-    np.testing.assert_allclose(steps.shrink_in_blocks(gaps, np.zeros(3), axes), gaps, atol=1e-9)
-    assert np.abs(steps.shrink_in_blocks(gaps, np.full(3, 1e9), axes)).max() == 0
+    np.testing.assert_allclose(
+        arithmetic.shrink_along_axes(gaps, np.zeros(3), axes), gaps, atol=1e-9
+    )
+    assert np.abs(arithmetic.shrink_along_axes(gaps, np.full(3, 1e9), axes)).max() == 0
 
 
 def test_a_class_that_is_all_noise_gets_the_common_gap_and_noise_alone_gets_none():
@@ -53,11 +56,11 @@ def test_a_class_that_is_all_noise_gets_the_common_gap_and_noise_alone_gets_none
     common = 3 * axes[:, 1]
     gaps = np.stack([common, common, common, 500 * RNG.normal(size=32)])
     variances = np.array([1e-6, 1e-6, 1e-6, 500.0**2])
-    found = steps.shrink_gaps(gaps, variances, axes)
+    found = arithmetic.shrink_gaps(gaps, variances, axes)
     assert np.linalg.norm(found[3] - common) < 0.2 * np.linalg.norm(gaps[3] - common)
     np.testing.assert_allclose(found[0], common, atol=0.01)
     for classes in (1, 4):
-        none = steps.shrink_gaps(np.ones((classes, 32)), np.full(classes, 1e6), axes)
+        none = arithmetic.shrink_gaps(np.ones((classes, 32)), np.full(classes, 1e6), axes)
         assert np.abs(none).max() == 0
 
 
@@ -69,7 +72,7 @@ def test_means_of_clipped_differences_are_lengthened_to_what_they_were(gap):
     radius = 1.5
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     mean = (rows * np.minimum(1, radius / lengths)).mean(axis=0, keepdims=True)
-    found, variances = steps.unclipped(mean, np.full(1, 1e-6), radius, 1.0)
+    found, variances = arithmetic.unclipped(mean, np.full(1, 1e-6), radius, 1.0)
     assert found[0, 0] == pytest.approx(gap, rel=0.05)
     assert variances[0] >= 1e-6
     if gap == 2.0:
@@ -78,7 +81,7 @@ def test_means_of_clipped_differences_are_lengthened_to_what_they_were(gap):
 
 def test_a_mean_of_pure_noise_is_not_lengthened():
     noise = np.full((1, 100), 0.2)
-    found, _ = steps.unclipped(noise, np.full(1, 0.04), 1.5, 1.0)
+    found, _ = arithmetic.unclipped(noise, np.full(1, 0.04), 1.5, 1.0)
     np.testing.assert_allclose(found, noise)
 
 
@@ -86,9 +89,9 @@ def test_centroids_are_matched_so_that_the_distances_are_least():
     synthetic = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     order = np.array([2, 0, 1])
     private = synthetic[order] + 0.5
-    np.testing.assert_array_equal(private[steps.match(private, synthetic)], synthetic + 0.5)
+    np.testing.assert_array_equal(private[arithmetic.match(private, synthetic)], synthetic + 0.5)
     # Greedily, both would go to the first.
-    assert steps.match(np.array([[1.0], [9.0]]), np.array([[1.1], [2.0]])).tolist() == [0, 1]
+    assert arithmetic.match(np.array([[1.0], [9.0]]), np.array([[1.1], [2.0]])).tolist() == [0, 1]
 
 
 def test_distances_are_matched_and_not_their_squares():
@@ -96,7 +99,7 @@ def test_distances_are_matched_and_not_their_squares():
     synthetic = np.array([[0.0, 0.0], [3.0, 0.0]])
     private = np.array([[0.0, 0.0], [-7 / 6, np.sqrt(9 - 49 / 36)]])
     np.testing.assert_allclose(np.linalg.norm(private[1] - synthetic, axis=1), [3, 5])
-    assert steps.match(private, synthetic).tolist() == [0, 1]
+    assert arithmetic.match(private, synthetic).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("spread", [0.2, 1.0, 2.0])
@@ -108,7 +111,7 @@ def test_the_distance_of_private_rows_follows_from_that_to_public_centres(spread
     lengths = np.linalg.norm(rows, axis=2, keepdims=True)
     radius = float(np.median(lengths))
     means = (rows * np.minimum(1, radius / lengths)).mean(axis=1)
-    found = steps.private_distance(
+    found = arithmetic.private_distance(
         means, np.zeros(2), np.full(2, 0.5), radius, float((lengths**2).mean())
     )
     assert found == pytest.approx(spread, rel=0.05)
@@ -117,21 +120,21 @@ def test_the_distance_of_private_rows_follows_from_that_to_public_centres(spread
 def test_cluster_shares_follow_counts_that_stand_out_of_the_noise():
     synthetic = np.array([[50, 50], [50, 50], [100, 0]])
     counts = np.array([[90.0, 10.0], [90.0, 10.0], [50.0, 50.0]])
-    sure = steps.cluster_shares(counts, 0.1, synthetic)
+    sure = arithmetic.cluster_shares(counts, 0.1, synthetic)
     np.testing.assert_allclose(sure[0], [0.9, 0.1], atol=1e-4)
     np.testing.assert_allclose(sure[2], [1.0, 0.0])
-    np.testing.assert_allclose(steps.cluster_shares(counts, 1e4, synthetic)[0], [0.5, 0.5])
+    np.testing.assert_allclose(arithmetic.cluster_shares(counts, 1e4, synthetic)[0], [0.5, 0.5])
 
 
 def test_variance_factors_are_the_ratio_or_one():
     truth = np.array([[2.0, 2.0, 0.5, 1.0]])
     synthetic, weights = np.full((1, 4), 3.0), np.ones(4)
     private = truth * synthetic
-    sure = steps.variance_factors(private, np.array([1e-6]), synthetic, weights)
+    sure = arithmetic.variance_factors(private, np.array([1e-6]), synthetic, weights)
     np.testing.assert_allclose(sure, truth, rtol=1e-3)
-    unsure = steps.variance_factors(private, np.array([1e3]), synthetic, weights)
+    unsure = arithmetic.variance_factors(private, np.array([1e3]), synthetic, weights)
     np.testing.assert_allclose(unsure, 1.0)
-    far = steps.variance_factors(1e3 * private, np.array([1e-6]), synthetic, weights)
+    far = arithmetic.variance_factors(1e3 * private, np.array([1e-6]), synthetic, weights)
     assert far.max() == 4.0
 
 
@@ -139,9 +142,9 @@ def test_stretching_changes_the_variances_asked_for_and_no_other():
     axes = axes_of(6)[:, :2]
     labels = np.arange(900) % 3
     rows = RNG.normal(size=(900, 6)).astype(np.float32) + labels[:, None]
-    means = steps.group_means(rows, labels, 3)
+    means = arithmetic.means_by_group(rows, labels, 3)
     factors = np.array([[4.0, 1.0], [1.0, 1.0], [0.25, 2.0]])
-    found = steps.stretch(rows, labels, means, axes, factors)
+    found = arithmetic.stretch(rows, labels, means, axes, factors)
     for label in range(3):
         before, after = ((x[labels == label] - means[label]) for x in (rows, found))
         ratio = (after @ axes).var(axis=0) / (before @ axes).var(axis=0)
@@ -152,17 +155,17 @@ def test_stretching_changes_the_variances_asked_for_and_no_other():
 
 def test_lengths_are_kept_where_asked():
     rows = RNG.normal(size=(50, 8)).astype(np.float32)
-    assert not steps.one_length(rows)
-    unit = steps.with_lengths(rows, np.ones(50))
-    assert steps.one_length(unit)
+    assert not arithmetic.equal_lengths(rows)
+    unit = arithmetic.with_lengths(rows, np.ones(50))
+    assert arithmetic.equal_lengths(unit)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-5)
-    assert not steps.with_lengths(np.zeros((1, 3), np.float32), np.ones(1)).any()
+    assert not arithmetic.with_lengths(np.zeros((1, 3), np.float32), np.ones(1)).any()
 
 
 @pytest.mark.parametrize("total", [0, 1, 7, 1000])
-def test_rows_are_shared_out_whole(total):
+def test_samples_are_apportioned_whole(total):
     parts = np.array([3.0, 0.0, 2.5, -1.0, 1e-9])
-    sizes = steps.shared_out(total, parts)
+    sizes = apportion(total, parts)
     assert sizes.sum() == total
     assert sizes[1] == sizes[3] == 0
     assert np.abs(sizes - total * parts.clip(0) / 5.5).max() < 1.001

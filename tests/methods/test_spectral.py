@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.steps.spectral import centroids, spectral_clusters
+from understudy.methods.alignment.arithmetic import centroids, spectral_clusters
 
 
 def rings(count, seed):

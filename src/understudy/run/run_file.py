@@ -1,0 +1,94 @@
+"""The model of ``owner/run.json``, the file that says that a run is complete. Owner-only.
+
+It is imported where it is needed, for pydantic takes a while. docs/schemas/run.schema.json is its
+JSON Schema.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from understudy.core.errors import RunError
+from understudy.core.types import Fit, Receipt
+from understudy.report import Premise, Spending
+from understudy.run.outputs import read_json
+
+
+class AccuracyRecord(BaseModel):
+    """One network, trained on the release and on the real data."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="constants")
+
+    model: str
+    """What was trained, in words."""
+    kind: Literal["owner-only"] = "owner-only"
+    """Measured on real records without noise."""
+    synthetic: list[dict[str, Any]]
+    """Results of training on the release, one for each seed."""
+    real: list[dict[str, Any]]
+    """Results of training on the real data."""
+    both: list[dict[str, Any]] = []
+    """Results of training on the two together."""
+
+
+class RunFile(BaseModel):
+    """What the owner's folder states about a complete run. Not to be shared."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="constants")
+
+    run: str
+    """The run's id in the ledger."""
+    dataset: str
+    """Name of the private dataset."""
+    dataset_id: str
+    """Its id in the ledger."""
+    ledger: str
+    """Address of the ledger that was charged."""
+    settings: dict[str, Any]
+    """The configuration that a resumed run must agree on."""
+    premises: list[Premise] = []
+    """What of the private dataset the guarantee takes for public."""
+    receipt: Receipt
+    """The guarantee, and what each stage of it cost."""
+    spending: Spending
+    """The dataset's budget after the run."""
+    accuracy: list[AccuracyRecord] = []
+    """Accuracy on a real test set; empty without one."""
+    rows: int
+    """Number of private records that the run used."""
+    rows_held_out: int = 0
+    """Number of private records that the run held out."""
+    skipped: int
+    """Number of files that could not be read and were passed over."""
+    seconds: dict[str, float]
+    """Wall-clock seconds of each part of the run."""
+    fit: list[Fit] = []
+    """How well the models fit the domain."""
+    version: str
+    """Version of Understudy."""
+    kind: Literal["owner-only"] = "owner-only"
+    """Exact numbers about private records."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of the file, as JSON values."""
+        return self.model_dump(mode="json")
+
+
+def read_run_file(path: Path) -> RunFile:
+    """A ``run.json`` as it was written.
+
+    Raises:
+        RunError: It cannot be read, or a part of it is missing or of another type.
+    """
+    content = read_json(path)
+    try:
+        return RunFile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RunError(
+            f"{path}: is not whole ({place}: {first['msg'].lower()}): restore it from a copy"
+        ) from error

@@ -1,0 +1,152 @@
+"""``understudy runs``: the runs in a folder, finished or not, by what they left there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.report import RunRecord, read_record
+from understudy.run.outputs import RunPaths, read_json, read_start
+
+_DEPTH = 3  # folders below the one that is asked for
+RunState = Literal["finished", "unfinished", "running", "damaged"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run, as its folder states it.
+
+    Attributes:
+        folder: Its output folder.
+        state: ``"finished"``; ``"unfinished"``, which ``--resume`` goes on with; ``"running"`` in
+            another process; or ``"damaged"``.
+        method: Its method; None where no file says it.
+        dataset: The private dataset; None for a base set, and where the owner's folder is missing.
+        epsilon: Epsilon of the run, spent or to be spent; 0 for a base set.
+        delta: Delta of the same.
+        samples: Samples of the release; of a run without one, those that were asked for, if any.
+        date: When it was finished or, without a release, begun: YYYY-MM-DD.
+        problem: What is wrong with a damaged one, in words.
+    """
+
+    folder: Path
+    state: RunState
+    method: str | None = None
+    dataset: str | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    samples: int | None = None
+    date: str | None = None
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: str(one) if isinstance(one, Path) else one for name, one in values}
+
+
+def list_runs(folder: str | Path = ".") -> list[RunSummary]:
+    """The runs in a folder and in those up to three levels below it, by their paths.
+
+    Reads what runs left (``run.json``, ``start.json`` and ``privacy.json``) and no dataset.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder: understudy runs FOLDER")
+    return [_summary(place) for place in _run_folders(root, _DEPTH)]
+
+
+def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
+    if _is_run(folder):
+        yield folder
+        return
+    if depth == 0:
+        return
+    try:
+        with os.scandir(folder) as entries:
+            children = sorted(
+                entry.path
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+            )
+    except PermissionError:
+        return
+    for child in children:
+        yield from _run_folders(Path(child), depth - 1)
+
+
+def _is_run(folder: Path) -> bool:
+    files = RunPaths(folder)
+    return os.path.isfile(files.start) or os.path.isfile(files.release / "privacy.json")
+
+
+def _summary(folder: Path) -> RunSummary:
+    files = RunPaths(folder)
+    try:
+        if os.path.isfile(files.record) or not os.path.isfile(files.start):
+            return _finished(files)
+        return _begun(files)
+    except RunError as error:
+        return RunSummary(folder, "damaged", problem=str(error))
+
+
+def _finished(files: RunPaths) -> RunSummary:
+    """A run with its release; or the release of a base set, which has no ``run.json``."""
+    record = read_record(read_json(files.release / "privacy.json"))
+    dataset = None
+    if os.path.isfile(files.record):
+        from understudy.run.run_file import read_run_file  # imports pydantic
+
+        dataset = read_run_file(files.record).dataset
+    return _of_record(files.out, record, dataset)
+
+
+def _of_record(folder: Path, record: RunRecord, dataset: str | None) -> RunSummary:
+    receipt = record.receipt
+    return RunSummary(
+        folder,
+        "finished",
+        record.method,
+        dataset,
+        receipt.epsilon,
+        receipt.delta,
+        record.count,
+        record.date,
+    )
+
+
+def _begun(files: RunPaths) -> RunSummary:
+    """A run without ``run.json``: killed, failed, or still at work."""
+    settings = read_start(files.start)["settings"]
+    begun = datetime.fromtimestamp(files.start.stat().st_mtime, UTC)
+    return RunSummary(
+        files.out,
+        "running" if _is_locked(files.lock) else "unfinished",
+        settings.get("method"),
+        settings.get("source"),
+        settings.get("epsilon"),
+        settings.get("delta"),
+        settings.get("count"),
+        begun.date().isoformat(),
+    )
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process works on a run."""
+    if not os.path.isfile(path):
+        return False
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

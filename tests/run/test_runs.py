@@ -1,0 +1,130 @@
+"""``understudy runs``: what a folder holds of runs that ended, were killed, are at work, broke."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.cli.processes import Commands, commands
+from tests.run.samples import class_folders
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.run.run_file import RunFile, read_run_file
+from understudy.run.runs import RunSummary, list_runs
+
+QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "12", "--epsilon", "2"]
+KILLED = ("understudy.privacy.account:Account._store", 1, "after")
+
+
+@pytest.fixture(scope="module")
+def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands(tmp_path_factory.mktemp("commands")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def place(understudy: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, a killed one deeper down, and their dataset, all in one folder."""
+    place = tmp_path_factory.mktemp("project")
+    scans = class_folders(place / "scans", {"cat": 20, "dog": 20}, (6, 6, 1))
+    words = ["synthesize", scans, *QUICK, "--ledger", place / "ledger.db"]
+    done = understudy.run(*words, "--out", place / "done")
+    assert done.code == 0, done.err
+    (place / "more").mkdir()
+    assert understudy.run(*words, "--out", place / "more" / "killed", die=KILLED).code == -9
+    return place
+
+
+def summaries(place: Path) -> dict[str, RunSummary]:
+    return {str(run.folder.relative_to(place)): run for run in list_runs(place)}
+
+
+def test_finished_and_killed_runs_are_listed(place: Path) -> None:
+    runs = summaries(place)
+    today = datetime.now(UTC).date().isoformat()
+    assert list(runs) == ["done", "more/killed"]
+    for run in runs.values():
+        assert (run.method, run.epsilon, run.delta) == ("clustering", 2, 1e-5)
+        assert (run.samples, run.date, run.problem) == (12, today, None)
+        assert run.dataset is not None
+        assert run.dataset.endswith("scans")
+    assert [run.state for run in runs.values()] == ["finished", "unfinished"]
+
+
+def test_a_run_whose_folder_is_locked_is_at_work(place: Path) -> None:
+    lock = place / "more" / "killed" / "owner" / "lock"
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert summaries(place)["more/killed"].state == "running"
+    assert summaries(place)["more/killed"].state == "unfinished"
+
+
+def test_the_command_prints_them_and_says_how_to_go_on(understudy: Commands, place: Path) -> None:
+    ended = understudy.run("runs", place)
+    assert (ended.code, ended.err) == (0, "")
+    head, done, killed, advice = ended.out.splitlines()
+    assert head.split() == ["folder", "state", "method", "dataset", "epsilon", "samples", "date"]
+    assert done.split()[:3] == [str(place / "done"), "finished", "clustering"]
+    assert killed.split()[:3] == [str(place / "more" / "killed"), "unfinished", "clustering"]
+    assert "--resume" in advice
+
+
+def test_the_command_prints_json(understudy: Commands, place: Path) -> None:
+    ended = understudy.run("runs", place, "--json")
+    assert json.loads(ended.out) == [run.as_dict() for run in list_runs(place)]
+    assert json.loads(ended.out)[0]["state"] == "finished"
+
+
+def test_a_damaged_run_is_listed_with_what_is_wrong(place: Path, tmp_path: Path) -> None:
+    for name, content in (("half", "{"), ("empty", "{}")):
+        (tmp_path / name / "owner").mkdir(parents=True)
+        (tmp_path / name / "owner" / "start.json").write_text(content)
+    runs = list_runs(tmp_path)
+    assert [run.state for run in runs] == ["damaged", "damaged"]
+    assert all("start.json: damaged" in str(run.problem) for run in runs)
+
+
+def test_a_release_without_its_owners_folder_names_no_dataset(place: Path, tmp_path: Path) -> None:
+    release = tmp_path / "shared" / "release"
+    release.mkdir(parents=True)
+    content = (place / "done" / "release" / "privacy.json").read_text()
+    (release / "privacy.json").write_text(content)
+    (run,) = list_runs(tmp_path)
+    assert (run.state, run.dataset, run.epsilon) == ("finished", None, 2)
+
+
+def test_no_runs_and_no_folder(understudy: Commands, tmp_path: Path) -> None:
+    assert list_runs(tmp_path) == []
+    assert "no runs here" in understudy.run("runs", tmp_path).out
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        list_runs(tmp_path / "absent")
+
+
+def test_runs_are_looked_for_three_levels_down_and_not_in_hidden_folders(tmp_path: Path) -> None:
+    for name in ("a/b/c", "a/b/d/e", ".hidden"):
+        (tmp_path / name / "owner").mkdir(parents=True)
+        (tmp_path / name / "owner" / "start.json").write_text("{")
+    assert [str(run.folder.relative_to(tmp_path)) for run in list_runs(tmp_path)] == ["a/b/c"]
+
+
+def test_the_model_of_run_json_reads_back_what_it_wrote(place: Path) -> None:
+    path = place / "done" / "owner" / "run.json"
+    content = json.loads(path.read_text())
+    assert read_run_file(path).as_dict() == content
+    assert list(content) == list(RunFile.model_fields)
+
+
+def test_a_run_json_that_is_not_whole_is_refused(place: Path, tmp_path: Path) -> None:
+    content = json.loads((place / "done" / "owner" / "run.json").read_text())
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**content, "rows": "many"}))
+    with pytest.raises(RunError, match=r"run\.json: is not whole \(rows: .*integer.*restore"):
+        read_run_file(path)
+    del content["receipt"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=r"receipt: field required"):
+        read_run_file(path)

@@ -1,0 +1,112 @@
+"""The public API: every option written out and typed, everything imported when first used."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import understudy
+from understudy.core.option import kinds_of
+from understudy.core.roles import ROLES
+from understudy.evaluation.inputs import Asked
+from understudy.run.config import RunConfig, run_options
+
+WIDER = {
+    "source": {str, Path},
+    "out": {str, Path},
+    "test": {str, Path, type(None)},
+    "settings": {typing.Mapping[str, typing.Any], type(None)},
+}
+"""Options for which Python takes more than a file: a path, or nothing."""
+
+
+def parameters(function: object) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function, eval_str=True).parameters)  # type: ignore[arg-type]
+
+
+def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() -> None:
+    written, declared = parameters(understudy.synthesize), run_options()
+    assert list(written) == [name for name in declared if name != "dry_run"]
+    blank = RunConfig(source="a", out=Path("b")).as_options()
+    for name, one in written.items():
+        assert one.kind is not inspect.Parameter.VAR_KEYWORD
+        if name not in ("source", "out", "settings"):
+            assert one.default == blank[name], name
+        if name not in ("classes", "channels", *WIDER):
+            assert set(kinds_of(one.annotation)) == set(kinds_of(declared[name])), name
+    for name, kinds in WIDER.items():
+        assert {str(kind) for kind in kinds_of(written[name].annotation)} == {
+            str(kind).replace("typing.Mapping", "collections.abc.Mapping") for kind in kinds
+        }
+
+
+def test_an_audit_takes_every_role_and_options_of_a_run_with_the_same_defaults() -> None:
+    blank = RunConfig(source="a", out=Path("b")).as_options()
+    for name, one in parameters(understudy.audit).items():
+        if name in blank and name not in ("source", "settings"):
+            assert one.default == blank[name], name
+    with pytest.raises(understudy.InputError, match=r"'encodr'.*'encoder'"):
+        understudy.audit("data", encodr="embedded:dct")  # type: ignore[call-arg]
+    roles = typing.get_type_hints(understudy.audit)["roles"]
+    assert set(typing.get_args(roles)[0].__annotations__) == set(ROLES)
+
+
+def test_an_evaluation_has_the_options_and_defaults_that_are_declared() -> None:
+    written = parameters(understudy.evaluate)
+    for name, one in inspect.signature(Asked).parameters.items():
+        assert written[name].default == one.default
+
+
+def test_a_public_name_is_what_it_says_whatever_was_imported_before() -> None:
+    """Functions have the names of packages: ``understudy.audit``, ``understudy.report``."""
+    code = (
+        "import understudy, understudy.audit.audit, understudy.report.card\n"
+        "assert 'numpy' in __import__('sys').modules\n"
+        "for name in understudy.__all__:\n"
+        "    found = getattr(understudy, name)\n"
+        "    assert callable(found), name\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert sorted(understudy.__all__) == dir(understudy)
+    with pytest.raises(AttributeError, match="has no attribute 'synthesise'"):
+        _ = understudy.synthesise  # type: ignore[attr-defined]
+
+
+def test_an_import_loads_neither_arrays_nor_the_readers_of_options() -> None:
+    code = (
+        "import understudy.cli.main, sys; print({'numpy', 'pydantic', 'yaml'} & set(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "set()\n"
+
+
+@pytest.mark.slow
+def test_mypy_reports_a_misspelt_option(tmp_path: Path, repository: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import understudy\n\n"
+        "understudy.synthesize('a', out='b', epsilon=1.0)\n"
+        "understudy.audit('a', encoder='embedded:dct')\n"
+        "understudy.synthesize('a', out='b', epsilom=1.0)\n"
+        "understudy.audit('a', encodr='embedded:dct')\n"
+        "understudy.evaluate('a', real='b', ful=True)\n"
+        "understudy.synthesise('a', out='b')\n"
+    )
+    words = [sys.executable, "-m", "mypy", "--strict", str(script)]
+    config = ["--config-file", str(repository / "pyproject.toml")]
+    ended = subprocess.run(
+        [*words, *config], cwd=repository, capture_output=True, text=True, check=False
+    )
+    for line, name in ((5, "epsilom"), (6, "encodr"), (7, "ful"), (8, "synthesise")):
+        assert [
+            one for one in ended.stdout.splitlines() if f"script.py:{line}: " in one and name in one
+        ], ended.stdout
+    assert "Found 4 errors in 1 file" in ended.stdout
