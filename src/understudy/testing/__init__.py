@@ -28,6 +28,8 @@ pytest.register_assert_rewrite(
             "caption_suites",
             "embedding_suites",
             "generation_suites",
+            "method_suite",
+            "query_suite",
             "recognition_suites",
             "sample_inputs",
         )
@@ -42,6 +44,8 @@ from understudy.testing.embedding_suites import (  # noqa: E402
     TextEncoderSuite,
 )
 from understudy.testing.generation_suites import GeneratorSuite, TunerSuite  # noqa: E402
+from understudy.testing.method_suite import MethodSuite  # noqa: E402
+from understudy.testing.query_suite import QuerySuite  # noqa: E402
 from understudy.testing.recognition_suites import (  # noqa: E402
     DetectorSuite,
     PoseEstimatorSuite,
@@ -54,8 +58,10 @@ __all__ = [
     "DetectorSuite",
     "EncoderSuite",
     "GeneratorSuite",
+    "MethodSuite",
     "PoseEstimatorSuite",
     "PromptedDecoderSuite",
+    "QuerySuite",
     "SegmenterSuite",
     "TextEncoderSuite",
     "TunerSuite",

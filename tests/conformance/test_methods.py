@@ -1,0 +1,71 @@
+"""The methods of this package. A new method adds a class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.samples import class_folders, pictures, save
+
+from understudy.core.entry_points import BUILT_IN, METHODS
+from understudy.testing import MethodSuite
+from understudy.testing.method_suite import write_embeddings
+
+SIZES = {"dog": 40, "person": 24}  # 64 records: one more begins another batch
+
+
+class ImageMethodSuite(MethodSuite):
+    """A method on folders of images."""
+
+    def write_source(self, folder: Path) -> Path:
+        return class_folders(folder / "private", SIZES, seed=1)
+
+    def add_record(self, source: Path) -> None:
+        ((_, image),) = pictures({"dog": 1}, (8, 8, 1), seed=9)
+        save(image, source / "dog" / "another.png")
+
+
+class TestClustering(MethodSuite):
+    name = "clustering"
+    settings = {"clusters": 2}  # noqa: RUF012
+
+
+class TestClusteringOfImages(ImageMethodSuite):
+    name = "clustering"
+    settings = {"clusters": 2, "components": 12, "filter": "embeddings"}  # noqa: RUF012
+
+
+class TestAlignment(MethodSuite):
+    name = "alignment"
+    settings = {"clusters": 2, "partition": "matched", "second_moment": True}  # noqa: RUF012
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        return {"base": str(write_embeddings(folder / "base.npz", seed=2))}
+
+
+class TestAlignmentOfImages(ImageMethodSuite):
+    name = "alignment"
+    settings = {"clusters": 2, "partition": "matched"}  # noqa: RUF012
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        base = class_folders(folder / "base", {"dog": 50, "person": 50}, seed=2)
+        return {"base": str(base), "encoder": "embedded:dct", "decoder": "embedded:dct"}
+
+
+@pytest.mark.slow
+class TestEvolution(ImageMethodSuite):
+    name = "evolution"
+    settings = {"rounds": 2, "population": 8, "lookahead": 0}  # noqa: RUF012
+
+    @pytest.fixture(autouse=True)
+    def needs_the_studio(self, one_thread: None) -> None:
+        pytest.importorskip("diffusers")
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        return {"generator": "embedded:studio?steps=2"}
+
+
+def test_every_method_of_this_package_is_tested_here() -> None:
+    tested = {suite.name for suite in (TestClustering, TestAlignment, TestEvolution)}
+    assert tested == set(BUILT_IN[METHODS])

@@ -1,0 +1,41 @@
+"""The queries of this package. A new query adds itself to the list."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from understudy.privacy import queries
+from understudy.privacy.cells import Cells
+from understudy.privacy.queries import Query
+from understudy.testing import QuerySuite
+
+CLASSES, CLUSTERS, DIM = 3, 2, 5
+
+
+def queries_of_this_package() -> list[Query]:
+    rng = np.random.default_rng(0)
+    cells = Cells(rng.normal(size=(CLASSES, CLUSTERS, DIM)))
+    return [
+        queries.Counts(cells),
+        queries.ClippedSums(cells, 1.3),
+        queries.CountAndSum(cells, 2.0),
+        queries.DiagonalMoments(cells, 1.7),
+        queries.FullMoments(cells, 1.7),
+        queries.FullMoments(cells, 1.1, np.arange(CLASSES * CLUSTERS)),
+        queries.Votes(rng.normal(size=(CLASSES, 7, DIM))),
+        queries.NormHistogram(cells, np.array([0.5, 1.0, 2.0])),
+    ]
+
+
+class TestQueries(QuerySuite):
+    classes, dim = CLASSES, DIM
+
+    @pytest.fixture(params=range(len(queries_of_this_package())))
+    def query(self, request: pytest.FixtureRequest) -> Query:
+        return queries_of_this_package()[request.param]
+
+
+def test_every_query_of_this_package_is_listed_here() -> None:
+    listed = {type(query) for query in queries_of_this_package()}
+    assert listed == set(Query.__subclasses__())
