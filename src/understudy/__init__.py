@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from understudy.audit.audit import audit
     from understudy.backends.plugin import Backend, BackendInfo
     from understudy.core.errors import BudgetRefused, InputError, UnderstudyError
-    from understudy.core.results import Evaluation
+    from understudy.core.results import Evaluation, Metric
+    from understudy.core.types import Stage
     from understudy.evaluation.evaluate import evaluate
     from understudy.methods.base import Context, Materials, Method
     from understudy.privacy.budget import Budget
@@ -32,8 +33,10 @@ __all__ = [
     "Ledger",
     "Materials",
     "Method",
+    "Metric",
     "Report",
     "Result",
+    "Stage",
     "UnderstudyError",
     "Vault",
     "audit",
@@ -54,8 +57,10 @@ _HOMES = {
     "Ledger": "privacy.ledger.ledger:Ledger",
     "Materials": "methods.base:Materials",
     "Method": "methods.base:Method",
+    "Metric": "core.results:Metric",
     "Report": "run.report:Report",
     "Result": "run.synthesize:Result",
+    "Stage": "core.types:Stage",
     "UnderstudyError": "core.errors:UnderstudyError",
     "Vault": "privacy.vault:Vault",
     "audit": "audit.audit:audit",
