@@ -19,7 +19,7 @@ from PIL import Image, ImageFilter
 
 from benchmarks.tables import DATA, Table, load, need
 from understudy import synthesize
-from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.core.types import Images, Labels
 from understudy.evaluation.attack_adapter import attack
 from understudy.evaluation.embedding_pass import Side, read
@@ -141,7 +141,9 @@ def some_of(side: Side, rows: Labels) -> Side:
 
 def with_copies(world: World, honest: Side, images: Images) -> Side:
     """An honest release whose first tiles are replaced by others."""
-    rows = Rows("copies", "images", ("tile",), images, np.zeros(len(images), dtype=np.int64))
+    rows = InMemorySource(
+        "copies", "images", ("tile",), images, np.zeros(len(images), dtype=np.int64)
+    )
     copies = read(rows, world.features, (), None, lambda done: None)
     rest = some_of(honest, np.arange(len(images), honest.count))
     parts = {
@@ -194,7 +196,7 @@ def worlds() -> Iterator[tuple[str, World]]:
     features = load_features(None, SHAPE)
 
     def side(images: Images) -> Side:
-        rows = Rows("tiles", "images", tiles.classes, images, labels)
+        rows = InMemorySource("tiles", "images", tiles.classes, images, labels)
         return read(rows, features, (), None, lambda done: None)
 
     test = side(plain)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from understudy.audit.mechanisms import Drawn
-from understudy.audit.pairs import Whole
-from understudy.audit.shadow_runs import Lira
+from understudy.audit.mechanisms import MechanismFindings
+from understudy.audit.pairs import MethodFindings
+from understudy.audit.shadow_runs import LiraFindings
 from understudy.core.results import Curve, Evaluation, Figure, Grade, Kind, Verdict
 from understudy.metrics.noise_checks import NoiseFindings
 from understudy.metrics.privacy_bounds import Audit
@@ -22,7 +22,7 @@ _LITTLE = 2.0  # times the stated epsilon: what must be within reach, for no att
 _COARSE = 1.3 / 0.7  # ends of an interval that leaves noise of 30 % less or more unseen
 
 
-def of_whole(found: Whole, budget: Budget, what: str) -> Evaluation:
+def evaluation_of_method(found: MethodFindings, budget: Budget, what: str) -> Evaluation:
     """Of an audit by pairs of runs or by canaries."""
     figures, reasons, coarse = [], [], False
     for box, bound in found.bounds.items():
@@ -33,9 +33,9 @@ def of_whole(found: Whole, budget: Budget, what: str) -> Evaluation:
         reasons += found.noise.faults
         coarse = found.noise.ratio.high > _COARSE * found.noise.ratio.low
     name = "longest contribution over stated sensitivity"
-    figures.append(Figure("audit", name, found.longest, measured=what, better="lower"))
-    if found.longest > _TOO_LONG:
-        reasons.append(f"a row adds {found.longest:.3g} times the stated sensitivity")
+    figures.append(Figure("audit", name, found.longest_contribution, measured=what, better="lower"))
+    if found.longest_contribution > _TOO_LONG:
+        reasons.append(f"a row adds {found.longest_contribution:.3g} times the stated sensitivity")
     name = "sums over the sum of single contributions, largest difference"
     figures.append(Figure("audit", name, found.dependence, measured=what, better="lower"))
     if found.dependence > 0:
@@ -43,17 +43,19 @@ def of_whole(found: Whole, budget: Budget, what: str) -> Evaluation:
             "what a record adds depends on the other records (the sums differ by "
             f"{found.dependence:.3g} times the stated sensitivity)"
         )
-    inside, outside = (hits / tries for hits, tries in found.given_away)
+    inside, outside = (hits / tries for hits, tries in found.diverged_runs)
     name = "runs whose questions tell who was in"
     figures.append(Figure("audit", name, inside, baseline=outside, measured=what, better="lower",
                           unit="%"))  # fmt: skip
-    if found.tells:
+    if found.questions_reveal:
         reasons.append("what is asked depends on private rows without noise")
     reach = max(_reach(bound) for bound in found.bounds.values())
     return _told(figures, reasons, budget, found.confidence, reach, coarse)
 
 
-def of_mechanisms(found: Mapping[str, Drawn], budget: Budget, confidence: float) -> Evaluation:
+def evaluation_of_mechanisms(
+    found: Mapping[str, MechanismFindings], budget: Budget, confidence: float
+) -> Evaluation:
     """Of audits of the mechanisms, one by one; the confidence is of all together."""
     figures, reasons = [], []
     for name, drawn in found.items():
@@ -65,7 +67,9 @@ def of_mechanisms(found: Mapping[str, Drawn], budget: Budget, confidence: float)
     return _told(figures, reasons, budget, confidence, reach)
 
 
-def of_lira(found: Lira, budget: Budget, what: str, confidence: float) -> Evaluation:
+def evaluation_of_lira(
+    found: LiraFindings, budget: Budget, what: str, confidence: float
+) -> Evaluation:
     """Of LiRA."""
     area, plain = found.release.auc, found.direct.auc
     figures = [
