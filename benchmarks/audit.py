@@ -19,9 +19,13 @@ import numpy as np
 from benchmarks.benches import METHODS, ready
 from benchmarks.tables import Table
 from understudy.audit.audit import AuditKind, audit, audit_bench, audit_mechanisms
-from understudy.audit.audit_verdict import BOUND, GAUSSIAN_BOUND
 from understudy.core.results import Evaluation
-from understudy.metrics.privacy_bounds import audit_one_run, audit_pairs
+from understudy.metrics.privacy_bounds import (
+    EPSILON_BOUND,
+    GAUSSIAN_EPSILON_BOUND,
+    audit_one_run,
+    audit_pairs,
+)
 from understudy.privacy.account import run_mu_of
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
@@ -35,12 +39,12 @@ HEADS = ("", "median", "most", "if Gaussian", "most, if so", "refuted", "seconds
 def row(table: Table, name: str, found: Sequence[Evaluation], measured: str, start: float) -> None:
     """Medians and largest of the bounds over the repeats."""
     cells: list[float | None] = []
-    for bound in (BOUND, GAUSSIAN_BOUND):
+    for bound in (EPSILON_BOUND, GAUSSIAN_EPSILON_BOUND):
         values = [
             one.value
             for told in found
-            for one in told.figures
-            if one.name == bound and measured in one.measured
+            for one in told.values
+            if one.metric.key == bound.key and measured in one.measured
         ]
         cells += [statistics.median(values), max(values)] if values else [None, None]
     refuted = sum(told.verdicts[0].grade == "poor" for told in found)
@@ -65,7 +69,7 @@ def mechanisms() -> None:
     table = Table(f"Mechanisms at epsilon 1: {DRAWS:,} draws, {REPEATS} times", HEADS, first=26)
     start = time.perf_counter()
     found = [audit_mechanisms(draws=DRAWS) for _ in range(REPEATS)]
-    measured = dict.fromkeys(one.measured for one in found[0].figures if one.measured)
+    measured = dict.fromkeys(one.measured for one in found[0].values if one.measured)
     for one in measured:
         row(table, one.partition(",")[0].removeprefix("mechanism "), found, one, start)
 

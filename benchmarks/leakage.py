@@ -87,7 +87,7 @@ def main() -> None:
             verdict = {each.group: each for each in found.verdicts}["leakage"]
             exact = found.find("exact copies")
             near = max(
-                (each for each in found.figures if each.name == "near-copies"),
+                (each for each in found.values if each.name == "near-copies"),
                 key=lambda each: each.value,
             )
             areas = [each.value for each in found.of("attack") if each.name.endswith("AUC")]

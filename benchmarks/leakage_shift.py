@@ -21,10 +21,14 @@ from benchmarks.tables import DATA, Table, load, need
 from understudy import synthesize
 from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.core.types import Images, Labels
-from understudy.evaluation.attack_adapter import attack
-from understudy.evaluation.embedding_pass import Side, read
-from understudy.evaluation.features import Features, load_features
-from understudy.evaluation.leakage_adapter import LeakageOf
+from understudy.evaluation.attack_adapter import attack_release
+from understudy.evaluation.embedding_pass import (
+    EmbeddedDataset,
+    FeatureExtractor,
+    embed_dataset,
+    load_features,
+)
+from understudy.evaluation.leakage_adapter import LeakageAdapter
 from understudy.metrics import verdicts
 from understudy.metrics.verdicts import Attacks
 from understudy.run.outputs import open_release
@@ -89,9 +93,9 @@ class World:
         mixed: Whether the halves differ in their mix of classes.
     """
 
-    features: Features
-    test: Side
-    private: Side
+    features: FeatureExtractor
+    test: EmbeddedDataset
+    private: EmbeddedDataset
     images: Images
     labels: Labels
     mixed: bool
@@ -110,21 +114,23 @@ class World:
         return np.split(order[: PRIVATE + RELEASE + TEST], [PRIVATE, PRIVATE + RELEASE])
 
 
-def judged(world: World, private: Side, release: Side, test: Side) -> tuple[list[str], Attacks]:
+def judged(
+    world: World, private: EmbeddedDataset, release: EmbeddedDataset, test: EmbeddedDataset
+) -> tuple[list[str], Attacks]:
     """The grades of leakage and attacks, and what decided on the latter."""
     measured = world.features.measured
     with progress_bars() as bars:
-        found = LeakageOf(private, release, test, measured, bars)
+        found = LeakageAdapter(private, release, test, measured, bars)
         copies = found.judge(found.distances())
-        attacked = attack(private.features, release.features, test.features, measured, bars)
+        attacked = attack_release(private.features, release.features, test.features, measured, bars)
     results = attacked.results
     return [
-        verdicts.leakage(copies, results).grade,
-        verdicts.attacks(results).grade,
+        verdicts.judge_leakage(copies, results).grade,
+        verdicts.judge_attacks(results).grade,
     ], results
 
 
-def some_of(side: Side, rows: Labels) -> Side:
+def some_of(side: EmbeddedDataset, rows: Labels) -> EmbeddedDataset:
     """Some rows of a side, as if no others had been read."""
     small = None if side.small is None else side.small[rows]
     return replace(
@@ -139,12 +145,12 @@ def some_of(side: Side, rows: Labels) -> Side:
     )
 
 
-def with_copies(world: World, honest: Side, images: Images) -> Side:
+def with_copies(world: World, honest: EmbeddedDataset, images: Images) -> EmbeddedDataset:
     """An honest release whose first tiles are replaced by others."""
     rows = InMemorySource(
         "copies", "images", ("tile",), images, np.zeros(len(images), dtype=np.int64)
     )
-    copies = read(rows, world.features, (), None, lambda done: None)
+    copies = embed_dataset(rows, world.features, (), None, lambda done: None)
     rest = some_of(honest, np.arange(len(images), honest.count))
     parts = {
         name: np.concatenate([getattr(copies, name), getattr(rest, name)])
@@ -153,7 +159,7 @@ def with_copies(world: World, honest: Side, images: Images) -> Side:
     return replace(honest, **parts)
 
 
-def by_clustering(world: World, rows: Labels) -> Side:
+def by_clustering(world: World, rows: Labels) -> EmbeddedDataset:
     """A release of `clustering` at epsilon 1 of the private half."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -164,10 +170,12 @@ def by_clustering(world: World, rows: Labels) -> Side:
         options = {"epsilon": 1.0, "count": RELEASE, "ledger": str(place / "ledger.db")}
         synthesize(place / "real", out=place / "out", **options)
         release = open_release(place / "out" / "release", SHAPE)
-        return read(release, world.features, (), None, lambda done: None)
+        return embed_dataset(release, world.features, (), None, lambda done: None)
 
 
-def releases(world: World, seed: int) -> Iterator[tuple[str, Side, Side, Side]]:
+def releases(
+    world: World, seed: int
+) -> Iterator[tuple[str, EmbeddedDataset, EmbeddedDataset, EmbeddedDataset]]:
     """Releases of falling honesty, each with the private half and the test half."""
     ours, others, theirs = world.parts(seed)
     private, honest = some_of(world.private, ours), some_of(world.private, others)
@@ -195,9 +203,9 @@ def worlds() -> Iterator[tuple[str, World]]:
     plain, labels = tiles.values[order], tiles.labels[order]
     features = load_features(None, SHAPE)
 
-    def side(images: Images) -> Side:
+    def side(images: Images) -> EmbeddedDataset:
         rows = InMemorySource("tiles", "images", tiles.classes, images, labels)
-        return read(rows, features, (), None, lambda done: None)
+        return embed_dataset(rows, features, (), None, lambda done: None)
 
     test = side(plain)
     for name, shift in SHIFTS.items():

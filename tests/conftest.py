@@ -76,7 +76,7 @@ def tiny_studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a studio of tiny networks that learnt next to nothing."""
     for package in ("torch", "diffusers", "transformers", "aggdraw", "skimage"):
         pytest.importorskip(package)
-    from tests.backends.tiny_models.studio import train_tiny_studio
+    from tests.studio.tiny_studio import train_tiny_studio
 
     folder = tmp_path_factory.mktemp("studio")
     train_tiny_studio(folder)

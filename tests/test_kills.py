@@ -200,7 +200,7 @@ MOMENTS = [
     ("understudy.run.outputs:write_json", 1, "before"),  # start.json
     ("understudy.run.outputs:write_json", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
-    ("understudy.privacy.rows:CachedRows", 1, "before"),
+    ("understudy.privacy.rows:CachedRecords", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
     ("understudy.privacy.noise:add_discrete_gaussian", 1, "after"),  # drawn, not stored

@@ -25,15 +25,15 @@ def test_an_audit_comes_back_as_figures_for_the_owner(source):
     # With a tiny delta, so that 300 canaries can prove something at that confidence: epsilon 2.8.
     promise = {"delta": 1e-10, "confidence": SURE, "settings": settings}
     found = audit(source, how="canaries", runs=300, rows=20, **promise)
-    assert {one.group for one in found.figures} == {"audit"}
-    kinds = {one.name: one.kind for one in found.figures}
+    assert {one.group for one in found.values} == {"audit"}
+    kinds = {one.name: one.kind for one in found.values}
     assert kinds.pop("epsilon, stated") == "public"
     assert set(kinds.values()) == {"owner-only"}
     assert found.settings["rows"] == 20
     assert found.settings["method"] == "clustering"
     assert found.verdicts[0].grade == "good"
     again = Evaluation.from_dict(found.as_dict())
-    assert again.figures == found.figures
+    assert again.values == found.values
 
 
 @pytest.mark.parametrize(("how", "runs"), [("pairs", 40), ("canaries", 40), ("canaries", 100)])
@@ -90,7 +90,7 @@ def test_the_bound_grows_with_what_is_spent(tmp_path):
 
 def test_mechanisms_are_audited_without_data():
     found = audit_mechanisms(draws=4000, epsilon=2.0)
-    names = [one.measured for one in found.figures if one.name == "epsilon, lower bound"]
+    names = [one.measured for one in found.values if one.name == "epsilon, lower bound"]
     assert len(names) == 7
     assert names[0] == "mechanism Counts, 4,000 draws"
     assert found.find("epsilon, stated").value == 2.0

@@ -24,7 +24,12 @@ from understudy.backends.tuning import (  # noqa: E402
     merge_into_inpainting,
     with_lora,
 )
-from understudy.backends.tuning.dreambooth import Lesson, Noising, Pupils, train  # noqa: E402
+from understudy.backends.tuning.dreambooth import (  # noqa: E402
+    Lesson,
+    Noising,
+    TunedNetworks,
+    train_networks,
+)
 from understudy.backends.tuning.material import views  # noqa: E402
 from understudy.backends.tuning.weights import has_lora  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
@@ -70,9 +75,9 @@ def same(one: dict, other: dict) -> bool:
 @pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
 def test_a_tuned_model_denoises_the_subject_better(pipeline, latents, settings) -> None:
     before = denoising_loss(pipeline, latents, PROMPT)
-    pupils = train(pipeline, [Lesson(latents, PROMPT)], settings)
+    networks = train_networks(pipeline, [Lesson(latents, PROMPT)], settings)
     tuned = copy.copy(pipeline)
-    tuned.unet = fused(pupils.unet)
+    tuned.unet = fused(networks.unet)
     assert denoising_loss(tuned, latents, PROMPT) < 0.95 * before
 
 
@@ -131,7 +136,7 @@ def test_the_seed_decides_every_weight(pipeline, latents) -> None:
     for settings in (FULL, LORA):
         few = TuningSettings(steps=1, full=settings.full, rate=1e-3)
         one, two, other = (
-            weights(train(pipeline, [Lesson(latents, PROMPT)], few, seed=seed).unet)
+            weights(train_networks(pipeline, [Lesson(latents, PROMPT)], few, seed=seed).unet)
             for seed in (1, 1, 2)
         )
         assert same(one, two)
@@ -146,7 +151,7 @@ def test_the_class_is_remembered_for_its_weight(pipeline, latents) -> None:
     for weight in (0.0, 1.0):
         lessons = [Lesson(latents, PROMPT), Lesson(known, CLASS, weight)]
         tuned = copy.copy(pipeline)
-        tuned.unet = train(pipeline, lessons, told).unet
+        tuned.unet = train_networks(pipeline, lessons, told).unet
         found[weight] = denoising_loss(tuned, known, CLASS)
     assert found[1.0] < found[0.0]
 
@@ -184,16 +189,60 @@ def test_progress_is_told_after_every_step(tuner: DreamBooth) -> None:
     assert all(np.isfinite(loss) and loss > 0 for _, _, loss in seen)
 
 
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
+def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
+    pipeline, latents, tmp_path: Path, settings: TuningSettings
+) -> None:
+    every = {"folder": tmp_path, "save_every": -1.0}
+    lessons = [Lesson(latents, PROMPT)]
+
+    def stop(step: int, steps: int, loss: float) -> None:
+        if step == 5:
+            raise Stopped
+
+    whole = train_networks(pipeline, lessons, settings, seed=3)
+    with pytest.raises(Stopped):
+        train_networks(pipeline, lessons, settings, seed=3, progress=stop, **every)
+    steps = []
+    resumed = train_networks(
+        pipeline,
+        lessons,
+        settings,
+        seed=3,
+        progress=lambda step, steps_in_all, loss: steps.append(step),
+        **every,
+    )
+    assert steps == [5, 6, 7, 8]
+    assert same(weights(whole.unet), weights(resumed.unet))
+
+
+def test_a_tuning_does_not_resume_another_one(tuner: DreamBooth, tmp_path: Path) -> None:
+    def stop(step: int, steps: int, loss: float) -> None:
+        raise Stopped
+
+    told = {"steps": 2, "rate": 1e-2}
+    with pytest.raises(Stopped):
+        tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path, progress=stop)
+    with pytest.raises(BackendError, match="checkpoints of a tuning with other settings"):
+        tuner.tune(255 - subject(), PROMPT, settings=told, folder=tmp_path)
+    tuner.tune(subject(), PROMPT, settings=told, folder=tmp_path)
+    assert not (tmp_path / "work").exists()
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_passes_in_half_precision_train_weights_in_full(pipeline, latents, precision) -> None:
     told = TuningSettings(
         full=True, steps=2, rate=1e-2, precision=precision, checkpointing=True, text_encoder=True
     )
-    pupils = train(pipeline, [Lesson(latents, PROMPT)], told)
-    assert pupils.unet.dtype == torch.float32
-    assert not same(weights(pupils.unet), weights(pipeline.unet))
-    assert all(weight.isfinite().all() for weight in pupils.unet.parameters())
-    assert not pupils.unet.is_gradient_checkpointing
+    networks = train_networks(pipeline, [Lesson(latents, PROMPT)], told)
+    assert networks.unet.dtype == torch.float32
+    assert not same(weights(networks.unet), weights(pipeline.unet))
+    assert all(weight.isfinite().all() for weight in networks.unet.parameters())
+    assert not networks.unet.is_gradient_checkpointing
 
 
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
@@ -284,14 +333,16 @@ class TestMerging:
         assert same(weights(inpainting), before)
 
     def test_adapters_are_folded_in_first(self, pipeline, latents) -> None:
-        pupils = train(pipeline, [Lesson(latents, PROMPT)], TuningSettings(steps=2, rate=1e-2))
+        networks = train_networks(
+            pipeline, [Lesson(latents, PROMPT)], TuningSettings(steps=2, rate=1e-2)
+        )
         inpainting = tiny.unet(in_channels=9)
-        assert has_lora(pupils.unet)
-        by_adapters = merge_into_inpainting(inpainting, pupils.unet, pipeline.unet)
-        by_weights = merge_into_inpainting(inpainting, fused(pupils.unet), pipeline.unet)
+        assert has_lora(networks.unet)
+        by_adapters = merge_into_inpainting(inpainting, networks.unet, pipeline.unet)
+        by_weights = merge_into_inpainting(inpainting, fused(networks.unet), pipeline.unet)
         assert same(weights(by_adapters), weights(by_weights))
         assert not same(weights(by_adapters), weights(inpainting))
-        assert has_lora(pupils.unet)
+        assert has_lora(networks.unet)
 
     def test_models_that_do_not_belong_together_are_refused(self) -> None:
         base = tiny.unet()
@@ -371,7 +422,7 @@ def test_wrong_images_and_prompts_are_refused(tuner: DreamBooth) -> None:
 def test_a_loss_that_is_no_number_is_an_error(pipeline, latents) -> None:
     broken = Latents(latents.mean * torch.nan, latents.std)
     with pytest.raises(BackendError, match="tuning failed at step 0: the loss is not a number"):
-        train(pipeline, [Lesson(broken, PROMPT)], FULL)
+        train_networks(pipeline, [Lesson(broken, PROMPT)], FULL)
 
 
 def test_models_that_cannot_be_tuned_say_so(models: Path) -> None:
@@ -384,10 +435,10 @@ def test_models_that_cannot_be_tuned_say_so(models: Path) -> None:
 
 
 def test_only_adapters_are_trained_with_lora(pipeline) -> None:
-    pupils = Pupils.of(pipeline, LORA)
-    names = [name for name, weight in pupils.unet.named_parameters() if weight.requires_grad]
+    networks = TunedNetworks.of(pipeline, LORA)
+    names = [name for name, weight in networks.unet.named_parameters() if weight.requires_grad]
     assert names
     assert all("lora_" in name for name in names)
-    whole = Pupils.of(pipeline, FULL)
+    whole = TunedNetworks.of(pipeline, FULL)
     assert all(weight.requires_grad for weight in whole.unet.parameters())
-    assert pupils.text_encoder is None
+    assert networks.text_encoder is None

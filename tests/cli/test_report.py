@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.metric_values import metric_value
 from tests.run.samples import QUICK, class_folders
 from typer.testing import CliRunner, Result
 
 import understudy
 from understudy.cli.main import app
 from understudy.core.errors import ConfigError
-from understudy.core.results import Evaluation, Figure
+from understudy.core.results import Evaluation
 
 
 def command(*words: object) -> Result:
@@ -29,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     options = {"settings": QUICK, "count": 20, "ledger": str(folder / "ledger.db")}
     for epsilon, name in ((1.0, "a"), (4.0, "b")):
         understudy.synthesize(source, out=folder / name, epsilon=epsilon, **options)
-    found = Evaluation((Figure("utility", "accuracy", 0.6543, better="higher", unit="%"),))
+    found = Evaluation((metric_value("utility", "accuracy", 0.6543, better="higher", unit="%"),))
     (folder / "a" / "owner" / "evaluation.json").write_text(json.dumps(found.as_dict()))
     return [folder / "a", folder / "b"]
 

@@ -4,14 +4,15 @@ import json
 import math
 
 import pytest
+from tests.metric_values import metric_value
 
 from understudy.core.errors import InputError
-from understudy.core.results import FIELDS, Curve, Evaluation, Figure, Verdict
+from understudy.core.results import FIELDS, Curve, Evaluation, Verdict
 
 WHOLE = Evaluation(
     (
-        Figure("leakage", "PSNR", math.inf, baseline=21.5, better="lower"),
-        Figure("fidelity", "precision", 0.5, "public", 0.4, 0.6, label="cat", unit="%"),
+        metric_value("leakage", "PSNR", math.inf, baseline=21.5, better="lower"),
+        metric_value("fidelity", "precision", 0.5, "public", 0.4, 0.6, label="cat", unit="%"),
     ),
     (Curve("attack", "ROC", "false", "true", (0.0, 1.0), (0.0, 1.0)),),
     (Verdict("leakage", "poor", "Copies.", "None is good."),),
@@ -26,9 +27,9 @@ def test_what_is_written_is_read_back_infinite_numbers_too():
 
 
 def test_what_is_not_a_number_stays_none():
-    content = Evaluation((Figure("fidelity", "recall", math.nan),)).as_dict()
+    content = Evaluation((metric_value("fidelity", "recall", math.nan),)).as_dict()
     assert content["figures"][0]["value"] is None
-    assert math.isnan(Evaluation.from_dict(content).figures[0].value)
+    assert math.isnan(Evaluation.from_dict(content).values[0].value)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,8 @@ def test_another_form_is_refused(content):
 
 def test_figures_are_found_by_name_and_class_and_laid_out_flat():
     assert WHOLE.find("precision") is None
-    assert WHOLE.find("precision", label="cat") is WHOLE.figures[1]
-    assert WHOLE.of("leakage") == WHOLE.figures[:1]
+    assert WHOLE.find("precision", label="cat") is WHOLE.values[1]
+    assert WHOLE.of("leakage") == WHOLE.values[:1]
     assert [tuple(row) for row in WHOLE.rows()] == [FIELDS, FIELDS]
 
 
@@ -51,4 +52,4 @@ def test_of_two_evaluations_the_later_verdict_stands():
     both = WHOLE.and_also(later)
     assert both.verdicts == later.verdicts
     assert both.settings == {"rows": 4}
-    assert both.figures == WHOLE.figures
+    assert both.values == WHOLE.values

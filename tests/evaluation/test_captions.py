@@ -11,9 +11,9 @@ import understudy
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
 from understudy.data.captions import open_captioned
-from understudy.evaluation.caption_adapter import of_captions, shuffled
+from understudy.evaluation.caption_adapter import measure_captions, shuffled
+from understudy.evaluation.embedding_pass import FeatureExtractor
 from understudy.evaluation.evaluate import evaluate
-from understudy.evaluation.features import Features
 
 FORMATS = pytest.mark.parametrize("format", ["png", "parquet"])
 
@@ -42,13 +42,13 @@ def painted(tmp_path):
 
 
 def test_images_that_show_what_their_captions_say_score_highly(painted):
-    found = of_captions(*painted, Features("test:eye", Eye()), no_bars)
-    score, others = found.figures
+    found = measure_captions(*painted, FeatureExtractor("test:eye", Eye()), no_bars)
+    score, others = found.values
     assert score.name == "CLIP score (test:eye)"
     assert others.name == "CLIP score (test:eye), captions shuffled"
     assert score.value > 99
     assert others.value < 40  # of eight colours, one is right by chance
-    for one in found.figures:
+    for one in found.values:
         assert (one.group, one.kind) == ("fidelity", "dp")
         assert one.low <= one.value <= one.high
     assert found.settings == {"rows_with_captions": 40}
@@ -56,18 +56,18 @@ def test_images_that_show_what_their_captions_say_score_highly(painted):
 
 
 def test_of_a_large_release_random_rows_are_read_with_their_own_captions(painted, monkeypatch):
-    monkeypatch.setattr("understudy.evaluation.caption_adapter.ROWS", 11)
+    monkeypatch.setattr("understudy.evaluation.caption_adapter.CAPTIONED_ROWS", 11)
     monkeypatch.setattr("understudy.evaluation.caption_adapter._BATCH", 4)
-    one, two = (of_captions(*painted, Features("e", Eye()), no_bars) for _ in range(2))
+    one, two = (measure_captions(*painted, FeatureExtractor("e", Eye()), no_bars) for _ in range(2))
     assert one.settings == {"rows_with_captions": 11}
-    assert one.figures[0].value > 99
-    assert one.figures == two.figures
+    assert one.values[0].value > 99
+    assert one.values == two.values
 
 
 def test_an_encoder_that_reads_no_text_measures_nothing_and_says_what_would(painted):
-    for features in (Features("test:blind", Blind()), Features("of the release")):
-        found = of_captions(*painted, features, no_bars)
-        assert not found.figures
+    for features in (FeatureExtractor("test:blind", Blind()), FeatureExtractor("of the release")):
+        found = measure_captions(*painted, features, no_bars)
+        assert not found.values
         (left,) = found.left_out
         assert left.startswith(f"CLIP score of the captions: {features.name} reads no text")
         assert "--features" in left
@@ -83,8 +83,10 @@ def test_shuffled_captions_are_those_of_other_rows_each_once(rows):
 
 def test_one_row_alone_has_no_other_caption(tmp_path):
     written(tmp_path / "r", Painter(noise=2).generate(["a red cat"]), ["a red cat"], [0])
-    found = of_captions(open_captioned(tmp_path / "r"), (4, 4, 3), Features("e", Eye()), no_bars)
-    assert [one.value > 99 for one in found.figures] == [True]
+    found = measure_captions(
+        open_captioned(tmp_path / "r"), (4, 4, 3), FeatureExtractor("e", Eye()), no_bars
+    )
+    assert [one.value > 99 for one in found.values] == [True]
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +125,8 @@ def test_an_evaluation_has_the_score_of_a_captioned_release(tmp_path, clip, form
     assert others.value != pytest.approx(expected, abs=1e-3)
     assert found.settings["rows_with_captions"] == 40
     assert "captions" in found.seconds
-    assert {one.kind for one in found.figures if "CLIP" not in one.name} == {"owner-only"}
+    assert {one.kind for one in found.values if "CLIP" not in one.name} == {"owner-only"}
     # By default the features know nothing of texts.
     plain = understudy.evaluate(tmp_path / "out", **sides, features="embedded:dct")
-    assert not [one for one in plain.figures if "CLIP" in one.name]
+    assert not [one for one in plain.values if "CLIP" in one.name]
     assert "embedded:dct reads no text" in " ".join(plain.settings["left_out"])

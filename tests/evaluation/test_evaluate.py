@@ -68,7 +68,7 @@ def evaluate(world, name, **options):
         ("private", "poor", "The release is private data: all 200"),
         ("copies", "poor", "8 of 200 synthetic images (4.00%) are exact copies"),
         ("changed", "poor", "synthetic rows are near-copies of private rows"),
-        ("held-out", "good", "as near to private rows as strangers' real rows do"),
+        ("held-out", "good", "as near to private rows as held-out real rows do"),
         ("dp", "good", "No copies: the synthetic rows"),
     ],
 )
@@ -98,11 +98,11 @@ def test_everything_is_written_and_read_back(world):
     written = json.loads((world / "dp" / "owner" / "evaluation.json").read_text())
     assert Evaluation.from_dict(written).as_dict() == found.as_dict() == written
     assert [one.group for one in found.verdicts] == GROUPS
-    assert {one.kind for one in (*found.figures, *found.curves, *found.verdicts)} == {"owner-only"}
+    assert {one.kind for one in (*found.values, *found.curves, *found.verdicts)} == {"owner-only"}
     assert set(found.seconds) == {"read", "fidelity", "leakage", "attacks"}
     assert found.settings["rows"] == {"private": 400, "release": 200, "held_out": 200}
-    assert {one.label for one in found.figures} == {"", "cat", "dog"}
-    for one in found.figures:
+    assert {one.label for one in found.values} == {"", "cat", "dog"}
+    for one in found.values:
         assert one.measured
         assert one.low is None or one.low <= one.value <= one.high
     assert all(len(one.x) <= 200 for one in found.curves)
@@ -130,7 +130,7 @@ def test_a_release_alone_leaves_nothing_behind(world, tmp_path):
 
 def test_only_inceptions_features_give_scores_that_bear_its_name(world, tmp_path, monkeypatch):
     # Roots of 2,048 x 2,048 numbers take a minute.
-    monkeypatch.setattr("understudy.evaluation.features.INCEPTION_DIM", 6)
+    monkeypatch.setattr("understudy.evaluation.embedding_pass.INCEPTION_DIM", 6)
 
     def network(path, numbers):
         weights = np.random.default_rng(0).normal(size=(3, numbers)).astype(np.float32)
@@ -163,7 +163,7 @@ def test_without_a_name_features_are_scattering_at_few_pixels(world):
     assert found.settings["features"].startswith("features embedded:scattering?")
     measured = {one.measured for one in found.of("fidelity")}
     assert measured == {"embedded:scattering"}  # on every row of a table: without the options
-    assert {one.better for one in found.figures if "standard error" in one.name} == {""}
+    assert {one.better for one in found.values if "standard error" in one.name} == {""}
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import understudy
 from understudy.core.errors import ConfigError, InputError, MissingExtra, RunError
 from understudy.core.results import Evaluation
 from understudy.data import open_source
-from understudy.evaluation.features import load_features
-from understudy.evaluation.full import affordable
+from understudy.evaluation.embedding_pass import load_features
+from understudy.evaluation.leakage_adapter import affordable
 from understudy.metrics.dp_sgd import dp_sgd
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.leakage import mutual_information, regional_mutual_information
@@ -72,7 +72,7 @@ class World:
 
     def figure(self, words, start=""):
         """(release, baseline) of the one figure of all rows that is named so."""
-        named = [one for one in self.found.figures if words in one.name and not one.label]
+        named = [one for one in self.found.values if words in one.name and not one.label]
         (one,) = [one for one in named if one.name.startswith(start)]
         return one.value, one.baseline
 

@@ -8,8 +8,8 @@ from tests.run.blobs import SHAPE, blobs, folder_of
 
 import understudy
 from understudy.data import open_source
-from understudy.evaluation.evaluate import _Measuring
-from understudy.evaluation.inputs import Asked, Opened
+from understudy.evaluation.evaluate import _Measurement
+from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.run.progress import SilentEvents
 
 PRIVATE, RELEASE, TEST = 700, 300, 600
@@ -84,11 +84,11 @@ def test_copies_are_found_whatever_the_origin(world, name):
 def test_records_that_the_run_held_out_are_the_non_members(world, tmp_path):
     """Drawn like the private images, so that no difference is left, and nothing is advised."""
     folder_of(tmp_path / "held-out", darkened(blobs(3, 300)))
-    asked = Asked(features="embedded:dct?coefficients=60")
+    asked = EvaluationOptions(features="embedded:dct?coefficients=60")
     sources = str(world / "real"), str(world / "test")
-    opened = Opened.of(world / "honest" / "release", *sources, asked)
-    held_out = open_source(tmp_path / "held-out")
-    found, _ = _Measuring(replace(opened, held_out=held_out), asked, SilentEvents().step).run()
+    opened = Inputs.open(world / "honest" / "release", *sources, asked)
+    inputs = replace(opened, held_out=open_source(tmp_path / "held-out"))
+    found, _ = _Measurement(inputs, asked, SilentEvents().step).run()
     blind = found.find("blind classifier: AUC")
     assert blind.low < 0.5 < blind.high
     verdict = {one.group: one for one in found.verdicts}["attack"]

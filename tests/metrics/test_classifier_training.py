@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels
-from understudy.metrics import classifier_training, recipes
 from understudy.metrics.attacks import Shadows
-from understudy.metrics.classifier import Classifier, accuracy, statistics
-from understudy.metrics.classifier_training import train_on_embeddings, train_on_images
+from understudy.metrics.networks import classifier_training, recipes
+from understudy.metrics.networks.classifier import Classifier, accuracy, statistics
+from understudy.metrics.networks.classifier_training import train_on_embeddings, train_on_images
 from understudy.metrics.utility import Network
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from understudy.core.errors import InputError, MissingExtra
-from understudy.metrics import recipes
 from understudy.metrics.dp_sgd import _untrained, dp_sgd
+from understudy.metrics.networks import recipes
 from understudy.metrics.utility import Labelled
 
 pytest.importorskip("opacus", reason="pip install 'understudy[bench]'")

@@ -118,7 +118,7 @@ def test_without_torch_the_message_names_the_extra() -> None:
         "import understudy.metrics.utility\n"
         "from understudy.core.errors import MissingExtra\n"
         "try:\n"
-        "    import understudy.metrics.classifier_training\n"
+        "    import understudy.metrics.networks.classifier_training\n"
         "except MissingExtra as error:\n"
         "    print(error)\n"
     )

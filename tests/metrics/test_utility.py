@@ -10,7 +10,7 @@ import pytest
 
 from understudy.core.errors import InputError
 from understudy.core.types import Batch, SyntheticBatch
-from understudy.metrics.classifier import Classifier
+from understudy.metrics.networks.classifier import Classifier
 from understudy.metrics.utility import (
     Labelled,
     UtilityResult,

@@ -3,14 +3,21 @@
 import numpy as np
 import pytest
 
-from understudy.core.results import Figure
 from understudy.metrics import verdicts
 from understudy.metrics.attacks import by_distance
 from understudy.metrics.blind_attack import Blind
 from understudy.metrics.copies import excess, near_copies
+from understudy.metrics.fidelity import FID
 from understudy.metrics.leakage import closeness
+from understudy.metrics.nearest_neighbours import COVERAGE, PRECISION
 from understudy.metrics.roc import roc
-from understudy.metrics.verdicts import BALANCED, MAJORITY, RECALL, Attacks, Leakage
+from understudy.metrics.utility import (
+    ACCURACY,
+    BALANCED_ACCURACY,
+    CLASS_RECALL,
+    MAJORITY_BALANCED_ACCURACY,
+)
+from understudy.metrics.verdicts import Attacks, Leakage
 
 
 def rows(seed, count=600, dim=8):
@@ -29,7 +36,7 @@ def judge(release, exact=0, held_out_copies=0):
         excess(exact, n, held_out_copies, m + len(PRIVATE)),
     )
     scores = by_distance(PRIVATE, release), by_distance(HELD_OUT, release)
-    return verdicts.leakage(Leakage(copies, near, distances), attacked(*scores))
+    return verdicts.judge_leakage(Leakage(copies, near, distances), attacked(*scores))
 
 
 def attacked(members, non_members, described=(PRIVATE, HELD_OUT), held_out=False):
@@ -51,9 +58,9 @@ def one_percent():
         (PRIVATE, 600, "poor", "The release is private data: all 600"),
         (one_percent(), 6, "poor", "6 of 600 synthetic images (1.00%) are exact copies"),
         (PRIVATE + 0.05 * rows(3), 0, "poor", "synthetic rows are near-copies of private rows"),
-        (OTHERS, 0, "good", "as near to private rows as strangers' real rows do"),
-        (3 * rows(4), 0, "good", "stay farther from private rows than strangers'"),
-        (0.3 * rows(5), 0, "good", "nearer to private rows than strangers' do, as typical"),
+        (OTHERS, 0, "good", "as near to private rows as held-out real rows do"),
+        (3 * rows(4), 0, "good", "stay farther from private rows than held-out"),
+        (0.3 * rows(5), 0, "good", "nearer to private rows than held-out rows do, as typical"),
     ],
     ids=["private", "1 % copies", "changed", "held out", "far", "smooth"],
 )
@@ -79,8 +86,8 @@ def test_an_attack_that_works_is_a_leak_though_no_copy_stands_out():
     assert "private rows" in found.sentence
 
 
-def figure(name, value, baseline, group="fidelity", label=""):
-    return Figure(group, name, value, baseline=baseline, label=label, measured="a network")
+def measured(metric, value, baseline, label=""):
+    return metric.value(value, baseline=baseline, label=label, measured="a network")
 
 
 @pytest.mark.parametrize(
@@ -88,37 +95,37 @@ def figure(name, value, baseline, group="fidelity", label=""):
     [(0.9, 0.8, "good"), (0.9, 0.5, "fair"), (0.4, 0.9, "poor")],
 )
 def test_fidelity_is_the_worse_of_two_beside_held_out_rows(precision, coverage, grade):
-    figures = [
-        figure("precision", precision, 0.9),
-        figure("coverage", coverage, 0.9),
-        figure("coverage", 0.0, 0.9, label="cat"),
-        figure("FID", 12.0, 2.5),
+    values = [
+        measured(PRECISION, precision, 0.9),
+        measured(COVERAGE, coverage, 0.9),
+        measured(COVERAGE, 0.0, 0.9, label="cat"),
+        measured(FID, 12.0, 2.5),
     ]
-    found = verdicts.fidelity(figures)
+    found = verdicts.judge_fidelity(values)
     assert found.grade == grade
     assert "FID 12 (2.5)" in found.sentence
-    assert verdicts.fidelity(figures[3:]).grade == "unknown"
+    assert verdicts.judge_fidelity(values[3:]).grade == "unknown"
 
 
 @pytest.mark.parametrize(("value", "grade"), [(0.88, "good"), (0.78, "fair"), (0.3, "poor")])
 def test_utility_is_what_training_on_the_release_loses(value, grade):
-    found = verdicts.utility([figure(BALANCED, value, 0.9, "utility")])
+    found = verdicts.judge_utility([measured(BALANCED_ACCURACY, value, 0.9)])
     assert found.grade == grade
     assert "90.0%" in found.sentence
-    assert verdicts.utility([]).grade == "unknown"
+    assert verdicts.judge_utility([]).grade == "unknown"
 
 
 def test_utility_goes_by_balanced_accuracy_and_names_the_class_that_suffers():
     """94.8 against 99.5 % of the rows, and a class of which only 57 % are found."""
-    plain = figure("accuracy, trained on the release", 0.948, 0.995, "utility")
-    assert verdicts.utility([plain]).grade == "unknown"
-    balanced = figure(BALANCED, 0.78, 0.985, "utility")
+    plain = measured(ACCURACY, 0.948, 0.995)
+    assert verdicts.judge_utility([plain]).grade == "unknown"
+    balanced = measured(BALANCED_ACCURACY, 0.78, 0.985)
     recalls = [
-        figure(RECALL, value, real, "utility", label)
+        measured(CLASS_RECALL, value, real, label)
         for label, value, real in (("large", 0.99, 0.999), ("small", 0.57, 0.971))
     ]
-    guess = figure(MAJORITY, 0.5, None, "utility")
-    found = verdicts.utility([plain, balanced, *recalls, guess])
+    guess = measured(MAJORITY_BALANCED_ACCURACY, 0.5, None)
+    found = verdicts.judge_utility([plain, balanced, *recalls, guess])
     assert found.grade == "poor"
     for words in ("balanced accuracy of 78.0%", "small: 57.0%", "(97.1%)", "one class for all: 50"):
         assert words in found.sentence
@@ -134,22 +141,22 @@ def test_attacks_are_judged_by_the_lower_bounds_of_what_they_add(move, found, gr
     described = rows(24, 800), rows(25, 800)
     members, non_members = rng.normal(size=800) + move, rng.normal(size=800)
     members[:found] = 9.0
-    verdict = verdicts.attacks(attacked(members, non_members, described))
+    verdict = verdicts.judge_attacks(attacked(members, non_members, described))
     assert (verdict.group, verdict.grade) == ("attack", grade)
     assert "hold-out" not in verdict.sentence
-    assert verdicts.attacks(Attacks()).grade == "unknown"
+    assert verdicts.judge_attacks(Attacks()).grade == "unknown"
 
 
 def test_a_difference_of_origin_is_said_and_not_charged_to_the_release():
     described = rows(20, 800) + 0.4, rows(21, 800)
     style = [one.sum(axis=1) + rows(22, 800)[:, 0] for one in described]  # nothing but the origin
     assert roc(*style).auc.low > 0.7
-    verdict = verdicts.attacks(attacked(*style, described))
+    verdict = verdicts.judge_attacks(attacked(*style, described))
     assert verdict.grade == "good"
     assert "differ by themselves" in verdict.sentence
     assert "--hold-out 5%" in verdict.sentence
-    drawn = verdicts.attacks(attacked(*style, described, held_out=True))
+    drawn = verdicts.judge_attacks(attacked(*style, described, held_out=True))
     assert "--hold-out" not in drawn.sentence  # that is what they are
     far = rows(20, 800) + 2, rows(21, 800)
-    hidden = verdicts.attacks(attacked(*(one.sum(axis=1) for one in far), far))
+    hidden = verdicts.judge_attacks(attacked(*(one.sum(axis=1) for one in far), far))
     assert (hidden.grade, "could hide" in hidden.sentence) == ("unknown", True)

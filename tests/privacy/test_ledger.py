@@ -23,7 +23,7 @@ from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
 from understudy.privacy.accounting import Event, Gaussian, Laplace, epsilon_of, mu_of
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
-from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, Preview, Spending
+from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, LedgerSpending, Preview
 
 DELTA = 1e-5
 IMAGE: dict[str, Any] = {"unit": "image", "adjacency": "add-remove"}
@@ -46,7 +46,7 @@ def photos(ledger: Ledger) -> Dataset:
 
 
 def test_nothing_is_spent_at_first(ledger: Ledger, photos: Dataset) -> None:
-    assert ledger.spent(photos.id) == Spending(0.0, DELTA, 0, ())
+    assert ledger.spent(photos.id) == LedgerSpending(0.0, DELTA, 0, ())
     assert ledger.attempts("r1", "moments") == 0
     assert photos == Dataset(photos.id, "photos", None, None, Budget(2.0, DELTA))
 
@@ -114,7 +114,7 @@ def test_without_a_budget_all_is_recorded_and_nothing_refused(ledger: Ledger) ->
     dataset = ledger.register(rows(10))
     ledger.charge(dataset.id, [charge("r1", event=Gaussian(20.0))], **IMAGE)
     assert ledger.find(dataset.id).budget is None
-    assert ledger.spent(dataset.id) == Spending(
+    assert ledger.spent(dataset.id) == LedgerSpending(
         epsilon_of([Gaussian(20.0)], 1e-5), 1e-5, 1, ("r1",)
     )
 

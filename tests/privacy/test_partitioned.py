@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from understudy.core.errors import InputError
-from understudy.privacy.cells import Cells
-from understudy.privacy.partitioned import SplitCells
+from understudy.privacy.cells import Cells, SplitCells
 from understudy.privacy.queries import CountAndSum, DiagonalMoments, NormHistogram, Votes
 
 CLASSES, CLUSTERS, SPLIT, DIM = 2, 3, 2, 4

@@ -20,7 +20,7 @@ from understudy.privacy.queries import (
     NormHistogram,
     Votes,
 )
-from understudy.privacy.rows import pieces
+from understudy.privacy.rows import split_block
 
 CLASSES, CLUSTERS, DIM = 3, 2, 5
 
@@ -285,9 +285,9 @@ def test_pieces_of_a_block_part_no_unit():
     groups = np.sort(rng.integers(0, 9, 100))
     block = (rng.normal(size=(100, 2)), rng.integers(0, 3, 100), groups)
     for size in (1, 7, 1000):
-        parts = list(pieces(block, size))
+        parts = list(split_block(block, size))
         for column, whole in enumerate(block):
             assert np.array_equal(np.concatenate([part[column] for part in parts]), whole)
         units = [unit for part in parts for unit in np.unique(part[2])]
         assert len(units) == len(set(units))
-    assert [len(part[1]) for part in pieces((*block[:2], None), 30)] == [30, 30, 30, 10]
+    assert [len(part[1]) for part in split_block((*block[:2], None), 30)] == [30, 30, 30, 10]

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from tests.metric_values import metric_value
 
-from understudy.core.results import Curve, Evaluation, Figure, Pairs, Verdict
+from understudy.core.results import Curve, Evaluation, Pairs, Verdict
 from understudy.core.types import Receipt, StageReceipt
 from understudy.report import Model, OwnerRecord, Recall, RunRecord, Score, Sheet, Spending
 
@@ -94,26 +95,69 @@ def evaluation() -> Evaluation:
     """What an evaluation may look like: every group, classes, curves, verdicts, a confusion."""
     x = tuple(np.linspace(0, 1, 201).tolist())
     return Evaluation(
-        figures=(
-            Figure("fidelity", "Frechet distance", 12.3456, low=11.9, high=12.8, baseline=0.41,
-                   measured="features embedded:dct", better="lower"),
-            Figure("fidelity", "recall", 0.4031, measured="features embedded:dct",
-                   better="higher", unit="%"),
-            Figure("fidelity", "recall", 0.61, measured="features embedded:dct",
-                   label="Trouser", better="higher", unit="%"),
-            Figure("fidelity", "recall", 0.2222, measured="features embedded:dct",
-                   label="Ankle boot", better="higher", unit="%"),
-            Figure("utility", "accuracy", 0.7481, baseline=0.79, measured="small CNN",
-                   better="higher", unit="%"),
-            Figure("leakage", "DCR, median", 0.9, baseline=0.91, measured="pixels"),
-            Figure("attack", "AUC of distance", 0.503, low=0.49, high=0.516, better="lower"),
-            Figure("attack", "TPR at 0.1 % FPR of distance", 0.0012, better="lower", unit="%"),
-            Figure("audit", "lower bound on epsilon", math.nan, kind="dp"),
+        values=(
+            metric_value(
+                "fidelity",
+                "Frechet distance",
+                12.3456,
+                low=11.9,
+                high=12.8,
+                baseline=0.41,
+                measured="features embedded:dct",
+                better="lower",
+            ),
+            metric_value(
+                "fidelity",
+                "recall",
+                0.4031,
+                measured="features embedded:dct",
+                better="higher",
+                unit="%",
+            ),
+            metric_value(
+                "fidelity",
+                "recall",
+                0.61,
+                measured="features embedded:dct",
+                label="Trouser",
+                better="higher",
+                unit="%",
+            ),
+            metric_value(
+                "fidelity",
+                "recall",
+                0.2222,
+                measured="features embedded:dct",
+                label="Ankle boot",
+                better="higher",
+                unit="%",
+            ),
+            metric_value(
+                "utility",
+                "accuracy",
+                0.7481,
+                baseline=0.79,
+                measured="small CNN",
+                better="higher",
+                unit="%",
+            ),
+            metric_value("leakage", "DCR, median", 0.9, baseline=0.91, measured="pixels"),
+            metric_value("attack", "AUC of distance", 0.503, low=0.49, high=0.516, better="lower"),
+            metric_value(
+                "attack", "TPR at 0.1 % FPR of distance", 0.0012, better="lower", unit="%"
+            ),
+            metric_value("audit", "lower bound on epsilon", math.nan, kind="dp"),
         ),
         curves=(
             Curve("attack", "ROC of distance", "false positive rate", "true positive rate", x, x),
-            Curve("attack", "ROC of DOMIAS", "false positive rate", "true positive rate", x,
-                  tuple(v**0.5 for v in x)),
+            Curve(
+                "attack",
+                "ROC of DOMIAS",
+                "false positive rate",
+                "true positive rate",
+                x,
+                tuple(v**0.5 for v in x),
+            ),
             Curve("utility", "release", "rows", "accuracy", (100, 1000, 6000), (0.5, 0.7, 0.748)),
         ),
         verdicts=(
@@ -131,7 +175,7 @@ def evaluation() -> Evaluation:
             ],
         },
         seconds={"fidelity": 3.0},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.metric_values import metric_value
 
-from understudy.core.results import Evaluation, Figure
+from understudy.core.results import Evaluation
 from understudy.report import Released, RunRecord, compare
 
 Make = Callable[..., Released]
@@ -19,9 +20,9 @@ Make = Callable[..., Released]
 def figures(accuracy: float, features: str = "dct") -> Evaluation:
     return Evaluation(
         (
-            Figure("utility", "accuracy", accuracy, better="higher", unit="%"),
-            Figure("fidelity", "Frechet distance", 5.0, measured=features, better="lower"),
-            Figure("utility", "accuracy", 0.5, label="cat"),
+            metric_value("utility", "accuracy", accuracy, better="higher", unit="%"),
+            metric_value("fidelity", "Frechet distance", 5.0, measured=features, better="lower"),
+            metric_value("utility", "accuracy", 0.5, label="cat"),
         ),
         settings={"features": features, "rows": {"private": 100, "release": round(100 * accuracy)}},
     )
@@ -44,7 +45,7 @@ def make(record: RunRecord) -> Make:
 
 def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make) -> None:
     found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8)), make("c", 2, None)])
-    shared = {one.figure.name: one.cells for one in found.shared}
+    shared = {one.value.name: one.cells for one in found.shared}
     assert [cell.text for cell in shared["accuracy"]] == ["60.0\u00a0%", "80.0\u00a0%", ""]
     assert [cell.best for cell in shared["accuracy"]] == [False, True, False]
     assert not any(cell.best for cell in shared["Frechet distance"])  # equal
@@ -53,7 +54,7 @@ def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make
 
 def test_other_features_are_another_figure_and_a_note(make: Make) -> None:
     found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8, "clip"))])
-    assert [one.figure.name for one in found.shared] == ["accuracy"]
+    assert [one.value.name for one in found.shared] == ["accuracy"]
     assert found.notes == (
         "Measured with different features (a: dct; b: clip): those numbers do not compare.",
     )
@@ -113,7 +114,7 @@ def test_one_epsilon_is_no_curve(make: Make) -> None:
 
 
 def test_for_programs(make: Make) -> None:
-    broken = Evaluation((Figure("utility", "accuracy", math.nan),))
+    broken = Evaluation((metric_value("utility", "accuracy", math.nan),))
     found = compare([make("a", 1, figures(0.6)), make("b", 4, broken)])
     rows = found.rows()
     assert [row["release"] for row in rows] == ["a"] * 3 + ["b"]

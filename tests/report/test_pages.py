@@ -196,7 +196,7 @@ def test_a_figure_that_is_no_number_breaks_nothing(
     broken = replace(
         evaluation,
         curves=tuple(replace(one, y=(math.nan,) * len(one.y)) for one in evaluation.curves),
-        figures=tuple(replace(one, value=math.inf) for one in evaluation.figures),
+        values=tuple(replace(one, value=math.inf) for one in evaluation.values),
     )
     page = Page(owner_report(record, replace(owner, evaluation=broken)))
     assert page.open == []

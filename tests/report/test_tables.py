@@ -9,19 +9,24 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.metric_values import metric_value
 
-from understudy.core.results import FIELDS, Curve, Evaluation, Figure
+from understudy.core.results import FIELDS, Curve, Evaluation
+from understudy.metrics.attacks import DENSITY_RATIO_AUC
+from understudy.metrics.blind_attack import ADDED_AUC
+from understudy.metrics.nearest_neighbours import RECALL
+from understudy.metrics.utility import BALANCED_ACCURACY
 from understudy.report.tables import (
     as_csv,
     as_parquet,
     by_class,
     confusions,
+    explained,
     least_public,
     overall,
     plots,
     shown,
 )
-from understudy.report.words import explained
 
 
 @pytest.mark.parametrize(
@@ -36,14 +41,14 @@ from understudy.report.words import explained
     ],
 )
 def test_a_value_as_text(value: float, unit: str, text: str) -> None:
-    assert shown(Figure("utility", "x", value, unit=unit)) == text  # type: ignore[arg-type]
+    assert shown(metric_value("utility", "x", value, unit=unit)) == text  # type: ignore[arg-type]
 
 
 def test_rows_tell_interval_baseline_and_direction() -> None:
     (row,) = overall(
         [
-            Figure("fidelity", "d", 2.0, low=1.5, high=2.5, baseline=0.3, better="lower"),
-            Figure("fidelity", "d", 9.0, label="cat"),
+            metric_value("fidelity", "d", 2.0, low=1.5, high=2.5, baseline=0.3, better="lower"),
+            metric_value("fidelity", "d", 9.0, label="cat"),
         ]
     )
     assert (row.value.text, row.value.spread, row.baseline) == ("2", "1.5 to 2.5", "0.3")
@@ -53,16 +58,16 @@ def test_rows_tell_interval_baseline_and_direction() -> None:
 @pytest.mark.parametrize(("better", "worst"), [("higher", "cat"), ("lower", "dog"), ("", None)])
 def test_the_worst_class(better: str, worst: str | None) -> None:
     figures = [
-        Figure("utility", "f", value, label=label, better=better)  # type: ignore[arg-type]
+        metric_value("utility", "f", value, label=label, better=better)  # type: ignore[arg-type]
         for label, value in (("cat", 1.0), ("dog", 3.0), ("eel", 2.0), ("fox", math.nan))
     ]
-    table = by_class([*figures, Figure("utility", "g", 1.0, label="cat", kind="public")])
+    table = by_class([*figures, metric_value("utility", "g", 1.0, label="cat", kind="public")])
     assert table is not None
     assert table.names == ("f", "g")
     assert [label for label, cells in table.rows if cells[0].best] == ([worst] if worst else [])
     assert [cells[1].text for _, cells in table.rows] == ["1", "", "", ""]
     assert table.kind == "owner-only"
-    assert by_class([Figure("utility", "f", 1.0)]) is None
+    assert by_class([metric_value("utility", "f", 1.0)]) is None
 
 
 def test_the_kind_of_several_is_the_most_private() -> None:
@@ -103,7 +108,7 @@ def test_a_confusion_of_many_classes_tells_the_mistakes_only() -> None:
 def test_the_table_for_programs_comes_back_as_it_was(evaluation: Evaluation) -> None:
     rows = list(csv.DictReader(io.StringIO(as_csv(evaluation.rows()))))
     assert list(rows[0]) == list(FIELDS)
-    assert len(rows) == len(evaluation.figures)
+    assert len(rows) == len(evaluation.values)
     assert float(rows[0]["value"]) == 12.3456
     assert rows[0]["name"] == "Frechet distance"
     assert rows[-1]["value"] == ""  # not a number
@@ -144,10 +149,20 @@ def test_pandas_reads_the_same_from_both_tables(evaluation: Evaluation) -> None:
     assert len(one.query("label == ''")) == sum(not row["label"] for row in rows)
 
 
-def test_words_are_explained_once_and_by_the_longest_that_fits() -> None:
-    names = ["recall", "balanced accuracy", "accuracy", "recall", "strange", "confident kidneys"]
-    found = dict(explained(names))
-    assert list(found) == ["recall", "balanced accuracy", "accuracy"]
-    assert "every class counts alike" in found["balanced accuracy"]
-    attack = explained(["density ratio (DOMIAS): AUC", "density ratio (DOMIAS): advantage"])
-    assert [word for word, _ in attack] == ["AUC", "density ratio", "advantage"]
+def test_a_metric_is_explained_once_and_by_its_own_words() -> None:
+    values = [
+        RECALL.value(0.5),
+        BALANCED_ACCURACY.value(0.5),
+        RECALL.value(0.5, label="cat"),
+        metric_value("utility", "strange", 1.0),
+        ADDED_AUC.value(0.1, subject="distance"),
+        ADDED_AUC.value(0.1, subject="density ratio (DOMIAS)"),
+        DENSITY_RATIO_AUC.value(0.5),
+    ]
+    assert explained(values) == [
+        ("recall", RECALL.explanation),
+        ("balanced accuracy, trained on the release", BALANCED_ACCURACY.explanation),
+        ("strange", "What strange says."),
+        ("AUC, added by the release", ADDED_AUC.explanation),
+        ("density ratio (DOMIAS): AUC", DENSITY_RATIO_AUC.explanation),
+    ]

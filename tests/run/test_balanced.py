@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from understudy.cli import show
-from understudy.evaluation.utility_adapter import trained
+from understudy.evaluation.utility_adapter import measure_utility
 from understudy.metrics import verdicts
-from understudy.metrics.utility import Labelled
+from understudy.metrics.utility import CLASS_RECALL, Labelled
 from understudy.report.tables import by_class
 from understudy.run.accuracy import Accuracy, measure
 from understudy.run.progress import SilentEvents
@@ -79,23 +79,23 @@ def test_the_terminal_shows_the_class_that_was_lost(
 
 def test_an_evaluation_goes_by_balanced_accuracy_and_holds_every_recall() -> None:
     options = {"networks": ["two-layer"], "seeds": 1, "epochs": 60, "both": False}
-    found = trained(
+    found = measure_utility(
         unbalanced(0, lost=True),
         unbalanced(1),
         unbalanced(2),
         SilentEvents().step,
         **options,  # type: ignore[arg-type]
     )
-    verdict = verdicts.utility(found.figures)
+    verdict = verdicts.judge_utility(found.values)
     assert verdict.grade == "poor"
     assert "finds least is rare: 0.0% of its rows" in verdict.sentence
     assert "one class for all: 33.3%" in verdict.sentence
-    recalls = {one.label: one.value for one in found.figures if one.name == verdicts.RECALL}
+    recalls = {one.label: one.value for one in found.values if one.metric is CLASS_RECALL}
     assert set(recalls) == set(SIZES)
-    (majority,) = [one for one in found.figures if one.name.startswith("accuracy, the majority")]
+    (majority,) = [one for one in found.values if one.name.startswith("accuracy, the majority")]
     assert majority.value == 0.9
-    table = by_class(found.figures, baseline="trained on the private rows")
+    table = by_class(found.values, baseline="trained on the private rows")
     assert table is not None
     assert table.rows[0][0] == "rare"
     assert table.rows[0][1][0].best  # the worst of its column is marked
-    assert table.names == (verdicts.RECALL, "trained on the private rows")
+    assert table.names == (CLASS_RECALL.name, "trained on the private rows")

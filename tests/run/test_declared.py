@@ -152,7 +152,7 @@ def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str) -> None:
         features="embedded:dct?coefficients=12",
         attacks=False,
     )
-    assert any(one.group == "fidelity" for one in found.figures)
+    assert any(one.group == "fidelity" for one in found.values)
 
 
 def test_a_colour_image_does_not_steer_a_run_with_declared_channels(

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
+from tests.metric_values import metric_value
 from tests.report.pages import Page, pictures, pixels
 from tests.run.samples import QUICK, class_folders, embeddings, save
 
 import understudy
 from understudy.core.errors import ConfigError, LedgerError, RunError
-from understudy.core.results import Curve, Evaluation, Figure, Verdict
+from understudy.core.results import Curve, Evaluation, Verdict
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run import report
@@ -77,8 +78,8 @@ def measured(
 ) -> Evaluation:
     """What an evaluation would leave: marked figures, and the marked image in the pairs."""
     found = Evaluation(
-        figures=tuple(
-            Figure("utility", name, value, measured="x", label=label)
+        values=tuple(
+            metric_value("utility", name, value, measured="x", label=label)
             for name, value in values.items()
             for label in ("", "cat")
         ),

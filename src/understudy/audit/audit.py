@@ -93,7 +93,7 @@ def audit(
             ``decoder``, ``public``, ``base`` ...
 
     Returns:
-        Figures of the group ``"audit"`` and a verdict: ``"poor"`` where the guarantee is refuted.
+        Values of the group ``"audit"`` and a verdict: ``"poor"`` where the guarantee is refuted.
 
     Raises:
         InputError: What `synthesize` would refuse, or too few runs.

@@ -186,7 +186,7 @@ def _exact(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
 
 def _contributions(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
     """What each record of a vault adds by itself, each a unit: (n, slots, width)."""
-    index = vault._place
+    index = vault._position
     if index is None:
         raise ConfigError("images hold no numbers to add up: map the vault with an encoder first")
     sums = []

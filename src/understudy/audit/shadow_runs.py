@@ -59,7 +59,9 @@ def audit_by_lira(
         ConfigError: No classes to train a network for.
         MissingExtra: The package that trains networks is not installed.
     """
-    from understudy.metrics.classifier_training import trainer  # imports torch, which is an extra
+    from understudy.metrics.networks.classifier_training import (
+        trainer,
+    )  # imports torch, which is an extra
 
     _require_classes(bench, records)
     embeddings, indices = _embeddings(bench, records.values), np.arange(len(records))

@@ -85,11 +85,11 @@ def _write(found: list[Evaluation], out: Path) -> None:
 
 
 def show(found: Evaluation) -> None:
-    """An audit's figures and its verdict."""
+    """An audit's metric values and its verdict."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("audit (owner only)", "", "interval", "measured on"):
         table.add_column(column, overflow="fold")
-    for one in found.figures:
+    for one in found.values:
         ends = ["" if end is None else f"{end:.3f}" for end in (one.low, one.high)]
         interval = "" if one.high is None else " to ".join(ends)
         table.add_row(one.name, f"{one.value:.3f}", interval, one.measured)

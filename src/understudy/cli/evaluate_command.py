@@ -1,4 +1,4 @@
-"""``understudy evaluate``: what a release is worth and what it gives away, in figures."""
+"""``understudy evaluate``: what a release is worth and what it gives away, in numbers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ from rich.table import Table
 from understudy.cli.option_values import Progress
 
 if TYPE_CHECKING:  # importing it takes NumPy
-    from understudy.core.results import Evaluation, Figure
+    from understudy.core.results import Evaluation, Group, MetricValue
     from understudy.metrics.utility import Network
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
 
-_GROUPS = {
-    "fidelity": "held-out real rows",
-    "utility": "trained on private rows",
-    "leakage": "chance",
-    "attack": "without it",
-}
+_GROUPS: tuple[Group, ...] = ("fidelity", "utility", "leakage", "attack")
 
 _Networks = Annotated[
     list[str] | None,
@@ -44,7 +39,7 @@ _Json = Annotated[
 ]
 _Table = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the figures as a table, .csv or .parquet."),
+    typer.Option(metavar="FILE", help="Write the metric values as a table, .csv or .parquet."),
 ]
 
 
@@ -77,7 +72,7 @@ def evaluate(
     from understudy.run.report import write_table
 
     _require_writable(json_file, table)
-    found = measure(
+    evaluation = measure(
         folder,
         real=real,
         test=test,
@@ -95,13 +90,13 @@ def evaluate(
         dp_sgd=dp_sgd,
         progress=progress,
     )
-    show(found)
+    show(evaluation)
     if json_file is not None:
-        text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
+        text = json.dumps(evaluation.as_dict(), indent=2, ensure_ascii=False)
         json_file.write_text(text + "\n", encoding="utf-8")
         _console.print(f"written: {json_file}")
     if table is not None:
-        write_table(found.rows(), table)
+        write_table(evaluation.rows(), table)
         _console.print(f"written: {table}")
 
 
@@ -115,48 +110,51 @@ def _require_writable(json_file: Path | None, table: Path | None) -> None:
         require_table(table)
 
 
-def show(found: Evaluation) -> None:
-    """The verdicts, then the figures of all rows beside their baselines."""
+def show(evaluation: Evaluation) -> None:
+    """The verdicts, then the metric values of all rows and their baselines."""
     _console.print("owner only: measured on private rows without noise; do not pass it on")
-    for verdict in found.verdicts:
+    for verdict in evaluation.verdicts:
         _console.print(f"{verdict.group + ':':<10}{verdict.grade:<8} {verdict.sentence}")
-    for group, baseline in _GROUPS.items():
-        figures = [one for one in found.figures if one.group == group and not one.label]
-        if figures:
-            _console.print(_table(f"{group} (owner only)", baseline, figures))
-    labels = {one.label for one in found.figures if one.label}
+    for group in _GROUPS:
+        values = [value for value in evaluation.of(group) if not value.label]
+        if values:
+            _console.print(_table(f"{group} (owner only)", values))
+    labels = {value.label for value in evaluation.values if value.label}
     if labels:
-        _console.print(f"figures of {len(labels)} classes: --table FILE.csv or the report")
-    if advice := found.settings.get("advice"):
+        _console.print(f"values of {len(labels)} classes: --table FILE.csv or the report")
+    if advice := evaluation.settings.get("advice"):
         _console.print(f"advice: {advice}")
-    for left in found.settings.get("left_out", ()):
+    for left in evaluation.settings.get("left_out", ()):
         _console.print(f"left out: {left}")
-    seconds = ", ".join(f"{part} {taken:.0f} s" for part, taken in found.seconds.items())
+    seconds = ", ".join(f"{part} {taken:.0f} s" for part, taken in evaluation.seconds.items())
     _console.print(f"took: {seconds}")
 
 
-def _table(head: str, baseline: str, figures: list[Figure]) -> Table:
+def _table(head: str, values: list[MetricValue]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(head, overflow="fold")
-    for column in ("release", "95 % interval", baseline):
+    for column in ("release", "95 % interval", "baseline"):
         table.add_column(column, justify="right")
-    for words, rows in _by_measured(figures):
-        table.add_row(f"with {words}:", style="dim")
-        for one in rows:
-            between = ""
-            if one.low is not None and one.high is not None:
-                between = f"{_number(one.low, one)} to {_number(one.high, one)}"
-            usual = "" if one.baseline is None else _number(one.baseline, one)
-            kind = "" if one.kind == "owner-only" else f" ({one.kind})"
-            table.add_row(f"  {one.name}{kind}", _number(one.value, one), between, usual)
+    table.add_column("baseline of", style="dim", overflow="fold")
+    for measured, rows in _by_measured(values):
+        table.add_row(f"with {measured}:", style="dim")
+        for value in rows:
+            interval, baseline, source = "", "", ""
+            if value.low is not None and value.high is not None:
+                interval = f"{_number(value.low, value)} to {_number(value.high, value)}"
+            if value.baseline is not None:
+                baseline, source = _number(value.baseline, value), value.metric.baseline
+            kind = "" if value.kind == "owner-only" else f" ({value.kind})"
+            number = _number(value.value, value)
+            table.add_row(f"  {value.name}{kind}", number, interval, baseline, source)
     return table
 
 
-def _by_measured(figures: list[Figure]) -> Iterator[tuple[str, list[Figure]]]:
-    """Figures that were measured with the same thing, together."""
-    for words in dict.fromkeys(one.measured for one in figures):
-        yield words, [one for one in figures if one.measured == words]
+def _by_measured(values: list[MetricValue]) -> Iterator[tuple[str, list[MetricValue]]]:
+    """Values that were measured with the same thing, together."""
+    for measured in dict.fromkeys(value.measured for value in values):
+        yield measured, [value for value in values if value.measured == measured]
 
 
-def _number(value: float, one: Figure) -> str:
-    return f"{value:.2%}" if one.unit == "%" else f"{value:.4g}"
+def _number(number: float, value: MetricValue) -> str:
+    return f"{number:.2%}" if value.unit == "%" else f"{number:.4g}"

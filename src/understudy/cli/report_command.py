@@ -24,7 +24,7 @@ Public = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 TableFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the figures: .csv or .parquet."),
+    typer.Option(metavar="FILE", help="Write the metric values: .csv or .parquet."),
 ]
 
 
@@ -97,13 +97,13 @@ def _side_by_side(found: Comparison) -> None:
         facts.add_row(name, *texts)
     _console.print(facts)
     if found.shared:
-        figures = _table("figure (owner only, but where marked)", *names)
+        values = _table("metric (owner only, but where marked)", *names)
         for row in found.shared:
             kind = "" if row.kind == "owner-only" else f" ({row.kind})"
-            with_ = f", {row.figure.measured}" if row.figure.measured else ""
+            measured = f", {row.value.measured}" if row.value.measured else ""
             cells = [f"{one.text}{' *' if one.best else ''}" or "-" for one in row.cells]
-            figures.add_row(f"{row.figure.group}: {row.figure.name}{with_}{kind}", *cells)
-        _console.print(figures)
+            values.add_row(f"{row.value.group}: {row.value.name}{measured}{kind}", *cells)
+        _console.print(values)
         _console.print("* the better one")
     for note in found.notes:
         _console.print(f"note: {note}")

@@ -1,20 +1,21 @@
-"""Figures: what was measured of a release, in one form for terminal, report and programs."""
+"""Metrics and their values: what was measured of a release, for terminal, report and programs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from understudy.core.errors import InputError
-from understudy.core.types import Images, Labels, Vector
+from understudy.core.types import Images, Labels, Shape, Vector
 
 SCHEMA = "understudy-evaluation/1"
 """Name and version of the form of ``evaluation.json``."""
 
 Kind = Literal["dp", "public", "owner-only"]
-"""May it be told? ``dp``: released with noise; ``public``: no private row took part;
+"""May it be published? ``dp``: released with noise; ``public``: no private row took part;
 ``owner-only``: measured on private rows without noise."""
 
 Group = Literal["fidelity", "utility", "leakage", "attack", "audit"]
@@ -22,27 +23,170 @@ Group = Literal["fidelity", "utility", "leakage", "attack", "audit"]
 Grade = Literal["good", "fair", "poor", "unknown"]
 
 
+Better = Literal["higher", "lower", ""]
+"""Which way is better for the owner; empty: neither."""
+
+Unit = Literal["%", ""]
+"""``"%"``: a part of 1, to be shown in percent; empty: a plain number, or as the name says."""
+
+
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Interval:
+    """A number and where it lies with the stated confidence.
+
+    Attributes:
+        value: The number.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The limits of a verdict: what is good, what is fair. Anything else is poor.
+
+    Attributes:
+        good: The limit of what is good.
+        fair: The limit of what is fair.
+        better: Whether numbers above the limits are better, or numbers below.
+        of: What is compared with them, in words.
+    """
+
+    good: float
+    fair: float
+    better: Literal["higher", "lower"]
+    of: str
+
+    def grade(self, number: float) -> Grade:
+        """The grade of a number; a number on a limit keeps to it."""
+        sign = 1 if self.better == "higher" else -1
+        if sign * number >= sign * self.good:
+            return "good"
+        return "fair" if sign * number >= sign * self.fair else "poor"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Something that is measured, declared once beside the function that measures it.
+
+    Attributes:
+        key: Its name for programs, unique: ``"frechet_distance"``.
+        group: What it is about.
+        name: Its name in the field's words: ``"Frechet distance"``. ``{subject}`` stands where
+            each value says what it is about: ``"{subject}: AUC"``.
+        explanation: What it says, in a sentence or two, for readers who are new to it.
+        better: Which way is better.
+        unit: Of its values.
+        baseline: What the number beside it is, in words; empty where there is none.
+        thresholds: The limits of the verdict that goes by it; None: no verdict does.
+        subject: What it is about, where every value is about the same.
+        compares: What `function` compares, twice each, so that the second is the baseline:
+            ``"features"``: private rows with the release, and with held-out rows;
+            ``"nearest pairs"``: images with the private images nearest to them.
+            Empty: it is computed together with others of its family.
+        full: Whether `function` is called only where everything was asked for.
+        function: Two arrays to a number, an `Interval` or None, which says that there is nothing
+            to measure (``"features"``); or to a number a pair (``"nearest pairs"``).
+        applies: Whether `function` takes images of a shape (height, width, channels).
+    """
+
+    key: str
+    group: Group
+    name: str
+    explanation: str
+    better: Better = ""
+    unit: Unit = ""
+    baseline: str = ""
+    thresholds: Thresholds | None = None
+    subject: str = ""
+    compares: Literal["features", "nearest pairs", ""] = field(default="", compare=False)
+    full: bool = field(default=False, compare=False)
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    applies: Callable[[Shape], bool] = field(default=lambda shape: True, compare=False, repr=False)
+
+    @property
+    def title(self) -> str:
+        """The name without a place for a subject: ``"AUC"``."""
+        return self.called(self.subject) if self.subject else _SUBJECT.sub("", self.name)
+
+    @property
+    def limits(self) -> Thresholds:
+        """The limits of the verdict that goes by it.
+
+        Raises:
+            ValueError: No verdict does.
+        """
+        if self.thresholds is None:
+            raise ValueError(f"no verdict goes by {self.key}")
+        return self.thresholds
+
+    def called(self, subject: str) -> str:
+        """The name of a value that is about a subject."""
+        return self.name.replace("{subject}", subject)
+
+    def value(
+        self, number: float | Interval, *, subject: str = "", **more: Unpack[_MetricValueOptions]
+    ) -> MetricValue:
+        """A value of this metric.
+
+        Args:
+            number: The number, or the number and its 95 % interval.
+            subject: What it is about, where the name has a place for it.
+            **more: Further fields of `MetricValue`.
+        """
+        if isinstance(number, Interval):
+            more = {"low": number.low, "high": number.high, **more}
+            number = number.value
+        return MetricValue(self, number, subject=subject or self.subject, **more)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is declared, as JSON values."""
+        limits = None if self.thresholds is None else asdict(self.thresholds)
+        return {name: getattr(self, name) for name in _DECLARED} | {"thresholds": limits}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """What `as_dict` wrote, without its function."""
+        limits = content["thresholds"]
+        thresholds = None if limits is None else Thresholds(**limits)
+        return cls(**{**content, "thresholds": thresholds})
+
+
+_SUBJECT = re.compile(r" \(\{subject\}\)|\{subject\}(:|,)? | ?\{subject\}")
+_DECLARED = ("key", "group", "name", "explanation", "better", "unit", "baseline", "subject")
+
+
+class _MetricValueOptions(TypedDict, total=False):
+    kind: Kind
+    low: float | None
+    high: float | None
+    baseline: float | None
+    measured: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
     """One number that was measured.
 
     Attributes:
-        group: What it is about.
-        name: What it is in the field's words: ``"Frechet distance"``.
+        metric: What was measured.
         value: The number.
-        kind: Whether it may be told.
+        kind: Whether it may be published.
         low: Lower end of its 95 % interval; None: not known.
         high: Upper end.
-        baseline: The same for real rows that were held out: what nothing to do with the private
+        baseline: The same of real rows that were held out: what nothing to do with the private
             rows comes to. None where there is none.
         measured: With what: ``"features embedded:studio"``, ``"ResNet-9"``.
         label: The class it is of; empty: of all rows.
-        better: Which way is better for the owner.
-        unit: ``"%"`` where the value is a part of 1 to be shown in percent; else empty.
+        subject: What it is about, where the metric's name has a place for it.
     """
 
-    group: Group
-    name: str
+    metric: Metric
     value: float
     kind: Kind = "owner-only"
     low: float | None = None
@@ -50,8 +194,65 @@ class Figure:
     baseline: float | None = None
     measured: str = ""
     label: str = ""
-    better: Literal["higher", "lower", ""] = ""
-    unit: Literal["%", ""] = ""
+    subject: str = ""
+
+    @property
+    def group(self) -> Group:
+        """What it is about."""
+        return self.metric.group
+
+    @property
+    def name(self) -> str:
+        """What it is in the field's words: ``"Frechet distance"``."""
+        return self.metric.called(self.subject)
+
+    @property
+    def better(self) -> Better:
+        """Which way is better for the owner."""
+        return self.metric.better
+
+    @property
+    def unit(self) -> Unit:
+        """Of the number, its interval and its baseline."""
+        return self.metric.unit
+
+    def row(self) -> dict[str, Any]:
+        """A flat row, with the columns `FIELDS`."""
+        row = {name: getattr(self, name) for name in FIELDS}
+        return {**row, "metric": self.metric.key}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], metrics: Mapping[str, Metric]) -> Self:
+        """What `row` gave; numbers that were infinite may be text, and no value is not a number.
+
+        Args:
+            row: The columns.
+            metrics: What was declared, by key. A row without a key, as earlier versions wrote
+                them, says of its metric what stands in the row.
+        """
+        known = metrics.get(row.get("metric", ""))
+        stated = {name: row[name] for name in ("group", "name", "better", "unit")}
+        low, high, baseline = (
+            None if row[name] is None else float(row[name]) for name in ("low", "high", "baseline")
+        )
+        return cls(
+            known or Metric(key="", explanation="", **stated),
+            math.nan if row["value"] is None else float(row["value"]),
+            row["kind"],
+            low,
+            high,
+            baseline,
+            row["measured"],
+            row["label"],
+            row["subject"] if known else "",
+        )
+
+
+FIELDS = (
+    "group", "name", "value", "kind", "low", "high", "baseline", "measured", "label", "better",
+    "unit", "metric", "subject",
+)  # fmt: skip
+"""The columns of `Evaluation.rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +266,7 @@ class Curve:
         y_name: What y is.
         x: From left to right.
         y: As many.
-        kind: Whether it may be told.
+        kind: Whether it may be published.
     """
 
     group: Group
@@ -79,14 +280,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A plain word on one group of figures.
+    """A plain word on one group of metrics.
 
     Attributes:
         group: What it is about.
         grade: The word.
         sentence: One plain sentence with the numbers that decided.
         rule: The thresholds, in a sentence.
-        kind: Whether it may be told.
+        kind: Whether it may be published.
     """
 
     group: Group
@@ -120,48 +321,65 @@ class Evaluation:
     """All that was measured of one release.
 
     Attributes:
-        figures: The numbers, those of classes after those of all rows.
+        values: The numbers, those of classes after those of all rows.
         curves: For plots.
         verdicts: A group's verdict once.
         settings: What was asked: features, seeds, rows, what was left out and why. JSON values.
         seconds: Seconds per part.
     """
 
-    figures: tuple[Figure, ...] = ()
+    values: tuple[MetricValue, ...] = ()
     curves: tuple[Curve, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, group: Group) -> tuple[Figure, ...]:
-        """The figures of one group."""
-        return tuple(one for one in self.figures if one.group == group)
+    def of(self, group: Group) -> tuple[MetricValue, ...]:
+        """The values of one group."""
+        return tuple(value for value in self.values if value.group == group)
 
-    def find(self, name: str, *, label: str = "", measured: str | None = None) -> Figure | None:
-        """The first figure of that name and class, or None."""
-        for one in self.figures:
-            if (one.name, one.label) == (name, label) and measured in (None, one.measured):
-                return one
+    def find(
+        self, name: str, *, label: str = "", measured: str | None = None
+    ) -> MetricValue | None:
+        """The first value of that name or of the metric of that key, and of that class; or None."""
+        for value in self.values:
+            named = name in (value.name, value.metric.key)
+            if named and value.label == label and measured in (None, value.measured):
+                return value
         return None
 
     def and_also(self, other: Evaluation) -> Evaluation:
         """Both; the other's verdict stands where both have one of a group."""
-        new = {one.group for one in other.verdicts}
+        new = {verdict.group for verdict in other.verdicts}
         return Evaluation(
-            self.figures + other.figures,
+            self.values + other.values,
             self.curves + other.curves,
-            tuple(one for one in self.verdicts if one.group not in new) + other.verdicts,
+            tuple(verdict for verdict in self.verdicts if verdict.group not in new)
+            + other.verdicts,
             {**self.settings, **other.settings},
             {**self.seconds, **other.seconds},
         )
 
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics that the values are of, by key."""
+        return {value.metric.key: value.metric for value in self.values if value.metric.key}
+
     def rows(self) -> list[dict[str, Any]]:
-        """The figures as flat rows, as ``pandas.DataFrame`` takes them."""
-        return [asdict(one) for one in self.figures]
+        """The values as flat rows, as ``pandas.DataFrame`` takes them."""
+        return [value.row() for value in self.values]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: infinite numbers as text, ``"inf"``; what is not a number as None."""
-        content = {"schema": SCHEMA, **asdict(self)}
+        content = {
+            "schema": SCHEMA,
+            "figures": self.rows(),
+            "curves": [asdict(curve) for curve in self.curves],
+            "verdicts": [asdict(verdict) for verdict in self.verdicts],
+            "settings": self.settings,
+            "seconds": self.seconds,
+            "metrics": {key: metric.as_dict() for key, metric in self.metrics.items()},
+        }
         plain: dict[str, Any] = _plain(content)
         return plain
 
@@ -178,13 +396,15 @@ class Evaluation:
                 "evaluate the release again"
             )
         try:
+            declared = content.get("metrics", {})
+            metrics = {key: Metric.from_dict(entry) for key, entry in declared.items()}
             return cls(
-                tuple(Figure(**_numbers(one)) for one in content["figures"]),
+                tuple(MetricValue.from_row(row, metrics) for row in content["figures"]),
                 tuple(
-                    Curve(**{**one, "x": tuple(one["x"]), "y": tuple(one["y"])})
-                    for one in content["curves"]
+                    Curve(**{**curve, "x": tuple(curve["x"]), "y": tuple(curve["y"])})
+                    for curve in content["curves"]
                 ),
-                tuple(Verdict(**one) for one in content["verdicts"]),
+                tuple(Verdict(**verdict) for verdict in content["verdicts"]),
                 dict(content["settings"]),
                 dict(content["seconds"]),
             )
@@ -192,12 +412,6 @@ class Evaluation:
             raise InputError(
                 f"this is no evaluation ({error}): evaluate the release again"
             ) from error
-
-
-def _numbers(one: Mapping[str, Any]) -> dict[str, Any]:
-    """A figure as it was: numbers that were infinite are text, and no value is not a number."""
-    ends = {name: float(one[name]) for name in ("low", "high", "baseline") if one[name] is not None}
-    return {**one, **ends, "value": math.nan if one["value"] is None else float(one["value"])}
 
 
 def _plain(value: Any) -> Any:
@@ -210,7 +424,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
-
-
-FIELDS = tuple(one.name for one in fields(Figure))
-"""The columns of `Evaluation.rows`."""

@@ -1,57 +1,64 @@
-"""Quick attacks: can private rows be told from strangers' by the release, and not without it?"""
+"""Quick attacks: are private rows told from non-members by the release, and not without it?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from understudy.core.results import Curve, Figure
-from understudy.core.types import Embeddings, Vector
-from understudy.evaluation.part import with_ends
+from understudy.core.results import Curve, Metric, MetricValue
+from understudy.core.types import Embeddings, Labels, Vector
+from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics.attacks import (
     DENSITY_DIMS,
+    LOSS_AUC,
+    RELEASE_ATTACKS,
     Trained,
-    by_calibrated_distance,
-    by_density_ratio,
     by_distance,
     by_loss,
 )
-from understudy.metrics.blind_attack import Added, Blind
+from understudy.metrics.attribute_inference import INFERRED, INFERRED_MORE, infer_attribute
+from understudy.metrics.blind_attack import (
+    ADDED_ADVANTAGE,
+    ADDED_AUC,
+    ADDED_MEMBERS_FOUND,
+    BLIND_AUC,
+    BLIND_DISTANCE_AUC,
+    BLIND_MEMBERS_FOUND,
+    Added,
+    Blind,
+)
 from understudy.metrics.fingerprints import area_means
 from understudy.metrics.labelled import Labelled, match_classes
-from understudy.metrics.roc import Interval, Roc, roc
+from understudy.metrics.roc import ADVANTAGE, MEMBERS_FOUND, Roc, roc
 from understudy.metrics.subsets import some
 from understudy.metrics.verdicts import Attacks
 from understudy.run.progress import Bars
 
-NAMES = ("distance", "calibrated distance", "density ratio (DOMIAS)")
-ADDED = "added by the release"
-BLIND, BLIND_DISTANCE = "blind classifier", "blind distance to the reference"
-
 _POINTS = 200
 _LOSS_ROWS = 10_000  # of each side
+_INFERRED_ROWS = 5_000  # private rows whose class is inferred, at most, and held-out ones
 _LEAST = 20  # rows of non-members and of a reference, each
-_SIDE = 16  # pixels of an image that a blind classifier looks at
+_BLIND_SIDE = 16  # pixels of an image that a blind classifier looks at
 
 
 @dataclass(frozen=True, slots=True)
-class Attacked:
+class AttackResults:
     """What attacks gave.
 
     Attributes:
-        figures: AUC, rates and advantage of each, and what the release adds.
+        values: AUC, rates and advantage of each, and what the release adds.
         curves: Their ROC, and that of the blind attack.
         results: What decides on the verdict.
     """
 
-    figures: list[Figure] = field(default_factory=list)
+    values: list[MetricValue] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     results: Attacks = field(default_factory=Attacks)
 
 
-def attack(
+def attack_release(
     private: Embeddings,
     release: Embeddings,
     non_members: Embeddings,
@@ -61,7 +68,7 @@ def attack(
     reference: Embeddings | None = None,
     held_out: bool = False,
     seed: int = 0,
-) -> Attacked:
+) -> AttackResults:
     """Attack a release with its features, and again without it.
 
     As many private rows as there are non-members, or 10,000, are the members.
@@ -70,7 +77,7 @@ def attack(
         private: (p, d) the members.
         release: (n, d).
         non_members: (m, d) real rows that took no part.
-        measured: With what features, as a figure says it.
+        measured: With what features, as a value says it.
         bars: Progress.
         reference: (r, d) further real rows that took no part, which some attacks need; None: a
             half of the non-members, which then are the other half.
@@ -82,40 +89,44 @@ def attack(
         non_members, reference = non_members[order[::2]], non_members[order[1::2]]
     fewest = min(map(len, (private, non_members, reference)))
     if fewest < _LEAST or min(len(release), len(reference)) <= DENSITY_DIMS:
-        return Attacked()
+        return AttackResults()
     members = private[some(len(private), max(len(non_members), 10_000), seed)]
     rows = np.concatenate([members, non_members])
-    scores: dict[str, Callable[[], Vector]] = {
-        NAMES[0]: lambda: by_distance(rows, release),
-        NAMES[1]: lambda: by_calibrated_distance(rows, release, reference),
-        NAMES[2]: lambda: by_density_ratio(rows, release, reference),
-    }
-    bar = bars("attacks", len(scores) + 1)
+    bar = bars("attacks", len(RELEASE_ATTACKS) + 1)
     blind = Blind.of(members, non_members, reference=reference, seed=seed)
     bar(1)
-    attacked = _Against(blind, measured, BLIND)
-    found = {name: attacked.by(name, score(), bar) for name, score in scores.items()}
-    rocs = {name: each[0] for name, each in found.items()}
-    added = {name: each[1] for name, each in found.items()}
+    comparison = _BlindComparison(blind, measured, BLIND_AUC.subject)
+    rocs: dict[str, Roc] = {}
+    added: dict[str, Added] = {}
+    values: list[MetricValue] = []
+    for name, (metric, scores_of) in RELEASE_ATTACKS.items():
+        scores = scores_of(rows, release, reference)
+        rocs[name], added[name] = comparison.judge(scores)
+        values += comparison.values(metric, rocs[name], added[name])
+        bar(1)
     apart = -by_distance(rows, reference)
-    far = roc(apart[: len(members)], apart[len(members) :])
-    return Attacked(
+    blind_distance = roc(apart[: len(members)], apart[len(members) :]).auc
+    return AttackResults(
         [
-            *attacked.figures(rocs, added),
-            _area(f"{BLIND_DISTANCE}: AUC", far, measured),
+            *values,
+            *comparison.blind_values(),
+            BLIND_DISTANCE_AUC.value(blind_distance, baseline=0.5, measured=measured),
         ],
-        [*(curve(name, each) for name, each in rocs.items()), curve(BLIND, blind.roc)],
+        [
+            *(roc_curve(name, each) for name, each in rocs.items()),
+            roc_curve(BLIND_AUC.subject, blind.roc),
+        ],
         Attacks(blind.roc, rocs, added, held_out),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Against:
-    """Attacks beside the blind attack on the same rows.
+class _BlindComparison:
+    """Attacks, and the blind attack on the same rows.
 
     Attributes:
         blind: The blind attack.
-        measured: With what, as a figure says it.
+        measured: With what, as a value says it.
         name: Of the blind attack.
     """
 
@@ -123,88 +134,83 @@ class _Against:
     measured: str
     name: str
 
-    def by(self, name: str, scores: Vector, bar: Callable[[int], None]) -> tuple[Roc, Added]:
-        """One attack: its own curve, and what it adds."""
+    def judge(self, scores: Vector) -> tuple[Roc, Added]:
+        """The curve of an attack's scores, and what they add to the blind ones."""
         member = self.blind.member
-        result = roc(scores[member], scores[~member]), self.blind.added(scores)
-        bar(1)
-        return result
+        return roc(scores[member], scores[~member]), self.blind.added(scores)
 
-    def figures(self, rocs: Mapping[str, Roc], added: Mapping[str, Added]) -> list[Figure]:
-        """Those of the attacks, each beside the blind attack's, then the blind attack's own."""
-        blind = self.blind.roc
-        found = [
-            figure
-            for name, each in rocs.items()
-            for figure in _figures(name, each, added[name], blind, self.measured)
+    def values(self, area: Metric, each: Roc, added: Added) -> list[MetricValue]:
+        """One attack's: what it reaches, with the blind attack's baseline, and what it adds.
+
+        Args:
+            area: The metric of the attack's area, which says what the attack is.
+            each: Its curve.
+            added: What the release adds.
+        """
+        blind, measured, subject = self.blind.roc, self.measured, area.subject
+        values = [
+            area.value(each.auc, baseline=blind.auc.value, measured=measured),
+            ADDED_AUC.value(added.auc, subject=subject, baseline=0.0, measured=measured),
         ]
-        found.append(_area(f"{self.name}: AUC", blind, self.measured))
-        for rate, one in blind.tpr_at.items():
-            name = f"{self.name}: members found at {rate:.1%} false alarms"
-            options = {"baseline": rate, "measured": self.measured, "unit": "%"}
-            found.append(with_ends("attack", name, one, **options))
-        return found
-
-
-def _area(name: str, blind: Roc, measured: str) -> Figure:
-    """Of a blind attack: neither good nor bad of the release."""
-    return with_ends("attack", name, blind.auc, baseline=0.5, measured=measured)
-
-
-def _figures(name: str, each: Roc, added: Added, blind: Roc, measured: str) -> list[Figure]:
-    """One attack's: what it reaches beside the blind attack, and what the release adds."""
-    usual = {"measured": measured, "better": "lower"}
-
-    def more(what: str, one: Interval, unit: str = "") -> Figure:
-        return with_ends(
-            "attack", f"{name}: {what}, {ADDED}", one, baseline=0.0, unit=unit, **usual
-        )
-
-    found = [
-        with_ends("attack", f"{name}: AUC", each.auc, baseline=blind.auc.value, **usual),
-        more("AUC", added.auc),
-    ]
-    for rate, one in each.tpr_at.items():
-        what = f"members found at {rate:.1%} false alarms"
-        baseline = blind.tpr_at[rate].value
-        found += [
-            with_ends("attack", f"{name}: {what}", one, baseline=baseline, unit="%", **usual),
-            more(what, added.tpr_at[rate], "%"),
+        for rate, part in each.tpr_at.items():
+            values += [
+                MEMBERS_FOUND[rate].value(
+                    part,
+                    subject=subject,
+                    baseline=blind.tpr_at[rate].value,
+                    measured=measured,
+                ),
+                ADDED_MEMBERS_FOUND[rate].value(
+                    added.tpr_at[rate], subject=subject, baseline=0.0, measured=measured
+                ),
+            ]
+        return [
+            *values,
+            ADVANTAGE.value(
+                each.advantage, subject=subject, baseline=blind.advantage, measured=measured
+            ),
+            ADDED_ADVANTAGE.value(
+                added.advantage, subject=subject, baseline=0.0, measured=measured
+            ),
         ]
-    advantage = Figure(
-        "attack",
-        f"{name}: advantage",
-        each.advantage,
-        baseline=blind.advantage,
-        measured=measured,
-        better="lower",
-    )
-    return [*found, advantage, more("advantage", added.advantage)]
+
+    def blind_values(self) -> list[MetricValue]:
+        """The blind attack's own: neither good nor bad of the release."""
+        name, measured = self.name, self.measured
+        return [
+            BLIND_AUC.value(self.blind.roc.auc, subject=name, baseline=0.5, measured=measured),
+            *(
+                BLIND_MEMBERS_FOUND[rate].value(
+                    part, subject=name, baseline=rate, measured=measured
+                )
+                for rate, part in self.blind.roc.tpr_at.items()
+            ),
+        ]
 
 
-def curve(name: str, found: Roc) -> Curve:
+def roc_curve(name: str, each: Roc) -> Curve:
     """Its ROC with few enough points for a page, those at small false positive rates kept."""
     rates = np.concatenate([[0.0], np.geomspace(1e-4, 1, _POINTS // 2 - 1)])
-    at = np.searchsorted(found.fpr, rates, side="right") - 1
-    even = np.linspace(0, len(found.fpr) - 1, _POINTS // 2).round().astype(np.int64)
+    at = np.searchsorted(each.fpr, rates, side="right") - 1
+    even = np.linspace(0, len(each.fpr) - 1, _POINTS // 2).round().astype(np.int64)
     points = np.unique(np.concatenate([at, even]))
     return Curve(
         "attack",
         f"ROC of {name}",
         "false positive rate",
         "true positive rate",
-        tuple(found.fpr[points].tolist()),
-        tuple(found.tpr[points].tolist()),
+        tuple(each.fpr[points].tolist()),
+        tuple(each.tpr[points].tolist()),
     )
 
 
-def attack_by_loss(
+def attack_trained_model(
     model: Trained,
     private: Labelled,
     non_members: Labelled,
     classes: Sequence[str],
-    words: str,
-) -> Attacked:
+    measured: str,
+) -> AttackResults:
     """Attack a model that was trained on the release by its loss on real rows (Yeom et al. 2018).
 
     The loss knows a row's class, so the blind attack knows it as well.
@@ -213,8 +219,8 @@ def attack_by_loss(
         model: Rows to class probabilities.
         private: The members.
         non_members: Real rows that took no part.
-        classes: What the model tells apart.
-        words: What model it is.
+        classes: The classes of the model.
+        measured: What model it is.
     """
     losses, values, known = [], [], []
     for side in (private, non_members):
@@ -224,18 +230,44 @@ def attack_by_loss(
         values.append(_small(few.values))
         known.append(np.eye(len(classes))[labels])
     blind = Blind.of(*values, known=np.concatenate(known))
-    name = "loss of a model trained on the release"
-    attacked = _Against(blind, words, f"{BLIND} for the loss")
-    result, added = attacked.by(name, np.concatenate(losses), lambda done: None)
-    return Attacked(
-        attacked.figures({name: result}, {name: added}),
-        [curve(name, result)],
-        Attacks(blind.roc, {name: result}, {name: added}),
+    name = LOSS_AUC.subject
+    comparison = _BlindComparison(blind, measured, f"{BLIND_AUC.subject} for the loss")
+    curve, added = comparison.judge(np.concatenate(losses))
+    return AttackResults(
+        [*comparison.values(LOSS_AUC, curve, added), *comparison.blind_values()],
+        [roc_curve(name, curve)],
+        Attacks(blind.roc, {name: curve}, {name: added}),
     )
 
 
 def _small(values: np.ndarray) -> np.ndarray:
     """Means of 16 x 16 parts of images, flat; embeddings as they are."""
     if values.ndim == 4:
-        values = area_means(values, _SIDE, smaller=True)
+        values = area_means(values, _BLIND_SIDE, smaller=True)
     return values.reshape(len(values), -1)
+
+
+def infer_classes(
+    private: EmbeddedDataset, release: EmbeddedDataset, test: EmbeddedDataset, measured: str
+) -> list[MetricValue]:
+    """What an attacker with a row's features learns of its class from the nearest synthetic row.
+
+    Args:
+        private: The private rows.
+        release: The release; its labels index the same classes.
+        test: Held-out real rows.
+        measured: With what features, as a value says it.
+    """
+    inferred = infer_attribute(
+        _known(release, None), _known(private, _INFERRED_ROWS), _known(test, _INFERRED_ROWS)
+    )
+    baseline = inferred.held_out.value
+    return [
+        INFERRED.value(inferred.private, baseline=baseline, measured=measured),
+        INFERRED_MORE.value(inferred.leakage, baseline=0.0, measured=measured),
+    ]
+
+
+def _known(side: EmbeddedDataset, most: int | None) -> tuple[Embeddings, Labels]:
+    rows = some(len(side.features), most)
+    return side.features[rows], side.labels[rows]

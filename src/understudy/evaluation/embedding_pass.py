@@ -1,4 +1,7 @@
-"""One pass over a dataset: features, moments and fingerprints, batch by batch."""
+"""One pass over a dataset: features, moments and fingerprints, batch by batch.
+
+And the extractors of the features in which a release is compared with real images.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from understudy.core.ports import Source
-from understudy.core.types import Batch, Embeddings, Images, Labels
-from understudy.evaluation.features import Features
+from understudy.backends.plugin import installed
+from understudy.backends.registry import load_encoder
+from understudy.core.ports import Encoder, ScoringEncoder, Source
+from understudy.core.types import Batch, Embeddings, Images, Labels, Shape
 from understudy.metrics.fingerprints import (
     Digests,
     Hashes,
@@ -22,21 +27,101 @@ from understudy.metrics.moments import MomentSums
 from understudy.metrics.subsets import some
 from understudy.run.progress import Bar
 
+SCATTERING = "embedded:scattering?log=10&coefficients=400"
+DCT = "embedded:dct?coefficients=200"
+
+_FEATURE_SIDE = 32
+"""Pixels a side that the default features look at: beyond, scattering takes minutes."""
+
+INCEPTION_DIM = 2048
+"""Numbers that the standard Inception network gives an image."""
+
 _BATCH_BYTES = 1 << 23  # of pixels
 _BATCH = 1024
-_SIDE = 16
+_SMALL_SIDE = 16  # pixels of the small images that distances are taken in
 _CLASS_BYTES = 1 << 28  # of sums, at most, for moments of each class
 
 
+@dataclass(frozen=True, slots=True)
+class FeatureExtractor:
+    """An extractor of features.
+
+    Attributes:
+        name: What was asked for, or what was chosen, with its options.
+        encoder: Images to features; None: rows are features already.
+        shape: (height, width, channels) that images are brought to first; None: as they are.
+        short: What values say, for the default ones: its options stand in the settings.
+    """
+
+    name: str
+    encoder: Encoder | None = None
+    shape: Shape | None = None
+    short: str = ""
+
+    @property
+    def measured(self) -> str:
+        """As a value says it."""
+        return self.short or f"features {self.name}"
+
+    @property
+    def whole(self) -> str:
+        """With every option."""
+        if self.shape is None:
+            return f"features {self.name}"
+        return f"features {self.name} at {self.shape[0]} x {self.shape[1]} pixels"
+
+    @property
+    def standard(self) -> bool:
+        """Whether they are the standard Inception network's, so that scores bear its name."""
+        return isinstance(self.encoder, ScoringEncoder) and self.encoder.dim == INCEPTION_DIM
+
+    def __call__(self, values: NDArray[np.generic]) -> tuple[Embeddings, Embeddings | None]:
+        """(n, d) float32 features, and (n, classes) probabilities where the network gives some."""
+        if self.encoder is None:
+            return np.asarray(values, dtype=np.float32), None
+        images: Images = np.asarray(values, dtype=np.uint8)
+        if self.shape is not None:
+            small = area_means(images, _FEATURE_SIDE, smaller=True)
+            images = np.rint(small).astype(np.uint8)
+        if isinstance(self.encoder, ScoringEncoder):
+            return self.encoder.score(images)
+        return self.encoder.encode(images), None
+
+
+def load_features(name: str | None, shape: Shape) -> FeatureExtractor:
+    """The extractor of a name, or the default one.
+
+    By default wavelet scattering, on images brought to at most 32 pixels a side. It needs no
+    download; and nothing in this package makes images from its numbers, so that no release looks
+    good in them only because it was made with them (docs/evaluate.md). Without PyTorch, the
+    cosine transform.
+
+    Args:
+        name: An encoder as the registry knows it; None: the default.
+        shape: (height, width, channels) of the images.
+
+    Raises:
+        BackendError: There is no such model, or it does not take such images.
+    """
+    if name is not None:
+        encoder = load_encoder(name, shape=shape)
+        return FeatureExtractor(encoder.name, encoder)
+    small = (min(shape[0], _FEATURE_SIDE), min(shape[1], _FEATURE_SIDE), shape[2])
+    chosen = SCATTERING if installed("torch") and min(small[:2]) >= 4 else DCT
+    encoder = load_encoder(chosen, shape=small)
+    short = chosen.partition("?")[0]
+    return FeatureExtractor(encoder.name, encoder, None if small == shape else small, short)
+
+
 @dataclass(slots=True)
-class Side:
+class EmbeddedDataset:
     """What was read of one dataset.
 
     Attributes:
         source: The dataset.
         count: Its rows.
         kept: (k,) the rows that features and small images were kept of, ascending.
-        labels: (k,) their classes; see `read`.
+        labels: (k,) their classes; see `embed_dataset`.
         features: (k, d) float32.
         small: (k, p) float32 means of parts of the images, 16 x 16 at most; None: no images.
         probabilities: (k, classes) where the extractor gives some.
@@ -58,10 +143,10 @@ class Side:
 
     def all_sums(self) -> MomentSums:
         """Moments of all rows."""
-        found = MomentSums(self.features.shape[1])
-        for one in self.sums.values():
-            found.merge(one)
-        return found
+        sums = MomentSums(self.features.shape[1])
+        for part in self.sums.values():
+            sums.merge(part)
+        return sums
 
 
 class _Columns:
@@ -69,7 +154,7 @@ class _Columns:
 
     def __init__(self, rows: int) -> None:
         self._rows, self._at = rows, 0
-        self._made: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray] = {}
 
     def add(self, **parts: np.ndarray | None) -> None:
         """The next rows of each."""
@@ -77,23 +162,23 @@ class _Columns:
         for name, part in parts.items():
             if part is None:
                 continue
-            if name not in self._made:
-                self._made[name] = np.empty((self._rows, *part.shape[1:]), part.dtype)
-            self._made[name][self._at : self._at + len(part)] = part
+            if name not in self._arrays:
+                self._arrays[name] = np.empty((self._rows, *part.shape[1:]), part.dtype)
+            self._arrays[name][self._at : self._at + len(part)] = part
             count = len(part)
         self._at += count
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._made[name][: self._at]
+        return self._arrays[name][: self._at]
 
     def get(self, name: str) -> np.ndarray | None:
         """None where there never was one."""
-        return self[name] if name in self._made else None
+        return self[name] if name in self._arrays else None
 
 
-def read(
-    source: Source, features: Features, classes: Sequence[str], rows: int | None, bar: Bar
-) -> Side:
+def embed_dataset(
+    source: Source, features: FeatureExtractor, classes: Sequence[str], rows: int | None, bar: Bar
+) -> EmbeddedDataset:
     """Read a dataset once.
 
     Args:
@@ -111,12 +196,12 @@ def read(
     done = 0
     for batch in source.batches(_batch(source)):
         labels = _labels(batch, source, classes)
-        made, probabilities = features(batch.values)
-        _add(sums, made, labels, len(classes))
+        embeddings, probabilities = features(batch.values)
+        _add(sums, embeddings, labels, len(classes))
         take = chosen[done : done + len(labels)]
         images = batch.values if source.kind == "images" else None
         kept.add(
-            features=made[take],
+            features=embeddings[take],
             labels=labels[take],
             small=None if images is None else _small(images[take]),
             probabilities=None if probabilities is None else probabilities[take],
@@ -125,7 +210,7 @@ def read(
             every.add(digests=pixel_digests(images), hashes=perceptual_hashes(images))
         done += len(labels)
         bar(len(labels))
-    side = Side(
+    embedded = EmbeddedDataset(
         source,
         count,
         np.flatnonzero(chosen),
@@ -136,8 +221,8 @@ def read(
         sums,
     )
     if source.kind == "images":
-        side.digests, side.hashes = every["digests"], every["hashes"]
-    return side
+        embedded.digests, embedded.hashes = every["digests"], every["hashes"]
+    return embedded
 
 
 def _batch(source: Source) -> int:
@@ -151,27 +236,27 @@ def _labels(batch: Batch, source: Source, classes: Sequence[str]) -> Labels:
     return match_classes(batch.labels, source.classes, classes)
 
 
-def _add(sums: dict[int, MomentSums], made: Embeddings, labels: Labels, classes: int) -> None:
-    dim = made.shape[1]
+def _add(sums: dict[int, MomentSums], embeddings: Embeddings, labels: Labels, classes: int) -> None:
+    dim = embeddings.shape[1]
     if classes * dim * dim * 8 > _CLASS_BYTES:
         labels = np.zeros_like(labels)
     for label in np.unique(labels).tolist():
-        sums.setdefault(label, MomentSums(dim)).add(made[labels == label])
+        sums.setdefault(label, MomentSums(dim)).add(embeddings[labels == label])
 
 
 def _small(images: Images) -> Embeddings:
-    return area_means(images, _SIDE, smaller=True).reshape(len(images), -1)
+    return area_means(images, _SMALL_SIDE, smaller=True).reshape(len(images), -1)
 
 
-def pictures(source: Source, rows: Iterable[int]) -> dict[int, Images]:
-    """Some rows of a dataset as pictures, by row; reads no further than the last of them."""
+def images_at(source: Source, rows: Iterable[int]) -> dict[int, Images]:
+    """The images of some rows of a dataset, by row; reads no further than the last of them."""
     wanted = np.unique(np.fromiter(rows, dtype=np.int64))
-    found: dict[int, Images] = {}
+    images: dict[int, Images] = {}
     start = 0
     for batch in source.batches(_batch(source)):
-        here = wanted[(wanted >= start) & (wanted < start + len(batch.labels))]
-        found |= {row: batch.values[row - start].copy() for row in here.tolist()}
+        rows_here = wanted[(wanted >= start) & (wanted < start + len(batch.labels))]
+        images |= {row: batch.values[row - start].copy() for row in rows_here.tolist()}
         start += len(batch.labels)
-        if len(found) == len(wanted):
+        if len(images) == len(wanted):
             break
-    return found
+    return images

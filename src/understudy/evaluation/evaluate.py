@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 
 from understudy.core.ports import Events, Source
-from understudy.core.results import Evaluation, Figure, Pairs, Verdict
-from understudy.evaluation.alike import Alike
-from understudy.evaluation.attack_adapter import Attacked, attack
-from understudy.evaluation.caption_adapter import of_captions
-from understudy.evaluation.embedding_pass import Side, read
-from understudy.evaluation.features import Features
-from understudy.evaluation.fidelity_adapter import NEIGHBOURS, Fidelity, resamples
-from understudy.evaluation.full import inferred, reconstructed, similar
-from understudy.evaluation.inputs import ROWS, Asked, Opened
-from understudy.evaluation.leakage_adapter import LeakageOf
-from understudy.evaluation.part import Part
+from understudy.core.results import Evaluation, MetricValue, Pairs, Verdict
+from understudy.evaluation import Part
+from understudy.evaluation.attack_adapter import AttackResults, attack_release, infer_classes
+from understudy.evaluation.caption_adapter import measure_captions
+from understudy.evaluation.comparisons import NearestPairs, compare_features
+from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
+from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
+from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs
+from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.metrics import verdicts
+from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
@@ -35,7 +34,7 @@ from understudy.run.report import refresh
 _MANY = 1000
 """Held-out rows that say how near chance brings a row, where the test set has more."""
 
-_Sides = tuple[Side, Side, Side]
+_Sides = tuple[EmbeddedDataset, EmbeddedDataset, EmbeddedDataset]
 """The private rows, the release, held-out rows."""
 
 
@@ -49,7 +48,7 @@ def evaluate(
     networks: Sequence[Network] | None = None,
     seeds: int = 1,
     epochs: int | None = None,
-    rows: int = ROWS,
+    rows: int = SEARCHED_ROWS,
     attacks: bool = True,
     encoder: str | None = None,
     skip_bad: bool = False,
@@ -86,9 +85,9 @@ def evaluate(
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
-    place = release_folder(Path(folder))
+    release = release_folder(Path(folder))
     with reporting(progress) as events:
-        wanted = Asked(
+        chosen = EvaluationOptions(
             features=features,
             full=full,
             networks=networks,
@@ -102,31 +101,32 @@ def evaluate(
             dp_sgd=dp_sgd,
             label=label,
         )
-        opened = Opened.of(place, str(real), None if test is None else str(test), wanted)
-        found, pairs = _Measuring(opened, wanted, partial(events.step, owner_only=True)).run()
-    _keep(place, found, pairs)
-    return found
+        inputs = Inputs.open(release, str(real), None if test is None else str(test), chosen)
+        steps = partial(events.step, owner_only=True)
+        evaluation, pairs = _Measurement(inputs, chosen, steps).run()
+    _keep(release, evaluation, pairs)
+    return evaluation
 
 
-def _keep(place: Path, found: Evaluation, pairs: Pairs | None) -> None:
+def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
     """Write the results into the owner's folder, where the release lies in a run's."""
-    owner = place.parent / "owner"
-    if place.name != "release" or not owner.is_dir():
+    owner = release.parent / "owner"
+    if release.name != "release" or not owner.is_dir():
         return
-    write_json(owner / "evaluation.json", found.as_dict())
+    write_json(owner / "evaluation.json", evaluation.as_dict())
     if pairs is not None:
         arrays = {name: getattr(pairs, name) for name in ("synthetic", "real", "distances", "rows")}
         write_arrays(owner / "pairs.npz", {**arrays, "how": np.array(pairs.how)})
     if (owner / "run.json").is_file():
-        refresh(place.parent)
+        refresh(release.parent)
 
 
 @dataclass(frozen=True)
-class _Measuring:
+class _Measurement:
     """One evaluation, every part of it known to fit."""
 
-    opened: Opened
-    asked: Asked
+    inputs: Inputs
+    options: EvaluationOptions
     bars: Bars
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -134,177 +134,186 @@ class _Measuring:
         """Read, measure, judge."""
         with self._timed("read"):
             sides = self._sides()
-        features, found = self.opened.features, Part()
+        features, whole = self.inputs.features, Part()
         with self._timed("fidelity"):
-            found.figures += Fidelity(features, *sides, self._classes(), self.bars).figures()
-        if self.opened.captioned is not None:
+            fidelity = FidelityAdapter(features, *sides, self._classes(), self.bars)
+            whole.values += fidelity.values()
+        if self.inputs.captioned is not None:
             with self._timed("captions"):
-                shape = self.opened.release.shape
-                found.add(of_captions(self.opened.captioned, shape, features, self.bars))
+                shape = self.inputs.release.shape
+                whole.add(measure_captions(self.inputs.captioned, shape, features, self.bars))
         non_members = self._non_members(sides[2])
         near_sides = (*sides[:2], _enough(non_members, sides[2]))
         with self._timed("leakage"):
-            leaks = LeakageOf(*near_sides, features.measured, self.bars)
-            near = leaks.judge(leaks.distances())
-            found.figures += leaks.figures(near)
-            pairs = leaks.pairs(near)
-            found.figures += self._alike(near_sides, near)
+            adapter = LeakageAdapter(*near_sides, features.measured, self.bars)
+            leakage = adapter.judge(adapter.distances())
+            whole.values += adapter.values(leakage)
+            pairs = adapter.pairs(leakage)
+            whole.values += self._compared(near_sides, leakage)
         results = Attacks()
-        if self.asked.attacks:
+        if self.options.attacks:
             with self._timed("attacks"):
                 attacked = self._attacked(sides, non_members)
-                found.add(Part(attacked.figures, attacked.curves))
-                found.figures += self._inferred(near_sides)
+                whole.add(Part(attacked.values, attacked.curves))
+                whole.values += self._inferred(near_sides)
             results = attacked.results
-        if self.asked.trains:
-            found.add(self._trained())
-        words = [
-            verdicts.fidelity(found.figures),
-            verdicts.utility(found.figures),
-            verdicts.leakage(near, results),
-            verdicts.attacks(results),
+        if self.options.trains:
+            whole.add(self._trained())
+        judged = [
+            verdicts.judge_fidelity(whole.values),
+            verdicts.judge_utility(whole.values),
+            verdicts.judge_leakage(leakage, results),
+            verdicts.judge_attacks(results),
         ]
-        found.settings |= self._of_non_members(results)
-        return self._evaluation(found, words, sides), pairs
+        whole.settings |= self._of_non_members(results)
+        return self._evaluation(whole, judged, sides), pairs
 
-    def _evaluation(self, found: Part, words: Sequence[Verdict], sides: _Sides) -> Evaluation:
-        """Figures of all rows first."""
-        ordered = sorted(found.figures, key=lambda one: one.label != "")
-        settings = self._settings(found, sides)
-        return Evaluation(tuple(ordered), tuple(found.curves), tuple(words), settings, self.seconds)
+    def _evaluation(self, whole: Part, judged: Sequence[Verdict], sides: _Sides) -> Evaluation:
+        """Values of all rows first."""
+        ordered = sorted(whole.values, key=lambda value: value.label != "")
+        settings = self._settings(whole, sides)
+        return Evaluation(
+            tuple(ordered), tuple(whole.curves), tuple(judged), settings, self.seconds
+        )
 
     def _sides(self) -> _Sides:
         """The private rows, the release, the test set."""
         return (
-            self._read(self.opened.real, "private rows"),
-            self._read(self.opened.release, "the release"),
-            self._read(self.opened.test, "test rows"),
+            self._read(self.inputs.real, "private rows"),
+            self._read(self.inputs.release, "the release"),
+            self._read(self.inputs.test, "test rows"),
         )
 
-    def _read(self, source: Source, words: str) -> Side:
-        features = self.opened.features
+    def _read(self, source: Source, words: str) -> EmbeddedDataset:
+        features = self.inputs.features
         if source.kind == "embeddings":
-            features = Features(features.name)
+            features = FeatureExtractor(features.name)
         bar = self.bars(f"reading {words}", len(source))
-        return read(source, features, self._classes(), self.asked.rows, bar)
+        return embed_dataset(source, features, self._classes(), self.options.rows, bar)
 
-    def _non_members(self, test: Side) -> Side:
+    def _non_members(self, test: EmbeddedDataset) -> EmbeddedDataset:
         """What private rows are told from: the part that the run held out, or the test set."""
-        held_out = self.opened.held_out
-        if held_out is None or held_out is self.opened.test:
+        held_out = self.inputs.held_out
+        if held_out is None or held_out is self.inputs.test:
             return test
         return self._read(held_out, "held-out rows")
 
-    def _attacked(self, sides: _Sides, non_members: Side) -> Attacked:
+    def _attacked(self, sides: _Sides, non_members: EmbeddedDataset) -> AttackResults:
         """The quick attacks; a test set that is not the non-members is the reference."""
         private, release, test = (side.features for side in sides)
-        return attack(
+        return attack_release(
             private,
             release,
             non_members.features,
-            self.opened.features.measured,
+            self.inputs.features.measured,
             self.bars,
             reference=None if non_members is sides[2] else test,
-            held_out=self.opened.held_out is not None,
+            held_out=self.inputs.held_out is not None,
         )
 
     def _of_non_members(self, results: Attacks) -> dict[str, str]:
-        """Who the non-members are, and what to do where they differ from the members."""
-        if self.opened.held_out is not None:
+        """What the non-members are, and what to do where they differ from the members."""
+        if self.inputs.held_out is not None:
             words = "a random part of the private dataset, which the run held out"
             return {"non_members": words}
-        told = {"non_members": f"the test set, {self.opened.test.name}"}
+        settings = {"non_members": f"the test set, {self.inputs.test.name}"}
         if results.different:
-            told["advice"] = f"Private rows and the test set differ by themselves. {HOLD_OUT}"
-        return told
+            settings["advice"] = f"Private rows and the test set differ by themselves. {HOLD_OUT}"
+        return settings
 
     def _classes(self) -> tuple[str, ...]:
         """The classes of all sides; empty where the release has none, or others."""
-        ours, real = set(self.opened.release.classes), self.opened.real.classes
+        ours, real = set(self.inputs.release.classes), self.inputs.real.classes
         return real if ours == set(real) else ()
 
-    def _alike(self, sides: _Sides, near: Leakage) -> list[Figure]:
-        """How alike the nearest pairs look, where that was asked for."""
-        metric = self.opened.metric
-        found = similar(*sides, self.opened.features.measured) if self.asked.full else []
-        if "pixels" in near.distances and (self.asked.full or metric is not None):
-            alike = Alike.of(*sides, near.distances["pixels"])
-            found += alike.information() if self.asked.full else []
-            found += [] if metric is None else [alike.perceptual(metric)]
-        return found
+    def _compared(self, sides: _Sides, leakage: Leakage) -> list[MetricValue]:
+        """Metrics that name their function, and the perceptual distance where one was given."""
+        full, distance = self.options.full, self.inputs.distance
+        values = compare_features(*sides, self.inputs.features.measured, full=full)
+        if "pixels" in leakage.distances and (full or distance is not None):
+            nearest = NearestPairs.read(*sides, leakage.distances["pixels"])
+            values += nearest.compare(full=full)
+            values += [] if distance is None else [nearest.perceptual(distance)]
+        return values
 
-    def _inferred(self, sides: _Sides) -> list[Figure]:
-        if not self.asked.full or len(self._classes()) < 2:
+    def _inferred(self, sides: _Sides) -> list[MetricValue]:
+        if not self.options.full or len(self._classes()) < 2:
             return []
-        return inferred(*sides, self.opened.features.measured)
+        return infer_classes(*sides, self.inputs.features.measured)
 
     def _trained(self) -> Part:
         """Models; and what looks at all rows at once, while they are in memory."""
-        from understudy.evaluation.utility_adapter import by_dp_sgd, by_size, trained
+        from understudy.evaluation.utility_adapter import (
+            measure_by_size,
+            measure_dp_sgd,
+            measure_utility,
+        )
 
-        opened, epochs = self.opened, self.asked.epochs
-        networks = self.asked.networks or usual_networks(opened.release)
+        inputs, epochs = self.inputs, self.options.epochs
+        networks = self.options.networks or usual_networks(inputs.release)
         with self._timed("training"):
             release, private, test = (
-                collect(one, opened.encoder, self.bars)
-                for one in (opened.release, opened.real, opened.test)
+                collect(one, inputs.encoder, self.bars)
+                for one in (inputs.release, inputs.real, inputs.test)
             )
-            found = trained(
+            part = measure_utility(
                 release,
                 private,
                 test,
                 self.bars,
                 networks=networks,
-                seeds=self.asked.seeds,
+                seeds=self.options.seeds,
                 epochs=epochs,
-                both=self.asked.full,
+                both=self.options.full,
             )
-        if self.asked.full:
+        if self.options.full:
             with self._timed("accuracy by rows"):
-                found.add(by_size(release, test, self.bars, networks=networks, epochs=epochs))
-            if opened.release.kind == "images":
+                part.add(
+                    measure_by_size(release, test, self.bars, networks=networks, epochs=epochs)
+                )
+            if inputs.release.kind == "images":
                 with self._timed("reconstruction"):
-                    found.add(reconstructed(private, release, test, self.bars))
-        if opened.promise is not None:
+                    part.add(measure_reconstruction(private, release, test, self.bars))
+        if inputs.guarantee is not None:
             with self._timed("DP-SGD"):
-                made = by_dp_sgd(
+                dp_sgd = measure_dp_sgd(
                     private,
                     test,
                     self.bars,
                     networks=networks,
-                    promise=opened.promise,
+                    guarantee=inputs.guarantee,
                     epochs=epochs,
-                    plain=found.figures,
+                    without_noise=part.values,
                 )
-                found.add(made)
-        return found
+                part.add(dp_sgd)
+        return part
 
-    def _settings(self, found: Part, sides: _Sides) -> dict[str, Any]:
+    def _settings(self, whole: Part, sides: _Sides) -> dict[str, Any]:
         left_out = []
-        if not self.asked.trains:
+        if not self.options.trains:
             left_out.append("trained models: add --full")
-        if not self.asked.attacks:
+        if not self.options.attacks:
             left_out.append("attacks: left out by --no-attacks")
         if not self._classes():
             left_out.append("classes: the release has none, or other ones than the private rows")
-        if self.opened.release.kind == "embeddings":
+        if self.inputs.release.kind == "embeddings":
             left_out.append("copies in pixels and pairs: the release holds embeddings")
         names = ("private", "release", "held_out")
         counts = {name: side.count for name, side in zip(names, sides, strict=True)}
         compared = {name: len(side.kept) for name, side in zip(names, sides, strict=True)}
         return {
             "kind": "owner-only",
-            "features": self.opened.features.whole,
-            "real": self.opened.real.name,
-            "test": self.opened.test.name,
+            "features": self.inputs.features.whole,
+            "real": self.inputs.real.name,
+            "test": self.inputs.test.name,
             "rows": counts,
             "rows_with_neighbours": compared,
             "rows_of_precision_and_recall": min(compared.values()),
-            "neighbours": NEIGHBOURS,
+            "neighbours": NEAREST_NEIGHBOURS,
             "resamples": resamples(sides[0].features.shape[1]),
-            "seeds": self.asked.seeds,
-            **found.settings,
-            "left_out": left_out + found.left_out,
+            "seeds": self.options.seeds,
+            **whole.settings,
+            "left_out": left_out + whole.left_out,
         }
 
     @contextmanager
@@ -314,6 +323,6 @@ class _Measuring:
         self.seconds[part] = round(time.perf_counter() - start, 2)
 
 
-def _enough(held_out: Side, test: Side) -> Side:
+def _enough(held_out: EmbeddedDataset, test: EmbeddedDataset) -> EmbeddedDataset:
     """Those of the two that say how often chance gives a near-copy; few rows cannot say it."""
     return held_out if held_out.count >= min(_MANY, test.count) else test

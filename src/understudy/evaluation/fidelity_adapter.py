@@ -1,85 +1,99 @@
-"""How alike the release is to the private rows, beside how alike held-out real rows are."""
+"""How alike the release is to the private rows, and how alike held-out real rows are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from understudy.core.results import Figure
+from understudy.core.results import Interval, Metric, MetricValue
 from understudy.core.types import Embeddings
-from understudy.evaluation.embedding_pass import Side
-from understudy.evaluation.features import Features
+from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor
 from understudy.metrics.fidelity import (
+    CLASS_SCORE,
+    FID,
+    FRECHET_DISTANCE,
+    INCEPTION_SCORE,
+    KERNEL_DISTANCE,
+    KERNEL_DISTANCE_ERROR,
+    KID,
+    KID_ERROR,
     frechet_distance,
     frechet_interval,
     inception_score,
     kernel_distance,
 )
 from understudy.metrics.moments import MomentSums
-from understudy.metrics.nearest_neighbours import coverage
+from understudy.metrics.nearest_neighbours import (
+    COVERAGE,
+    DENSITY,
+    NEAREST_NEIGHBOURS,
+    PRECISION,
+    RECALL,
+    coverage,
+)
 from understudy.metrics.rates import clopper_pearson
 from understudy.metrics.subsets import some
 from understudy.run.progress import Bars
 
-NEIGHBOURS = 5
-RESAMPLES = 20
-_FEW_RESAMPLES, _MANY_DIMS = 8, 1024  # a root of a large covariance takes seconds
+_RESAMPLES, _FEW_RESAMPLES = 20, 8
+_MANY_DIMS = 1024  # a root of a covariance as large takes seconds
 _SUBSETS = 100
-_LEAST = 2 * NEIGHBOURS  # rows of a class, at least, that say anything about it
+_LEAST = 2 * NEAREST_NEIGHBOURS  # rows of a class, at least, that say anything about it
 _MOST_CLASSES = 100
-
-NAMES = {True: ("FID", "KID"), False: ("Frechet distance", "kernel distance")}
-"""Scores bear the names that others compare only in the features that others take."""
 
 
 def resamples(dim: int) -> int:
     """How often the bootstrap resamples features of that length."""
-    return RESAMPLES if dim <= _MANY_DIMS else _FEW_RESAMPLES
+    return _RESAMPLES if dim <= _MANY_DIMS else _FEW_RESAMPLES
 
 
 @dataclass(frozen=True, slots=True)
-class Fidelity:
+class FidelityAdapter:
     """Measures fidelity.
 
     Attributes:
-        features: What the sides were read with.
+        features: The extractor of the datasets' features.
         private: The private rows.
         release: The release.
         test: Held-out real rows.
-        classes: Names of the classes that the sides share; fewer than two: none.
+        classes: Names of the classes that the datasets share; fewer than two: none.
         bars: Progress.
     """
 
-    features: Features
-    private: Side
-    release: Side
-    test: Side
+    features: FeatureExtractor
+    private: EmbeddedDataset
+    release: EmbeddedDataset
+    test: EmbeddedDataset
     classes: Sequence[str]
     bars: Bars
 
-    def figures(self) -> list[Figure]:
+    def values(self) -> list[MetricValue]:
         """Of all rows, then of each class."""
-        parts: list[Callable[[], list[Figure]]] = [
+        parts: list[Callable[[], list[MetricValue]]] = [
             self._frechet,
             self._kernel,
-            self._neighbours,
+            self._nearest_neighbours,
             self._inception,
         ]
         labels = range(len(self.classes)) if 1 < len(self.classes) <= _MOST_CLASSES else range(0)
         bar = self.bars("fidelity", len(parts) + len(labels))
-        found = []
+        values = []
         for part in parts:
-            found += part()
+            values += part()
             bar(1)
         for label in labels:
-            found += self._of_class(label)
+            values += self._of_class(label)
             bar(1)
-        return found
+        return values
 
-    def _frechet(self) -> list[Figure]:
+    @property
+    def _frechet_metric(self) -> Metric:
+        """Scores bear the names that others compare only in the features that others take."""
+        return FID if self.features.standard else FRECHET_DISTANCE
+
+    def _frechet(self) -> list[MetricValue]:
         """All rows of each side, whatever was kept of them."""
         private = self.private.all_sums().moments()
         if min(self.release.count, self.test.count) < 2:
@@ -88,109 +102,79 @@ class Fidelity:
         baseline = frechet_distance(private, self.test.all_sums().moments())
         rows = self.release.features
         interval = frechet_interval(private, rows, value, resamples=resamples(rows.shape[1]))
-        return [
-            self._figure(
-                NAMES[self.features.standard][0],
-                value,
-                baseline,
-                interval=(interval.low, interval.high),
-                better="lower",
-            )
-        ]
+        return [self._value(self._frechet_metric, interval, baseline)]
 
-    def _kernel(self) -> list[Figure]:
-        private, release, test = self._values()
+    def _kernel(self) -> list[MetricValue]:
+        private, release, test = self._features()
         if min(len(release), len(test)) < 2:
             return []
         size = min(1000, len(private), len(release), len(test))  # the same on both sides
         options = {"subsets": _SUBSETS, "size": size}
-        found = kernel_distance(private, release, **options)
+        estimate = kernel_distance(private, release, **options)
         baseline = kernel_distance(private, test, **options)
-        name, reach = NAMES[self.features.standard][1], 1.96 * found.error
-        interval = found.value - reach, found.value + reach
+        standard = self.features.standard
+        distance, error = (KID, KID_ERROR) if standard else (KERNEL_DISTANCE, KERNEL_DISTANCE_ERROR)
         return [
-            self._figure(name, found.value, baseline.value, interval=interval, better="lower"),
-            self._figure(f"standard error of {name}", found.error, baseline.error, better=""),
+            self._value(distance, _about(estimate.value, estimate.error), baseline.value),
+            self._value(error, estimate.error, baseline.error),
         ]
 
-    def _neighbours(self, label: int | None = None) -> list[Figure]:
+    def _nearest_neighbours(self, label: int | None = None) -> list[MetricValue]:
         """Equally many rows of every side: how many fill a space depends on their number."""
-        sides = self._values(label)
+        sides = self._features(label)
         rows = min(map(len, sides))
-        if rows <= NEIGHBOURS:
+        if rows <= NEAREST_NEIGHBOURS:
             return []
         private, release, test = (side[some(len(side), rows)] for side in sides)
-        one, two = (coverage(private, side, k=NEIGHBOURS) for side in (release, test))
+        ours, usual = (coverage(private, side, k=NEAREST_NEIGHBOURS) for side in (release, test))
         name = "" if label is None else self.classes[label]
-        found = []
-        for what in ("precision", "recall", "coverage"):
-            value: float = getattr(one, what)
-            interval = clopper_pearson(round(value * rows), rows)
-            baseline: float = getattr(two, what)
-            found.append(self._figure(what, value, baseline, interval=interval, label=name))
-        reach = 1.96 * one.density_error
-        interval = one.density - reach, one.density + reach
-        density = self._figure("density", one.density, two.density, interval=interval, label=name)
-        return [*found[:2], density, found[2]]
 
-    def _inception(self) -> list[Figure]:
+        def part(metric: Metric, value: float, baseline: float) -> MetricValue:
+            low, high = clopper_pearson(round(value * rows), rows)
+            return self._value(metric, Interval(value, low, high), baseline, name)
+
+        return [
+            part(PRECISION, ours.precision, usual.precision),
+            part(RECALL, ours.recall, usual.recall),
+            self._value(DENSITY, _about(ours.density, ours.density_error), usual.density, name),
+            part(COVERAGE, ours.coverage, usual.coverage),
+        ]
+
+    def _inception(self) -> list[MetricValue]:
         """Only where the extractor is a classifier."""
         if self.release.probabilities is None or self.test.probabilities is None:
             return []
-        name = "Inception score" if self.features.standard else "score of the classes"
         splits = min(10, len(self.release.probabilities), len(self.test.probabilities))
-        one, two = (
-            inception_score(side.probabilities, splits=splits)
-            for side in (self.release, self.test)
-            if side.probabilities is not None
+        estimate, baseline = (
+            inception_score(probabilities, splits=splits)
+            for probabilities in (self.release.probabilities, self.test.probabilities)
         )
-        interval = one.value - 1.96 * one.error, one.value + 1.96 * one.error
-        return [self._figure(name, one.value, two.value, interval=interval)]
+        metric = INCEPTION_SCORE if self.features.standard else CLASS_SCORE
+        return [self._value(metric, _about(estimate.value, estimate.error), baseline.value)]
 
-    def _of_class(self, label: int) -> list[Figure]:
-        sides = self._values(label)
-        if min(map(len, sides)) < _LEAST:
+    def _of_class(self, label: int) -> list[MetricValue]:
+        if min(map(len, self._features(label))) < _LEAST:
             return []
         sums = [side.sums.get(label) for side in (self.private, self.release, self.test)]
-        found = []
-        if len(self.private.sums) > 1 and all(isinstance(one, MomentSums) for one in sums):
-            private, release, test = (one.moments() for one in sums if one is not None)
-            found.append(
-                self._figure(
-                    NAMES[self.features.standard][0],
-                    frechet_distance(private, release),
-                    frechet_distance(private, test),
-                    better="lower",
-                    label=self.classes[label],
-                )
-            )
-        return found + self._neighbours(label)
+        values = []
+        if len(self.private.sums) > 1 and all(isinstance(part, MomentSums) for part in sums):
+            private, release, test = (part.moments() for part in sums if part is not None)
+            value, baseline = (frechet_distance(private, side) for side in (release, test))
+            values.append(self._value(self._frechet_metric, value, baseline, self.classes[label]))
+        return values + self._nearest_neighbours(label)
 
-    def _values(self, label: int | None = None) -> list[Embeddings]:
+    def _features(self, label: int | None = None) -> list[Embeddings]:
         sides = (self.private, self.release, self.test)
         if label is None:
             return [side.features for side in sides]
         return [np.asarray(side.features[side.labels == label]) for side in sides]
 
-    def _figure(
-        self,
-        name: str,
-        value: float,
-        baseline: float,
-        *,
-        interval: tuple[float, float] | None = None,
-        better: Literal["higher", "lower", ""] = "higher",
-        label: str = "",
-    ) -> Figure:
-        low, high = interval or (None, None)
-        return Figure(
-            "fidelity",
-            name,
-            value,
-            low=low,
-            high=high,
-            baseline=baseline,
-            measured=self.features.measured,
-            label=label,
-            better=better,
-        )
+    def _value(
+        self, metric: Metric, number: float | Interval, baseline: float, label: str = ""
+    ) -> MetricValue:
+        return metric.value(number, baseline=baseline, measured=self.features.measured, label=label)
+
+
+def _about(value: float, error: float) -> Interval:
+    """The 95 % interval of a value with a standard error."""
+    return Interval(value, value - 1.96 * error, value + 1.96 * error)

@@ -16,21 +16,21 @@ from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
 from understudy.data.holdout import split
 from understudy.data.names import UNLABELLED
-from understudy.evaluation.features import Features, load_features
-from understudy.evaluation.fidelity_adapter import NEIGHBOURS
+from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
+from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name
 from understudy.run.outputs import open_release, read_json
 from understudy.run.prepare import open_test, require_classes
 
-ROWS = 60_000
-"""Rows of a side whose neighbours are looked for, unless told otherwise."""
+SEARCHED_ROWS = 60_000
+"""Rows of a side whose nearest neighbours are searched by default, at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What of an evaluation was asked for.
+class EvaluationOptions:
+    """What an evaluation is to measure, and with what.
 
     Attributes:
         features: An encoder; None: the default one.
@@ -38,13 +38,13 @@ class Asked:
         networks: Which models; naming one asks for training.
         seeds: Trainings to average over.
         epochs: Passes over the training set, where not the usual number.
-        rows: Rows of a side whose neighbours are looked for, at most.
+        rows: Rows of a side whose nearest neighbours are searched, at most.
         attacks: Attack the release.
         encoder: What embeds real images, for a release of embeddings; None: the one it names.
         skip_bad: Pass over unreadable files.
         lpips: A TorchScript file of a perceptual distance.
         dp_sgd: Train by DP-SGD on the private rows, too.
-        label: The column that holds the class; None: the one that the run was told.
+        label: The column that holds the class; None: the run's own.
     """
 
     features: str | None = None
@@ -52,7 +52,7 @@ class Asked:
     networks: Sequence[Network] | None = None
     seeds: int = 1
     epochs: int | None = None
-    rows: int = ROWS
+    rows: int = SEARCHED_ROWS
     attacks: bool = True
     encoder: str | None = None
     skip_bad: bool = False
@@ -67,7 +67,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Inputs:
     """Three sets of rows that compare, and what they are compared with.
 
     Attributes:
@@ -77,8 +77,8 @@ class Opened:
         test: Real rows that it did not.
         features: What they are compared in.
         encoder: Embeds real images where the release holds embeddings.
-        metric: The perceptual distance, where one was named.
-        promise: The release's epsilon and delta, where DP-SGD is to keep them.
+        distance: The perceptual distance, where one was named.
+        guarantee: The release's epsilon and delta, where DP-SGD is to keep them.
         held_out: The random part of the private dataset that the run left out: non-members from
             the members' own pool. None where it left none out.
     """
@@ -87,73 +87,82 @@ class Opened:
     captioned: Captioned | None
     real: Source
     test: Source
-    features: Features
+    features: FeatureExtractor
     encoder: Encoder | None
-    metric: PerceptualDistance | None
-    promise: tuple[float, float] | None
+    distance: PerceptualDistance | None
+    guarantee: tuple[float, float] | None
     held_out: Source | None = None
 
     @classmethod
-    def of(cls, place: Path, real: str, test: str | None, asked: Asked) -> Opened:
+    def open(cls, path: Path, real: str, test: str | None, options: EvaluationOptions) -> Inputs:
         """Open everything, and refuse what does not fit.
 
         Args:
-            place: The release.
+            path: The release.
             real: The private dataset.
             test: The real test set; None: what the run held out.
-            asked: What was asked for.
+            options: What is to be measured.
 
         Raises:
             InputError: As said.
         """
-        facts = _facts(place)
+        facts = _facts(path)
         shape = tuple(facts["data"]["image_shape"] or ()) or None
         size = None if shape is None else (shape[0], shape[1])
-        release = open_release(place, shape)
-        captioned = None if shape is None else open_captioned(place)
-        train, held_out, tests = _real(place, real, test, asked, _declared(facts, asked, size))
+        release = open_release(path, shape)
+        captioned = None if shape is None else open_captioned(path)
+        train, held_out, tests = _real(path, real, test, options, _declared(facts, options, size))
         require_classes(train.classes, tests)
         encoder = None
         if release.kind == "embeddings":
-            encoder = _encoder(place, facts, asked.encoder, train)
+            encoder = _encoder(path, facts, options.encoder, train)
             name = "of the release" if encoder is None else encoder.name
-            features = Features(name, encoder)
-            _require_no_features(asked)
+            features = FeatureExtractor(name, encoder)
+            _require_no_features(options)
         else:
-            features = load_features(asked.features, release.shape)
+            features = load_features(options.features, release.shape)
         _require_one_shape(release, train, tests, encoder)
-        if asked.trains:
+        if options.trains:
             from understudy.evaluation.utility_adapter import require_trainable
 
-            require_trainable(release, tests, asked.networks)
-        if asked.rows < 2 * NEIGHBOURS:
-            raise ConfigError(f"--rows must be {2 * NEIGHBOURS} or more, found {asked.rows}")
-        metric = None if asked.lpips is None else _metric(asked.lpips, release)
-        promise = _promise(place, facts, asked) if asked.dp_sgd else None
-        return cls(release, captioned, train, tests, features, encoder, metric, promise, held_out)
+            require_trainable(release, tests, options.networks)
+        if options.rows < 2 * NEAREST_NEIGHBOURS:
+            raise ConfigError(
+                f"--rows must be {2 * NEAREST_NEIGHBOURS} or more, found {options.rows}"
+            )
+        distance = None if options.lpips is None else _perceptual(options.lpips, release)
+        guarantee = _guarantee(path, facts, options) if options.dp_sgd else None
+        return cls(
+            release, captioned, train, tests, features, encoder, distance, guarantee, held_out
+        )
 
 
-def _declared(facts: dict[str, Any], asked: Asked, size: tuple[int, int] | None) -> dict[str, Any]:
+def _declared(
+    facts: dict[str, Any], options: EvaluationOptions, size: tuple[int, int] | None
+) -> dict[str, Any]:
     """How the private dataset is opened: as the owner declared it for the run."""
     premises = facts.get("premises", ())
-    told = {one["name"]: one["value"] for one in premises if one["origin"] == "declared"}
-    label = asked.label or told.get("label column")
-    names = told.get("class names")
-    classes = None if names == list(UNLABELLED) else names
-    options = {"label": label, "classes": classes, "channels": told.get("colour channels")}
-    return {**options, "size": size, "skip_bad": asked.skip_bad}
+    values = {one["name"]: one["value"] for one in premises if one["origin"] == "declared"}
+    names = values.get("class names")
+    return {
+        "label": options.label or values.get("label column"),
+        "classes": None if names == list(UNLABELLED) else names,
+        "channels": values.get("colour channels"),
+        "size": size,
+        "skip_bad": options.skip_bad,
+    }
 
 
 def _real(
-    place: Path, real: str, test: str | None, asked: Asked, declared: dict[str, Any]
+    path: Path, real: str, test: str | None, options: EvaluationOptions, declared: dict[str, Any]
 ) -> tuple[Source, Source | None, Source]:
     """The members, what the run held out of the private dataset (or None), and the test set.
 
     Raises:
         ConfigError: There is neither a test set nor a held-out part.
     """
-    owner = place.parent / "owner"
-    hold_out = read_hold_out(owner) if place.name == "release" else None
+    owner = path.parent / "owner"
+    hold_out = read_hold_out(owner) if path.name == "release" else None
     if test is None and hold_out is None:
         raise ConfigError(
             "say --test: real rows that were not in the private dataset. This run held none out "
@@ -170,7 +179,7 @@ def _real(
     return members, held_out, tests
 
 
-def _metric(path: str | Path, release: Source) -> PerceptualDistance:
+def _perceptual(path: str | Path, release: Source) -> PerceptualDistance:
     """The perceptual distance of a file, tried on an empty image.
 
     Raises:
@@ -180,28 +189,30 @@ def _metric(path: str | Path, release: Source) -> PerceptualDistance:
         raise ConfigError("the release holds embeddings, which have no looks: leave out --lpips")
     from understudy.backends.perceptual_network import ScriptedDistance
 
-    metric = ScriptedDistance(path)
+    distance = ScriptedDistance(path)
     empty = np.zeros((1, *release.shape), dtype=np.uint8)
-    metric.distance(empty, empty)
-    return metric
+    distance.distance(empty, empty)
+    return distance
 
 
-def _promise(place: Path, facts: dict[str, Any], asked: Asked) -> tuple[float, float]:
+def _guarantee(
+    path: Path, facts: dict[str, Any], options: EvaluationOptions
+) -> tuple[float, float]:
     """The release's epsilon and delta.
 
     Raises:
         ConfigError: No models are trained that DP-SGD could be compared with.
-        RunError: The release promises nothing that DP-SGD could keep.
+        RunError: The release guarantees nothing that DP-SGD could keep.
         MissingExtra: Opacus is not installed.
     """
-    if not asked.trains:
+    if not options.trains:
         raise ConfigError("--dp-sgd is compared with trained models: add --full")
-    found = facts.get("guarantee", {})
-    epsilon, delta = (float(found.get(name) or math.nan) for name in ("epsilon", "delta"))
+    stated = facts.get("guarantee", {})
+    epsilon, delta = (float(stated.get(name) or math.nan) for name in ("epsilon", "delta"))
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise RunError(
-            f"{place / 'privacy.json'}: states no epsilon and delta that DP-SGD could keep (found "
-            f"{found.get('epsilon')} and {found.get('delta')}): leave out --dp-sgd"
+            f"{path / 'privacy.json'}: states no epsilon and delta that DP-SGD could keep (found "
+            f"{stated.get('epsilon')} and {stated.get('delta')}): leave out --dp-sgd"
         )
     from understudy.backends.plugin import installed
 
@@ -210,8 +221,8 @@ def _promise(place: Path, facts: dict[str, Any], asked: Asked) -> tuple[float, f
     return epsilon, delta
 
 
-def _require_no_features(asked: Asked) -> None:
-    if asked.features is not None:
+def _require_no_features(options: EvaluationOptions) -> None:
+    if options.features is not None:
         raise ConfigError(
             "the release holds embeddings and is compared in them: leave out --features"
         )
@@ -236,24 +247,24 @@ def _require_one_shape(
             )
 
 
-def _facts(place: Path) -> dict[str, Any]:
-    facts = read_json(place / "privacy.json")
+def _facts(path: Path) -> dict[str, Any]:
+    facts = read_json(path / "privacy.json")
     if "image_shape" not in facts.get("data", {}):
-        raise RunError(f"{place / 'privacy.json'}: does not say the shape of the images")
+        raise RunError(f"{path / 'privacy.json'}: does not say the shape of the images")
     return facts
 
 
-def _encoder(place: Path, facts: dict[str, Any], name: str | None, real: Source) -> Encoder | None:
+def _encoder(path: Path, facts: dict[str, Any], name: str | None, real: Source) -> Encoder | None:
     """The release's encoder: as the owner's run named it, else as the release does."""
     if real.kind == "embeddings":
         return None
     known = [m["name"] for m in facts.get("models", ()) if m["role"] == "encoder"]
-    owner = place.parent / "owner" / "run.json"
+    owner = path.parent / "owner" / "run.json"
     if owner.is_file():
         known = [read_json(owner)["settings"].get("encoder"), *known]
-    found = name or next((one for one in known if one), None)
-    if found is None:
+    chosen = name or next((known_name for known_name in known if known_name), None)
+    if chosen is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")
     from understudy.backends.registry import load_encoder
 
-    return load_encoder(encoder_name(found), shape=real.shape)
+    return load_encoder(encoder_name(chosen), shape=real.shape)

@@ -1,61 +1,90 @@
-"""How near the release comes to private rows, beside what chance and strangers come to."""
+"""How near the release comes to private rows, and what chance and held-out rows come to."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.core.results import Figure, Pairs
+from understudy.core.results import Metric, MetricValue, Pairs
 from understudy.core.types import Embeddings, Images, Labels, Vector
-from understudy.evaluation.embedding_pass import Side, pictures
-from understudy.metrics.copies import Excess, excess, near_copies
-from understudy.metrics.fingerprints import copied, nearest_hashes, twins
-from understudy.metrics.leakage import Closeness, closeness
-from understudy.metrics.verdicts import FALSE_ALARMS, Leakage
+from understudy.evaluation import Part
+from understudy.evaluation.comparisons import PAIRS
+from understudy.evaluation.embedding_pass import EmbeddedDataset, images_at
+from understudy.metrics.copies import (
+    EXACT_COPIES,
+    FALSE_ALARMS,
+    HELD_OUT_COPIES,
+    NEAR_COPIES,
+    Excess,
+    excess,
+    near_copies,
+)
+from understudy.metrics.fingerprints import NEAR_DUPLICATES, copied, nearest_hashes, twins
+from understudy.metrics.labelled import Labelled
+from understudy.metrics.leakage import (
+    NEARER_THAN_HELD_OUT,
+    NEAREST_DISTANCE,
+    NEAREST_RATIO,
+    Closeness,
+    closeness,
+)
+from understudy.metrics.reconstruction import (
+    MATCH_PSNR,
+    MATCH_SSIM,
+    MATCHED_BETTER,
+    reconstruct,
+)
+from understudy.metrics.verdicts import Leakage
 from understudy.run.progress import Bars
 
 NEAR_BITS = 6
 """Bits of 64 in which perceptual hashes of near-duplicates differ at most."""
 
-PAIRS = 24
 _SHORTLIST = 200  # of each kind of distance
 
 HOW = "pixels: root of the mean square difference, 0 to 255"
 
+MATCHED_ROWS = 5_000
+"""Private images that are matched one by one, at most, and as many held-out ones."""
+
+_PRODUCTS = 5e11  # of two pixels, for each of the two sides: some ten seconds
+_LEAST_SIDE = 11  # pixels that SSIM looks at
+
 
 @dataclass(frozen=True, slots=True)
-class LeakageOf:
+class LeakageAdapter:
     """Measures leakage.
 
     Attributes:
         private: The private rows.
         release: The release.
         test: Held-out real rows.
-        measured: With what features, as a figure says it.
+        measured: With what features, as a value says it.
         bars: Progress.
     """
 
-    private: Side
-    release: Side
-    test: Side
+    private: EmbeddedDataset
+    release: EmbeddedDataset
+    test: EmbeddedDataset
     measured: str
     bars: Bars
 
     def distances(self) -> dict[str, Closeness]:
         """Nearest private rows, by what they are near in: ``pixels`` (of images) and features."""
-        found = {}
+        distances = {}
         sides = (self.private, self.release, self.test)
         small = [side.small for side in sides if side.small is not None]
         if len(small) == len(sides):
-            found["pixels"] = self._nearest("pixels", small)
-        found[self.measured] = self._nearest("features", [side.features for side in sides])
-        return found
+            distances["pixels"] = self._nearest("pixels", small)
+        distances[self.measured] = self._nearest("features", [side.features for side in sides])
+        return distances
 
-    def _nearest(self, words: str, sides: list[Embeddings]) -> Closeness:
+    def _nearest(self, space: str, sides: list[Embeddings]) -> Closeness:
         total = 2 * len(sides[1]) + len(sides[2])
-        bar = self.bars(f"nearest private rows by {words}", total)
+        bar = self.bars(f"nearest private rows by {space}", total)
         return closeness(sides[0], sides[1], sides[2], bar)
 
     def judge(self, distances: dict[str, Closeness]) -> Leakage:
@@ -79,98 +108,81 @@ class LeakageOf:
             excess(hits, rows, held_out + among, held + self.private.count),
         )
 
-    def figures(self, found: Leakage) -> list[Figure]:
+    def values(self, leakage: Leakage) -> list[MetricValue]:
         """Counts first, then distances."""
-        made = []
-        if found.exact is not None:
-            made.append(self._rate("exact copies", found.exact[0].rate, found.exact[0].chance))
+        values = []
+        if leakage.exact is not None:
+            exact = leakage.exact[0]
             held_out = copied(self.release.digests, self.test.digests).mean()
-            made.append(self._rate("exact copies of held-out rows", float(held_out), None))
-        for measured, near in found.near.items():
-            rows = len(found.distances[measured].distances)
-            made.append(
-                self._rate("near-copies", near.count / rows, near.expected / rows, measured)
-            )
+            values += [
+                EXACT_COPIES.value(exact.rate, baseline=exact.chance, measured="pixels"),
+                HELD_OUT_COPIES.value(float(held_out), measured="pixels"),
+            ]
+        for measured, near in leakage.near.items():
+            rows = len(leakage.distances[measured].distances)
+            rate, chance = near.count / rows, near.expected / rows
+            values.append(NEAR_COPIES.value(rate, baseline=chance, measured=measured))
         if self.release.small is not None:
-            made.append(self._hashed())
-        for measured, one in found.distances.items():
-            made += _of_distances(measured, one)
-        return made
+            values.append(self._hashed())
+        for measured, distances in leakage.distances.items():
+            values += _of_distances(measured, distances)
+        return values
 
-    def _hashed(self) -> Figure:
+    def _hashed(self) -> MetricValue:
         total = self.release.count + self.test.count
         bar = self.bars("near-duplicates by perceptual hash", total)
-        one, two = (
+        rate, chance = (
             float((nearest_hashes(side.hashes, self.private.hashes, bar)[1] <= NEAR_BITS).mean())
             for side in (self.release, self.test)
         )
-        return self._rate("near-duplicates", one, two, f"perceptual hash, {NEAR_BITS} of 64 bits")
+        measured = f"perceptual hash, {NEAR_BITS} of 64 bits"
+        return NEAR_DUPLICATES.value(rate, baseline=chance, measured=measured)
 
-    def _rate(self, name: str, value: float, chance: float | None, measured: str = "") -> Figure:
-        return Figure(
-            "leakage",
-            name,
-            value,
-            baseline=chance,
-            measured=measured or "pixels",
-            better="lower",
-            unit="%",
-        )
-
-    def pairs(self, found: Leakage) -> Pairs | None:
+    def pairs(self, leakage: Leakage) -> Pairs | None:
         """The pairs that stand out most; None without images."""
         if self.release.small is None:
             return None
-        candidates = _candidates(found.distances.values())
+        candidates = _candidates(leakage.distances.values())
         rows = np.stack(
             [self.release.kept[candidates[:, 0]], self.private.kept[candidates[:, 1]]], axis=1
         )
         rows = np.concatenate([self._same(), rows])
         rows = _distinct(rows, PAIRS)
-        one = pictures(self.release.source, rows[:, 0])
-        two = pictures(self.private.source, rows[:, 1])
-        synthetic = np.stack([one[row] for row in rows[:, 0].tolist()])
-        real = np.stack([two[row] for row in rows[:, 1].tolist()])
+        synthetic, real = (
+            _stacked(images_at(side.source, column), column)
+            for side, column in zip((self.release, self.private), rows.T, strict=True)
+        )
         apart = _apart(synthetic, real)
         order = np.argsort(apart, kind="stable")
         return Pairs(synthetic[order], real[order], apart[order], rows[order], HOW)
 
     def _same(self) -> Labels:
         """A few exact copies: (k, 2) synthetic and private row."""
-        where = np.flatnonzero(copied(self.release.digests, self.private.digests))
+        copies = np.flatnonzero(copied(self.release.digests, self.private.digests))[:_SHORTLIST]
         values, first = np.unique(self.private.digests, return_index=True)
-        where = where[:_SHORTLIST]
-        at = np.searchsorted(values, self.release.digests[where]) if len(where) else where
-        return np.stack([where, first[at]], axis=1).astype(np.int64)
+        at = np.searchsorted(values, self.release.digests[copies]) if len(copies) else copies
+        return np.stack([copies, first[at]], axis=1).astype(np.int64)
 
 
-def _of_distances(measured: str, one: Closeness) -> Iterable[Figure]:
-    """Medians of the distance and the ratio, and how many are nearer than strangers' rows are.
+def _of_distances(measured: str, distances: Closeness) -> Iterable[MetricValue]:
+    """Medians of the distance and the ratio, and how many are nearer than held-out rows are.
 
     The baseline of the last is the same of private rows among the other private rows: 1 % where
     held-out rows are drawn like them, more where the two differ by themselves.
     """
-    for name, release, held_out in (
-        ("distance to the nearest private row, median", one.distances, one.baseline),
-        ("nearest over second nearest private row, median", one.ratios, one.baseline_ratios),
+    for metric, release, held_out in (
+        (NEAREST_DISTANCE, distances.distances, distances.baseline),
+        (NEAREST_RATIO, distances.ratios, distances.baseline_ratios),
     ):
-        yield Figure(
-            "leakage",
-            name,
-            float(np.median(release)),
-            baseline=float(np.median(held_out)),
-            measured=measured,
-            better="higher",
-        )
-    yield Figure(
-        "leakage",
-        "nearer than all but 1 % of held-out rows",
-        one.closer,
-        baseline=one.closer_within,
-        measured=measured,
-        better="lower",
-        unit="%",
+        yield _medians(metric, release, held_out, measured)
+    yield NEARER_THAN_HELD_OUT.value(
+        distances.closer, baseline=distances.closer_within, measured=measured
     )
+
+
+def _medians(metric: Metric, values: Vector, usual: Vector, measured: str) -> MetricValue:
+    baseline = float(np.median(usual))
+    return metric.value(float(np.median(values)), baseline=baseline, measured=measured)
 
 
 def _candidates(distances: Iterable[Closeness]) -> Labels:
@@ -205,3 +217,40 @@ def _distinct(rows: Labels, most: int) -> Labels:
 def _apart(synthetic: Images, real: Images) -> Vector:
     difference = synthetic.astype(np.float64) - real
     return np.asarray(np.sqrt(np.square(difference).mean(axis=(1, 2, 3))))
+
+
+def _stacked(images: dict[int, Images], rows: Labels) -> Images:
+    return np.stack([images[row] for row in rows.tolist()])
+
+
+def measure_reconstruction(
+    private: Labelled, release: Labelled, test: Labelled, bars: Bars
+) -> Part:
+    """Best matches in the release, of private and of held-out images, by their pixels.
+
+    Where all of them would take too long, random rows of each.
+    """
+    shape = release.values.shape[1:]
+    if min(shape[:2]) < _LEAST_SIDE:
+        side = f"{_LEAST_SIDE} x {_LEAST_SIDE}"
+        return Part(left_out=[f"reconstruction: images have fewer than {side} pixels"])
+    matched, searched = affordable(math.prod(shape))
+    ours, synthetic, theirs = (
+        data.at_most(rows).values
+        for data, rows in ((private, matched), (release, searched), (test, matched))
+    )
+    bar = bars("reconstruction", len(ours) + len(theirs))
+    best = reconstruct(ours, synthetic, theirs, progress=bar)
+    values = [
+        _medians(MATCH_PSNR, best.private.psnr, best.held_out.psnr, "pixels"),
+        _medians(MATCH_SSIM, best.private.ssim, best.held_out.ssim, "pixels"),
+        MATCHED_BETTER.value(best.closer, baseline=0.01, measured="pixels"),
+    ]
+    rows = {"private": len(ours), "release": len(synthetic), "held_out": len(theirs)}
+    return Part(values, settings={"rows_of_reconstruction": rows})
+
+
+def affordable(numbers: int) -> tuple[int, int]:
+    """Rows to reconstruct, and rows of the release to search, for images of so many numbers."""
+    matched = max(1, min(MATCHED_ROWS, math.isqrt(int(_PRODUCTS / numbers))))
+    return matched, max(1, int(_PRODUCTS / (numbers * matched)))

@@ -10,25 +10,31 @@ import numpy as np
 
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Source
-from understudy.core.results import Curve, Figure
-from understudy.evaluation.attack_adapter import attack_by_loss
-from understudy.evaluation.part import Part
+from understudy.core.results import Curve, Interval, Metric, MetricValue
+from understudy.evaluation import Part
+from understudy.evaluation.attack_adapter import attack_trained_model
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.sample_size import accuracy_by_size, halvings
 from understudy.metrics.utility import (
+    ACCURACY,
+    BALANCED_ACCURACY,
+    BALANCED_ACCURACY_WITH_PRIVATE,
+    CALIBRATION_ERROR,
+    CLASS_RECALL,
+    MAJORITY_ACCURACY,
+    MAJORITY_BALANCED_ACCURACY,
     Network,
-    Side,
+    TrainingSet,
     UtilityReport,
     UtilityResult,
     mean_and_spread,
     utility_report,
 )
-from understudy.metrics.verdicts import BALANCED, MAJORITY, RECALL
 from understudy.run.accuracy import WORDS, EpochBar, require_networks
 from understudy.run.progress import Bars
 
 if TYPE_CHECKING:
-    from understudy.metrics.classifier import Classifier
+    from understudy.metrics.networks.classifier import Classifier
 
 _LEAST_SIDE = 8
 _LEAST_ROWS = 200  # of a side, for balanced accuracy over the number of rows
@@ -46,10 +52,10 @@ _CHEAPEST: tuple[Network, ...] = (
 )
 
 _Score = Literal["balanced", "accuracy", "ece"]
-_SCORES: tuple[tuple[_Score, str, str, str], ...] = (
-    ("balanced", BALANCED, "higher", "%"),
-    ("accuracy", "accuracy, trained on the release", "higher", "%"),
-    ("ece", "calibration error, trained on the release", "lower", ""),
+_SCORES: tuple[tuple[_Score, Metric], ...] = (
+    ("balanced", BALANCED_ACCURACY),
+    ("accuracy", ACCURACY),
+    ("ece", CALIBRATION_ERROR),
 )
 
 
@@ -67,10 +73,10 @@ def require_trainable(release: Source, test: Source, networks: Sequence[Network]
     require_networks(networks)
     if len(release.classes) < 2:
         raise ConfigError("a release without classes trains no classifier: leave out --full")
-    strange = sorted(set(test.classes) - set(release.classes))
-    if strange:
+    missing = sorted(set(test.classes) - set(release.classes))
+    if missing:
         raise ConfigError(
-            f"the test set has classes that the release lacks: {', '.join(strange[:10])}; leave "
+            f"the test set has classes that the release lacks: {', '.join(missing[:10])}; leave "
             "out --full, or give a test set with the release's classes"
         )
     for name in networks or ():
@@ -81,7 +87,7 @@ def require_trainable(release: Source, test: Source, networks: Sequence[Network]
         raise ConfigError(f"networks need images of {_LEAST_SIDE} pixels a side: leave out --full")
 
 
-def trained(
+def measure_utility(
     synthetic: Labelled,
     private: Labelled,
     held_out: Labelled,
@@ -99,14 +105,14 @@ def trained(
         private: The private training set.
         held_out: The real test set.
         bars: Progress.
-        networks: Which; the confusion is told of the first.
+        networks: Which; the confusion is of the first.
         seeds: Trainings of each to average over.
         epochs: Passes over the training set, where not the usual number.
         both: Also train on the release and the private rows together.
     """
-    found = Part()
+    part = Part()
     for network in networks:
-        kept: list[Classifier] = []
+        first: list[Classifier] = []
         report = utility_report(
             synthetic,
             private,
@@ -116,19 +122,19 @@ def trained(
             epochs=epochs,
             progress=EpochBar(bars, f"training {WORDS[network]}"),
             both=both,
-            keep=partial(_keep_first, kept),
+            keep=partial(_keep_first, first),
         )
-        found.figures += _figures(report, WORDS[network], synthetic.classes)
-        attacked = attack_by_loss(
-            kept[0].probabilities, private, held_out, synthetic.classes, WORDS[network]
+        part.values += _values(report, WORDS[network], synthetic.classes)
+        attacked = attack_trained_model(
+            first[0].probabilities, private, held_out, synthetic.classes, WORDS[network]
         )
-        found.add(Part(attacked.figures, attacked.curves))
-        found.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
-    found.figures += _majority(report.synthetic[0])
-    return found
+        part.add(Part(attacked.values, attacked.curves))
+        part.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
+    part.values += _majority(report.synthetic[0])
+    return part
 
 
-def by_size(
+def measure_by_size(
     synthetic: Labelled,
     held_out: Labelled,
     bars: Bars,
@@ -141,7 +147,7 @@ def by_size(
         few = f"accuracy over the number of rows: fewer than {_LEAST_ROWS} rows of a side"
         return Part(left_out=[few])
     network = min(networks, key=_CHEAPEST.index)
-    found = accuracy_by_size(
+    accuracies = accuracy_by_size(
         synthetic,
         held_out,
         network=network,
@@ -154,56 +160,58 @@ def by_size(
         f"{WORDS[network]}, trained on parts of the release",
         "rows of the release",
         "balanced accuracy",
-        tuple(map(float, found.sizes)),
-        found.means,
+        tuple(map(float, accuracies.sizes)),
+        accuracies.means,
     )
     return Part(curves=[curve])
 
 
-def by_dp_sgd(
+def measure_dp_sgd(
     private: Labelled,
     held_out: Labelled,
     bars: Bars,
     *,
     networks: Sequence[Network],
-    promise: tuple[float, float],
+    guarantee: tuple[float, float],
     epochs: int | None,
-    plain: Sequence[Figure],
+    without_noise: Sequence[MetricValue],
 ) -> Part:
-    """What the owner could do instead: DP-SGD on the private rows, at the release's promise.
+    """What the owner could do instead: DP-SGD on the private rows, at the release's guarantee.
 
     Args:
         private: The private training set.
         held_out: The real test set.
         bars: Progress.
         networks: Which.
-        promise: The release's epsilon and delta.
+        guarantee: The release's epsilon and delta.
         epochs: Passes over the training set, where not the usual number.
-        plain: Figures of the same networks without noise.
+        without_noise: Values of the same networks without noise.
     """
-    from understudy.metrics.dp_sgd import dp_sgd
+    from understudy.metrics.dp_sgd import DP_SGD_ACCURACY, dp_sgd
 
-    usual = {one.measured: one.baseline for one in plain if one.name == BALANCED}
-    options: dict[str, Any] = dict(zip(("epsilon", "delta"), promise, strict=True))
+    baselines = {
+        value.measured: value.baseline
+        for value in without_noise
+        if value.metric.key == BALANCED_ACCURACY.key
+    }
+    options: dict[str, Any] = dict(zip(("epsilon", "delta"), guarantee, strict=True))
     options |= {} if epochs is None else {"epochs": epochs}
-    found = Part()
+    part = Part()
     for network in networks:
         words = WORDS[network]
         options |= {"network": network, "progress": EpochBar(bars, f"training {words} by DP-SGD")}
-        made = dp_sgd(private, held_out, **options)
-        figure = Figure(
-            "utility",
-            "balanced accuracy, DP-SGD on the private rows",
-            made.result.balanced,
-            baseline=usual[words],
-            measured=words,
-            better="higher",
-            unit="%",
+        trained = dp_sgd(private, held_out, **options)
+        part.values.append(
+            DP_SGD_ACCURACY.value(
+                trained.result.balanced, baseline=baselines[words], measured=words
+            )
         )
-        found.figures.append(figure)
-        how = {"steps": made.steps, "clip": made.clip, "learning_rate": made.lr}
-        found.settings["dp_sgd"] = how
-    return found
+        part.settings["dp_sgd"] = {
+            "steps": trained.steps,
+            "clip": trained.clip,
+            "learning_rate": trained.lr,
+        }
+    return part
 
 
 def _confusion(results: Sequence[UtilityResult], classes: Sequence[str]) -> dict[str, Any]:
@@ -216,64 +224,48 @@ def _confusion(results: Sequence[UtilityResult], classes: Sequence[str]) -> dict
     }
 
 
-def _keep_first(kept: list[Classifier], side: Side, seed: int, model: Classifier) -> None:
+def _keep_first(
+    first: list[Classifier], training_set: TrainingSet, seed: int, model: Classifier
+) -> None:
     """Keep the first model that was trained on the release."""
-    if side == "synthetic" and not kept:
-        kept.append(model)
+    if training_set == "synthetic" and not first:
+        first.append(model)
 
 
-def _figures(report: UtilityReport, words: str, classes: Sequence[str]) -> Iterator[Figure]:
+def _values(report: UtilityReport, measured: str, classes: Sequence[str]) -> Iterator[MetricValue]:
     """Means over the seeds; the interval is that of the seeds where there are several."""
-    for field, name, better, unit in _SCORES:
-        value, spread = mean_and_spread(report.synthetic, field)
-        reach = 1.96 * spread / np.sqrt(len(report.synthetic))
+    for score, metric in _SCORES:
+        value, spread = mean_and_spread(report.synthetic, score)
+        half = 1.96 * spread / np.sqrt(len(report.synthetic))
         several = len(report.synthetic) > 1
-        yield Figure(
-            "utility",
-            name,
-            value,
-            low=value - reach if several else None,
-            high=value + reach if several else None,
-            baseline=mean_and_spread(report.real, field)[0],
-            measured=words,
-            better="higher" if better == "higher" else "lower",
-            unit="%" if unit else "",
+        yield metric.value(
+            Interval(value, value - half, value + half) if several else value,
+            baseline=mean_and_spread(report.real, score)[0],
+            measured=measured,
         )
     if report.both:
-        yield Figure(
-            "utility",
-            "balanced accuracy, trained on the release and the private rows",
+        yield BALANCED_ACCURACY_WITH_PRIVATE.value(
             mean_and_spread(report.both)[0],
             baseline=mean_and_spread(report.real)[0],
-            measured=words,
-            better="higher",
-            unit="%",
+            measured=measured,
         )
     for name in classes:
         ours, theirs = (
-            [one.per_class[name] for one in side] for side in (report.synthetic, report.real)
+            [result.per_class[name] for result in side] for side in (report.synthetic, report.real)
         )
         if None in ours or None in theirs:
             continue
-        yield Figure(
-            "utility",
-            RECALL,
-            float(np.mean([one for one in ours if one is not None])),
-            baseline=float(np.mean([one for one in theirs if one is not None])),
-            measured=words,
+        yield CLASS_RECALL.value(
+            float(np.mean([recall for recall in ours if recall is not None])),
+            baseline=float(np.mean([recall for recall in theirs if recall is not None])),
+            measured=measured,
             label=name,
-            better="higher",
-            unit="%",
         )
 
 
-def _majority(result: UtilityResult) -> list[Figure]:
+def _majority(result: UtilityResult) -> list[MetricValue]:
     """What naming the most frequent class of the test set for every row comes to."""
-    values = (
-        (MAJORITY, result.majority_balanced),
-        (
-            "accuracy, the majority class for every row",
-            result.majority,
-        ),
-    )
-    return [Figure("utility", name, value, measured="no model", unit="%") for name, value in values]
+    return [
+        MAJORITY_BALANCED_ACCURACY.value(result.majority_balanced, measured="no model"),
+        MAJORITY_ACCURACY.value(result.majority, measured="no model"),
+    ]

@@ -6,7 +6,7 @@ was. `understudy.metrics.roc` says how well it told them apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric
 from understudy.core.types import Labels, Vector
 from understudy.metrics.nearest_neighbours import clouds, nearest
 from understudy.metrics.roc import Roc, area_by_groups, roc
@@ -24,6 +25,10 @@ DENSITY_DIMS = 8
 """Principal axes of a kernel estimate; the rows must be more."""
 
 _DENSITY_ROWS = 4000
+
+
+ReleaseAttack = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Vector]
+"""Candidates, a release and a reference set to scores of the candidates."""
 
 
 def by_distance(candidates: NDArray[Any], release: NDArray[Any]) -> Vector:
@@ -89,6 +94,61 @@ def by_density_ratio(
     points = ((candidates - centre) @ frame).T
     over, under = (density.logpdf(points) for density in densities)
     return np.asarray(over - under, dtype=np.float64)
+
+
+_AREA = "Area under the ROC: 0.5 is guessing, 1 is always right."
+
+DISTANCE_AUC = Metric(
+    key="distance_auc",
+    group="attack",
+    name="{subject}: AUC",
+    subject="distance",
+    explanation="An attack that takes rows near to the release for private ones. " + _AREA,
+    better="lower",
+    baseline="the blind classifier",
+)
+
+CALIBRATED_DISTANCE_AUC = replace(
+    DISTANCE_AUC,
+    key="calibrated_distance_auc",
+    subject="calibrated distance",
+    explanation="An attack by distance, less the distance to a reference set: rows in dense places "
+    "are near to everything. " + _AREA,
+)
+
+DENSITY_RATIO_AUC = replace(
+    DISTANCE_AUC,
+    key="density_ratio_auc",
+    subject="density ratio (DOMIAS)",
+    explanation="An attack that asks where the release is denser than a reference set. " + _AREA,
+)
+
+LOSS_AUC = replace(
+    DISTANCE_AUC,
+    key="loss_auc",
+    subject="loss of a model trained on the release",
+    explanation="An attack that takes rows that a model trained on the release fits well for "
+    "private ones. " + _AREA,
+    baseline="the blind classifier for the loss",
+)
+
+LIRA_AUC = Metric(
+    key="lira_auc",
+    group="attack",
+    name="LiRA, AUC",
+    explanation="An attack that compares with models trained with and without the row. " + _AREA,
+    better="lower",
+)
+
+RELEASE_ATTACKS: Mapping[str, tuple[Metric, ReleaseAttack]] = {
+    metric.subject: (metric, attack)
+    for metric, attack in (
+        (DISTANCE_AUC, lambda rows, release, reference: by_distance(rows, release)),
+        (CALIBRATED_DISTANCE_AUC, by_calibrated_distance),
+        (DENSITY_RATIO_AUC, by_density_ratio),
+    )
+}
+"""The quick attacks on a release, by name."""
 
 
 Trained = Callable[[NDArray[Any]], Vector]

@@ -16,12 +16,36 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.core.results import Interval, Metric
 from understudy.core.types import Labels
 from understudy.metrics.nearest_neighbours import clouds, nearest
 from understudy.metrics.rates import clopper_pearson
-from understudy.metrics.roc import Interval
 
 How = Literal["neighbours", "network"]
+
+
+INFERRED = Metric(
+    key="attribute_inference",
+    group="attack",
+    name="attribute inference of the class: private rows",
+    explanation="How often the class of a private row is inferred from the rest of it with the "
+    "release's help. What works as well on held-out rows is knowledge of the population, not of a "
+    "person.",
+    better="lower",
+    unit="%",
+    baseline="held-out real rows",
+)
+
+INFERRED_MORE = Metric(
+    key="attribute_inference_above_held_out",
+    group="attack",
+    name="attribute inference of the class: more than of held-out rows",
+    explanation="How much more often the class of a private row is inferred than that of a "
+    "held-out row: the leak. 0: none.",
+    better="lower",
+    unit="%",
+    baseline="0",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +101,7 @@ def infer_attribute(
     if how == "neighbours":
         found = _voted(sets, k, values)
     else:
-        from understudy.metrics.classifier_training import train_on_embeddings
+        from understudy.metrics.networks.classifier_training import train_on_embeddings
 
         known, *asked = (np.asarray(rows, dtype=np.float32) for rows, _ in sets)
         model = train_on_embeddings(known, release[1], classes=values, seed=seed)

@@ -10,16 +10,17 @@ classifier of members against non-members; an attack counts for what it adds to 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from understudy.core.results import Interval, Metric, Thresholds
 from understudy.core.types import Vector
 from understudy.metrics.attacks import by_distance
-from understudy.metrics.roc import AT, Interval, Roc, ranks, rates, roc
+from understudy.metrics.roc import ADVANTAGE, AT, MEMBERS_FOUND, Roc, ranks, rates, roc
 from understudy.metrics.subsets import some
 
 RESAMPLES = 500
@@ -32,6 +33,77 @@ _FAR = 9.0  # squares of a standardised axis are cut there: 3 standard deviation
 _STEPS = 25  # of Newton's method, which needs some five
 _TAIL, _RAREST = 0.1, 30.0
 _TINY = 1e-12
+
+
+BLIND_AUC = Metric(
+    key="blind_auc",
+    group="attack",
+    name="{subject}: AUC",
+    subject="blind classifier",
+    explanation="An attack that never sees the release: it learns from some private rows and "
+    "non-members what tells them apart, and is asked about others. Above 0.5 the two differ by "
+    "themselves, in light, sharpness or kind, say; a random split does not.",
+    baseline="a guess",
+)
+
+BLIND_MEMBERS_FOUND = {
+    rate: replace(
+        metric,
+        key=f"blind_{metric.key}",
+        subject="blind classifier",
+        explanation="Part of those who took part that the blind classifier finds, which never "
+        "sees the release, while of those who did not it accuses no more than the part named.",
+        better="",
+        baseline="a guess",
+    )
+    for rate, metric in MEMBERS_FOUND.items()
+}
+
+BLIND_DISTANCE_AUC = Metric(
+    key="blind_distance_auc",
+    group="attack",
+    name="blind distance to the reference: AUC",
+    explanation="The distance to real rows that took no part, without the release. Away from 0.5 "
+    "private rows and non-members differ by themselves.",
+    baseline="a guess",
+)
+
+_ADDED = (
+    "What an attack gains from the release: the same classifier of private rows and non-members "
+    "with the attack's score and without it. 0: nothing."
+)
+
+ADDED_AUC = Metric(
+    key="added_auc",
+    group="attack",
+    name="{subject}: AUC, added by the release",
+    explanation=f"{_ADDED} The verdict goes by the lower end of its interval.",
+    better="lower",
+    baseline="0",
+    thresholds=Thresholds(good=0.03, fair=0.10, better="lower", of="the lower end of the interval"),
+)
+
+_OF_MEMBERS = Thresholds(good=0.02, fair=0.04, better="lower", of="the lower end of the interval")
+
+ADDED_MEMBERS_FOUND = {
+    rate: replace(
+        metric,
+        key=f"added_{metric.key}",
+        name=f"{metric.name}, added by the release",
+        explanation=_ADDED,
+        baseline="0",
+        thresholds=_OF_MEMBERS if rate == 0.01 else None,
+    )
+    for rate, metric in MEMBERS_FOUND.items()
+}
+
+ADDED_ADVANTAGE = replace(
+    ADVANTAGE,
+    key="added_advantage",
+    name="{subject}: advantage, added by the release",
+    explanation=_ADDED,
+    baseline="0",
+)
 
 
 @dataclass(frozen=True, slots=True)

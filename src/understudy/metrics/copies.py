@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric
 from understudy.core.types import Labels, Vector
 from understudy.metrics.leakage import Closeness
 
@@ -16,6 +17,41 @@ _TAILS = (0.0, 0.001, 0.01)
 
 _TIMES = 2.0
 """Near-copies are at least so many times as frequent as chance makes them."""
+
+
+FALSE_ALARMS = 0.01
+"""How likely a release without copies is to be accused of near-copies; and of exact ones."""
+
+EXACT_COPIES = Metric(
+    key="exact_copies",
+    group="leakage",
+    name="exact copies",
+    explanation="Part of the synthetic images that equal a private one, pixel for pixel.",
+    better="lower",
+    unit="%",
+    baseline="chance: held-out real rows",
+)
+
+HELD_OUT_COPIES = Metric(
+    key="exact_copies_of_held_out",
+    group="leakage",
+    name="exact copies of held-out rows",
+    explanation="Part of the synthetic images that equal a held-out one. Such a held-out row is a "
+    "private row too: the test set is not apart.",
+    better="lower",
+    unit="%",
+)
+
+NEAR_COPIES = Metric(
+    key="near_copies",
+    group="leakage",
+    name="near-copies",
+    explanation="Synthetic images far nearer to one private row than to any other, more often "
+    "than held-out rows are and than private rows are to one another.",
+    better="lower",
+    unit="%",
+    baseline="chance: held-out real rows",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +144,7 @@ def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
         false_alarms: How likely a false alarm may be.
     """
     within = found.within
-    usual = (found.baseline_ratios, within.ratios, found.stranger_ratios)
+    usual = (found.baseline_ratios, within.ratios, found.held_out_ratios)
     sure, least, most = [], 1.0, 0.0
     thresholds = [
         min(_part(ratios, tail) for ratios in (found.baseline_ratios, within.ratios))

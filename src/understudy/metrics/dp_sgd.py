@@ -18,17 +18,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, MissingExtra
+from understudy.core.results import Metric
 from understudy.metrics.labelled import Labelled, match_classes
 from understudy.metrics.utility import Network, UtilityResult, score
 
 if TYPE_CHECKING:
-    from understudy.metrics.classifier import Classifier
+    from understudy.metrics.networks.classifier import Classifier
 
 Progress = Callable[[int, int], None]
 """Called after every epoch with (epochs done, epochs in all)."""
 
 _GRADIENTS = 2**26
 """Numbers of per-row gradients held at once: 256 MB."""
+
+
+DP_SGD_ACCURACY = Metric(
+    key="dp_sgd_balanced_accuracy",
+    group="utility",
+    name="balanced accuracy, DP-SGD on the private rows",
+    explanation="Balanced accuracy of the network when it is trained on the private rows with "
+    "noise (DP-SGD), at the release's epsilon and delta, instead of on a release.",
+    better="higher",
+    unit="%",
+    baseline="the same network trained on the private rows without noise",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +219,8 @@ def _untrained(network: Network, rows: Labelled) -> Classifier:
     from opacus.validators import ModuleValidator
 
     from understudy.metrics import networks
-    from understudy.metrics.classifier import Classifier
-    from understudy.metrics.recipes import IMAGES
+    from understudy.metrics.networks.classifier import Classifier
+    from understudy.metrics.networks.recipes import IMAGES
 
     shape, classes = rows.values.shape[1:], len(rows.classes)
     if (network == "two-layer") != (len(shape) == 1):

@@ -3,18 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
+from understudy.core.results import Interval, Metric
 from understudy.core.types import Labels, Vector
 from understudy.metrics.moments import Moments, MomentSums
-from understudy.metrics.roc import Interval
 
 _RESAMPLED = 8192  # rows copied at a time
+
+
+FRECHET_DISTANCE = Metric(
+    key="frechet_distance",
+    group="fidelity",
+    name="Frechet distance",
+    explanation="How far the cloud of synthetic rows is from the cloud of real ones, by mean and "
+    "spread of their features. 0: the same. It depends on the features, so compare only like with "
+    "like.",
+    better="lower",
+    baseline="held-out real rows",
+)
+
+FID = replace(
+    FRECHET_DISTANCE,
+    key="fid",
+    name="FID",
+    explanation="Frechet distance on the standard Inception network; comparable with other "
+    "people's.",
+)
+
+KERNEL_DISTANCE = Metric(
+    key="kernel_distance",
+    group="fidelity",
+    name="kernel distance",
+    explanation="Like the Frechet distance, by kernels; fair for few rows. 0: the same.",
+    better="lower",
+    baseline="held-out real rows",
+)
+
+KID = replace(
+    KERNEL_DISTANCE,
+    key="kid",
+    name="KID",
+    explanation="Like FID, by kernels; fair for few rows. 0: the same.",
+)
+
+KERNEL_DISTANCE_ERROR = Metric(
+    key="kernel_distance_error",
+    group="fidelity",
+    name="standard error of kernel distance",
+    explanation="How far the kernel distance would move if other rows had been drawn.",
+    baseline="held-out real rows",
+)
+
+KID_ERROR = replace(
+    KERNEL_DISTANCE_ERROR,
+    key="kid_error",
+    name="standard error of KID",
+    explanation="How far the KID would move if other rows had been drawn.",
+)
+
+INCEPTION_SCORE = Metric(
+    key="inception_score",
+    group="fidelity",
+    name="Inception score",
+    explanation="Whether rows are clear and of many kinds, by the standard Inception network.",
+    better="higher",
+    baseline="held-out real rows",
+)
+
+CLASS_SCORE = replace(
+    INCEPTION_SCORE,
+    key="class_score",
+    name="score of the classes",
+    explanation="The same computation as the Inception score, by another classifier: whether rows "
+    "are clear and of many kinds.",
+)
+
+CLIP_SCORE = Metric(
+    key="clip_score",
+    group="fidelity",
+    name="CLIP score ({subject})",
+    explanation="How well images fit their captions, 0 to 100, by an encoder of both. It depends "
+    "on the encoder; compare it with the score of the same images with shuffled captions.",
+    better="higher",
+)
+
+CLIP_SCORE_SHUFFLED = Metric(
+    key="clip_score_shuffled",
+    group="fidelity",
+    name="CLIP score ({subject}), captions shuffled",
+    explanation="The CLIP score of the same images with captions of other images: what images "
+    "and captions come to that do not belong together.",
+)
 
 
 def frechet_distance(a: Moments | NDArray[Any], b: Moments | NDArray[Any]) -> float:

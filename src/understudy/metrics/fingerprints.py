@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
+from understudy.core.results import Metric
 from understudy.core.types import Images, Labels
 from understudy.metrics.nearest_neighbours import Progress, blocks
 from understudy.metrics.threads import side_by_side
@@ -21,6 +22,17 @@ Digests = NDArray[np.void]
 
 Hashes = NDArray[np.uint64]
 """(n,) of 64 bits."""
+
+
+NEAR_DUPLICATES = Metric(
+    key="near_duplicates",
+    group="leakage",
+    name="near-duplicates",
+    explanation="Synthetic images that look the same as a private one to a perceptual hash.",
+    better="lower",
+    unit="%",
+    baseline="chance: held-out real rows",
+)
 
 
 def pixel_digests(images: Images) -> Digests:

@@ -12,12 +12,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric
 from understudy.core.types import Images, Labels, Vector
 from understudy.metrics.nearest_neighbours import Cloud, Progress, clouds, nearest
 from understudy.metrics.subsets import some
 
+_GRID = 4  # parts a side of the regional mutual information
+
 WITHIN = 10_000
 """Private rows that are compared with the others, at most."""
+
+
+NEAREST_DISTANCE = Metric(
+    key="nearest_distance",
+    group="leakage",
+    name="distance to the nearest private row, median",
+    explanation="Distance of a synthetic row to the closest private one. Held-out real rows have "
+    "the distance that has nothing to do with copying: copies are much closer.",
+    better="higher",
+    baseline="held-out real rows",
+)
+
+NEAREST_RATIO = Metric(
+    key="nearest_over_second_nearest",
+    group="leakage",
+    name="nearest over second nearest private row, median",
+    explanation="Distance to the closest private row over that to the second closest. Near 0: one "
+    "private row was hit, as a copy would; near 1: none stands out.",
+    better="higher",
+    baseline="held-out real rows",
+)
+
+NEARER_THAN_HELD_OUT = Metric(
+    key="nearer_than_held_out",
+    group="leakage",
+    name="nearer than all but 1 % of held-out rows",
+    explanation="Part of the release nearer to a private row than 99 % of held-out real rows are. "
+    "The baseline is the part of the private rows that are so near to another one: about 1 % where "
+    "held-out rows are drawn like them, more where the two differ by themselves.",
+    better="lower",
+    unit="%",
+    baseline="private rows among themselves",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +79,13 @@ class Closeness:
         nearest: (n,) the nearest private row of each synthetic row.
         distances: (n,) how far it is (DCR, distance to the closest record).
         ratios: (n,) nearest over second nearest (NNDR); near 0 where one row alone is close.
-        baseline: (m,) distances of held-out real rows: what strangers' rows come to.
+        baseline: (m,) distances of held-out real rows: what rows that took no part come to.
         baseline_nearest: (m,) the nearest private row of each of them.
         baseline_ratios: (m,) their ratios.
         within: Private rows, some of them, among the other private rows: what real rows of the
             same origin come to. Held-out rows may be of another.
-        stranger_nearest: (n,) the nearest held-out row of each synthetic row.
-        stranger_ratios: (n,) nearest over second nearest held-out row: what the ratios of such a
+        held_out_nearest: (n,) the nearest held-out row of each synthetic row.
+        held_out_ratios: (n,) nearest over second nearest held-out row: what the ratios of such a
             release come to where nothing was copied.
     """
 
@@ -60,8 +96,8 @@ class Closeness:
     baseline_nearest: Labels
     baseline_ratios: Vector
     within: Within
-    stranger_nearest: Labels
-    stranger_ratios: Vector
+    held_out_nearest: Labels
+    held_out_ratios: Vector
 
     @property
     def closer(self) -> float:
@@ -104,7 +140,7 @@ def closeness(
     real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
     found, distances, ratios = _two_nearest(synthetic, real, progress)
     theirs, baseline, baseline_ratios = _two_nearest(others, real, progress)
-    strangers, _, stranger_ratios = _two_nearest(synthetic, others, progress)
+    near_held_out, _, held_out_ratios = _two_nearest(synthetic, others, progress)
     return Closeness(
         found,
         distances,
@@ -113,8 +149,8 @@ def closeness(
         theirs,
         baseline_ratios,
         _within(asked, real, chosen),
-        strangers,
-        stranger_ratios,
+        near_held_out,
+        held_out_ratios,
     )
 
 
@@ -165,7 +201,9 @@ def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
     return found
 
 
-def regional_mutual_information(a: Images, b: Images, *, grid: int = 4, bins: int = 16) -> Vector:
+def regional_mutual_information(
+    a: Images, b: Images, *, grid: int = _GRID, bins: int = 16
+) -> Vector:
     """`mutual_information` of each part of a grid, averaged: shapes that stayed in place count.
 
     Args:
@@ -186,3 +224,30 @@ def regional_mutual_information(a: Images, b: Images, *, grid: int = 4, bins: in
         for c in columns
     ]
     return np.asarray(np.mean(parts, axis=0))
+
+
+MUTUAL_INFORMATION = Metric(
+    key="mutual_information",
+    group="leakage",
+    name="mutual information in bits, mean of the {subject} pairs that stand out most",
+    explanation="How much of an image can be read off another, in bits.",
+    better="lower",
+    baseline="as many pairs of held-out rows",
+    compares="nearest pairs",
+    full=True,
+    function=mutual_information,
+)
+
+REGIONAL_MUTUAL_INFORMATION = Metric(
+    key="regional_mutual_information",
+    group="leakage",
+    name="regional mutual information in bits, mean of the {subject} pairs that stand out most",
+    explanation="How much of an image can be read off another, in bits, part by part: shapes that "
+    "stayed in place count.",
+    better="lower",
+    baseline="as many pairs of held-out rows",
+    compares="nearest pairs",
+    full=True,
+    function=regional_mutual_information,
+    applies=lambda shape: min(shape[:2]) >= _GRID,
+)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric, Thresholds
 from understudy.core.types import Labels, Vector
 from understudy.metrics.threads import side_by_side
 
@@ -18,6 +19,9 @@ _BLOCK = 2048
 
 _EXACT = 5000**2
 """Up to so many pairs are compared in float64, where no tie is decided by rounding."""
+
+NEAREST_NEIGHBOURS = 5
+"""The neighbour that the balls of precision, recall, density and coverage reach to."""
 
 Floats = NDArray[np.floating[Any]]
 
@@ -235,7 +239,11 @@ class Coverage:
 
 
 def coverage(
-    real: NDArray[Any], synthetic: NDArray[Any], *, k: int = 5, progress: Progress = _silent
+    real: NDArray[Any],
+    synthetic: NDArray[Any],
+    *,
+    k: int = NEAREST_NEIGHBOURS,
+    progress: Progress = _silent,
 ) -> Coverage:
     """Improved precision and recall, density and coverage, as ``prdc`` computes them.
 
@@ -276,3 +284,46 @@ def coverage(
         density_error=float(inside.std() / k / np.sqrt(len(inside))),
         k=k,
     )
+
+
+_OF_HELD_OUT = Thresholds(
+    good=0.8, fair=0.5, better="higher", of="the part reached of what held-out real rows reach"
+)
+
+PRECISION = Metric(
+    key="precision",
+    group="fidelity",
+    name="precision",
+    explanation="Part of the synthetic rows that lie among real ones: realism.",
+    better="higher",
+    baseline="held-out real rows",
+    thresholds=_OF_HELD_OUT,
+)
+
+RECALL = Metric(
+    key="recall",
+    group="fidelity",
+    name="recall",
+    explanation="Part of the real rows that lie among synthetic ones: variety.",
+    better="higher",
+    baseline="held-out real rows",
+)
+
+DENSITY = Metric(
+    key="density",
+    group="fidelity",
+    name="density",
+    explanation="Like precision, but counts how crowded it is there; may exceed 1.",
+    better="higher",
+    baseline="held-out real rows",
+)
+
+COVERAGE = Metric(
+    key="coverage",
+    group="fidelity",
+    name="coverage",
+    explanation="Part of the real rows with a synthetic row near by: variety.",
+    better="higher",
+    baseline="held-out real rows",
+    thresholds=_OF_HELD_OUT,
+)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.core.results import Interval, Metric
 from understudy.core.types import Vector
-from understudy.metrics.roc import Interval
 
 _PER_STAGE = 40_000  # numbers of a stage that are compared: more than two chunks of the sampler
 _IN_ALL = 200_000  # of all runs: among so many, hundreds are equal by chance alone
@@ -20,6 +20,31 @@ _IN_ALL = 200_000  # of all runs: among so many, hundreds are equal by chance al
 
 _CHECKS = 4  # repeats and three correlations
 _SHARE = 0.1  # of what the confidence leaves: such faults show by far more than chance
+
+
+NOISE_RATIO = Metric(
+    key="noise_ratio",
+    group="audit",
+    name="noise over stated noise",
+    explanation="Standard deviation of the noise over the stated one. 1: as stated.",
+    better="higher",
+)
+
+NOISE_REPEATS = Metric(
+    key="noise_repeats",
+    group="audit",
+    name="pairs of equal noise values",
+    explanation="How often two noise values that should be independent are equal.",
+    better="lower",
+    baseline="what independent noise comes to",
+)
+
+NOISE_CORRELATION = Metric(
+    key="noise_correlation",
+    group="audit",
+    name="correlation of the noise {subject}",
+    explanation="Whether one noise value says anything about another. 0: it does not.",
+)
 
 
 def shared_confidence(confidence: float, claims: int, records: int = 1) -> tuple[float, float]:

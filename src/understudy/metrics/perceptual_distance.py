@@ -16,12 +16,23 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric
 from understudy.core.types import Images, Vector
 
 Maps = Callable[[Images], Sequence[NDArray[np.float32]]]
 """Images to the feature maps of some layers: a sequence of (n, channels, height, width)."""
 
 _TINY = 1e-10
+
+
+PERCEPTUAL_DISTANCE = Metric(
+    key="perceptual_distance",
+    group="leakage",
+    name="perceptual distance, mean of the {subject} pairs that stand out most",
+    explanation="Distance between images as people judge it, by a trained network (LPIPS).",
+    better="higher",
+    baseline="as many pairs of held-out rows",
+)
 
 
 def lpips(features: Maps, weights: Sequence[NDArray[Any]], a: Images, b: Images) -> Vector:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric
 from understudy.core.types import Vector
 from understudy.metrics.epsilon_bounds import (
     epsilon_from_one_run,
@@ -21,6 +22,68 @@ from understudy.metrics.epsilon_bounds import (
 _THRESHOLDS = 49
 _PARTS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Parts of the canaries that are guessed; each is tried, and the confidence is shared."""
+
+
+STATED_EPSILON = Metric(
+    key="stated_epsilon",
+    group="audit",
+    name="epsilon, stated",
+    explanation="The epsilon that the program states for the runs that were audited.",
+)
+
+EPSILON_BOUND = Metric(
+    key="epsilon_bound",
+    group="audit",
+    name="epsilon, lower bound",
+    explanation="What the audit measured: epsilon is at least this, at the confidence stated. It "
+    "must not be above the stated epsilon.",
+    better="lower",
+)
+
+GAUSSIAN_EPSILON_BOUND = Metric(
+    key="gaussian_epsilon_bound",
+    group="audit",
+    name="epsilon, lower bound if Gaussian",
+    explanation="The lower bound on epsilon that follows from a lower bound on mu, where Gaussian "
+    "differential privacy is claimed.",
+    better="lower",
+)
+
+LARGEST_BOUND = Metric(
+    key="largest_epsilon_bound",
+    group="audit",
+    name="epsilon, largest bound within reach",
+    explanation="The lower bound that as many runs would prove, had every guess been right.",
+)
+
+LONGEST_CONTRIBUTION = Metric(
+    key="longest_contribution",
+    group="audit",
+    name="longest contribution over stated sensitivity",
+    explanation="How much a row added, at most, over what the program states. Above 1 the stated "
+    "sensitivity is wrong.",
+    better="lower",
+)
+
+DEPENDENCE = Metric(
+    key="dependence_of_contributions",
+    group="audit",
+    name="sums over the sum of single contributions, largest difference",
+    explanation="Whether what a record adds depends on other records: how far a sum is from the "
+    "sum of single contributions, over the stated sensitivity. 0: it does not.",
+    better="lower",
+)
+
+REVEALING_QUESTIONS = Metric(
+    key="revealing_questions",
+    group="audit",
+    name="runs whose questions tell who was in",
+    explanation="Part of the runs in which the questions asked, before any noise, say whether the "
+    "record was in.",
+    better="lower",
+    unit="%",
+    baseline="runs without the record",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core.errors import InputError
+from understudy.core.results import Interval, Metric
 from understudy.core.types import Images, Labels, Vector
 from understudy.metrics.nearest_neighbours import blocks, clouds, nearest
 from understudy.metrics.rates import clopper_pearson
-from understudy.metrics.roc import Interval
 from understudy.metrics.similarity import decibels, mse, ssim
 
 Progress = Callable[[int], None]
@@ -24,6 +24,43 @@ Progress = Callable[[int], None]
 
 _NUMBERS = 2**25
 """Pixel values of the release that are made ready at once: 256 MB."""
+
+
+_MATCHES = (
+    "Every private image is compared with the synthetic one most like it: what could be rebuilt of "
+    "it. Held-out images find matches as good where nothing was copied. "
+)
+
+MATCH_PSNR = Metric(
+    key="reconstruction_psnr",
+    group="leakage",
+    name="reconstruction: PSNR of the best match in dB, median",
+    explanation=f"{_MATCHES}PSNR: how alike two images are by squared error, in decibels; "
+    "infinite: equal.",
+    better="lower",
+    baseline="held-out real rows",
+)
+
+MATCH_SSIM = Metric(
+    key="reconstruction_ssim",
+    group="leakage",
+    name="reconstruction: SSIM of the best match, median",
+    explanation=f"{_MATCHES}SSIM: how alike two images are in brightness, contrast and structure. "
+    "1: equal.",
+    better="lower",
+    baseline="held-out real rows",
+)
+
+MATCHED_BETTER = Metric(
+    key="reconstruction_matched_better",
+    group="leakage",
+    name="reconstruction: matched better than 99 % of held-out rows are",
+    explanation=f"{_MATCHES}Part of the private images that are matched better than 99 % of "
+    "held-out ones: 1 % where nothing was copied.",
+    better="lower",
+    unit="%",
+    baseline="chance: 1 %",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.core.results import Interval, Metric
 from understudy.core.types import Vector
 from understudy.metrics.rates import clopper_pearson
 
@@ -18,19 +19,28 @@ AT = (0.001, 0.01)
 """The false positive rates that membership attacks are reported at (Carlini et al. 2022)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A figure and where it lies with the stated confidence.
+MEMBERS_FOUND = {
+    rate: Metric(
+        key=f"members_found_{rate}",
+        group="attack",
+        name=f"{{subject}}: members found at {rate:.1%} false alarms",
+        explanation="Part of those who took part that an attack finds, while of those who did not "
+        "it accuses no more than the part named. Guessing finds as many as it accuses.",
+        better="lower",
+        unit="%",
+        baseline="the blind classifier",
+    )
+    for rate in AT
+}
 
-    Attributes:
-        value: The figure.
-        low: Lower end.
-        high: Upper end.
-    """
-
-    value: float
-    low: float
-    high: float
+ADVANTAGE = Metric(
+    key="advantage",
+    group="attack",
+    name="{subject}: advantage",
+    explanation="How much more often an attack is right about who took part than wrong. 0: none.",
+    better="lower",
+    baseline="the blind classifier",
+)
 
 
 @dataclass(frozen=True, slots=True)

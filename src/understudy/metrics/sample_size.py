@@ -106,7 +106,7 @@ def accuracy_by_size(
 def _passes(network: Network, sizes: Sequence[int], epochs: int | None) -> list[int]:
     """Epochs at each size: the steps of the largest, as far as `MOST` lets them."""
     if epochs is None:
-        from understudy.metrics.recipes import EMBEDDINGS, IMAGES
+        from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES
 
         recipe = IMAGES[network][1] if network in IMAGES else EMBEDDINGS
         epochs = recipe.passes(sizes[-1])

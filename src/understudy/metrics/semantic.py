@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.core.errors import InputError
+from understudy.core.results import Interval, Metric
 from understudy.core.types import Vector
-from understudy.metrics.roc import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,25 @@ def semantic_similarity(
     one, two = _directions(private, synthetic)
     to_theirs, to_mine = one @ two.mean(axis=0), two @ one.mean(axis=0)
     return _interval(float(to_theirs.mean()), (to_theirs, to_mine), confidence)
+
+
+def _of_directed(private: NDArray[Any], rows: NDArray[Any]) -> Interval | None:
+    """SIM without rows of zeros, such as features of an empty image; None: no others are left."""
+    one, two = (side[np.any(side != 0, axis=1)] for side in (private, rows))
+    return semantic_similarity(one, two) if len(one) and len(two) else None
+
+
+SEMANTIC_SIMILARITY = Metric(
+    key="semantic_similarity",
+    group="leakage",
+    name="semantic similarity (SIM)",
+    explanation="Mean cosine of private and synthetic features, over all pairs. It is as high for "
+    "good releases as for held-out rows: only what is above those is a leak.",
+    baseline="held-out real rows",
+    compares="features",
+    full=True,
+    function=_of_directed,
+)
 
 
 def prompt_similarity(

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from understudy.core.errors import InputError
+from understudy.core.results import Metric, Thresholds
 from understudy.metrics.labelled import Labelled as Labelled
 from understudy.metrics.labelled import gather as gather
 from understudy.metrics.labelled import match_classes as match_classes
 from understudy.metrics.scoring import balanced_accuracy, calibration, confusion, recalls
 
 if TYPE_CHECKING:
-    from understudy.metrics.classifier import Classifier
+    from understudy.metrics.networks.classifier import Classifier
 
 Network = Literal[
     "two-layer", "cnn", "convnet", "resnet9", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
@@ -31,17 +32,91 @@ Network = Literal[
 Progress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all)."""
 
-Side = Literal["synthetic", "real", "both"]
+TrainingSet = Literal["synthetic", "real", "both"]
 """What was trained on."""
 
-Keep = Callable[[Side, int, "Classifier"], None]
+Keep = Callable[[TrainingSet, int, "Classifier"], None]
 """Handed every trained classifier with what it was trained on and its seed."""
 
-Score = Literal["accuracy", "balanced", "ece", "brier", "log_loss"]
-"""The figures of a result."""
+ResultScore = Literal["accuracy", "balanced", "ece", "brier", "log_loss"]
+"""The scores of a result."""
 
 OwnerOnly = Literal["owner-only"]
-"""The mark of a figure that was measured on private data without noise."""
+"""The mark of a number that was measured on private data without noise."""
+
+
+TRAINED_ON_PRIVATE = "the same network trained on the private rows"
+
+BALANCED_ACCURACY = Metric(
+    key="balanced_accuracy",
+    group="utility",
+    name="balanced accuracy, trained on the release",
+    explanation="Mean of the recalls of all classes, so that every class counts alike, however "
+    "small it is. Naming one class for every row gives one over their number.",
+    better="higher",
+    unit="%",
+    baseline=TRAINED_ON_PRIVATE,
+    thresholds=Thresholds(
+        good=0.05, fair=0.15, better="lower", of="what is lost against the baseline"
+    ),
+)
+
+ACCURACY = Metric(
+    key="accuracy",
+    group="utility",
+    name="accuracy, trained on the release",
+    explanation="Part of all real test rows whose class a model finds. Large classes decide it: a "
+    "class of 2 % may never be found at 98 %.",
+    better="higher",
+    unit="%",
+    baseline=TRAINED_ON_PRIVATE,
+)
+
+CALIBRATION_ERROR = Metric(
+    key="calibration_error",
+    group="utility",
+    name="calibration error, trained on the release",
+    explanation="How far a model's confidence is from its accuracy. 0: not at all.",
+    better="lower",
+    baseline=TRAINED_ON_PRIVATE,
+)
+
+BALANCED_ACCURACY_WITH_PRIVATE = Metric(
+    key="balanced_accuracy_with_private",
+    group="utility",
+    name="balanced accuracy, trained on the release and the private rows",
+    explanation="Balanced accuracy of a model that is trained on both together: whether the "
+    "release adds anything for who has the private rows.",
+    better="higher",
+    unit="%",
+    baseline=TRAINED_ON_PRIVATE,
+)
+
+CLASS_RECALL = Metric(
+    key="class_recall",
+    group="utility",
+    name="recall of the class, trained on the release",
+    explanation="Part of a class's real test rows that a model finds.",
+    better="higher",
+    unit="%",
+    baseline=TRAINED_ON_PRIVATE,
+)
+
+MAJORITY_BALANCED_ACCURACY = Metric(
+    key="majority_balanced_accuracy",
+    group="utility",
+    name="balanced accuracy, the majority class for every row",
+    explanation="What naming one class for all test rows comes to: one over the number of classes.",
+    unit="%",
+)
+
+MAJORITY_ACCURACY = Metric(
+    key="majority_accuracy",
+    group="utility",
+    name="accuracy, the majority class for every row",
+    explanation="What naming the most frequent class for all test rows comes to.",
+    unit="%",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +245,7 @@ def fit(
     """
     if network not in get_args(Network):
         raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
-    from understudy.metrics import classifier_training
+    from understudy.metrics.networks import classifier_training
 
     return classifier_training.train(
         network,
@@ -264,8 +339,10 @@ def utility_report(
     own = Labelled(real.values, labels, synthetic.classes)
     for each in (own, test):
         _check_fit(synthetic, each)
-    sides: tuple[Side, ...] = ("synthetic", "real", "both") if both else ("synthetic", "real")
-    found: dict[Side, list[UtilityResult]] = {"synthetic": [], "real": [], "both": []}
+    sides: tuple[TrainingSet, ...] = (
+        ("synthetic", "real", "both") if both else ("synthetic", "real")
+    )
+    found: dict[TrainingSet, list[UtilityResult]] = {"synthetic": [], "real": [], "both": []}
     for number, (seed, side) in enumerate(product(seeds, sides)):
         train = _rows(side, synthetic, own, seed)
         told = None if progress is None else _part(progress, number, len(sides) * len(seeds))
@@ -277,7 +354,7 @@ def utility_report(
     return UtilityReport(synthetics, reals, both=boths)
 
 
-def _rows(side: Side, synthetic: Labelled, real: Labelled, seed: int) -> Labelled:
+def _rows(side: TrainingSet, synthetic: Labelled, real: Labelled, seed: int) -> Labelled:
     """What is trained on: no more synthetic rows than there are real ones."""
     if side == "real":
         return real
@@ -287,7 +364,7 @@ def _rows(side: Side, synthetic: Labelled, real: Labelled, seed: int) -> Labelle
 
 def mean_and_spread(
     results: Sequence[UtilityResult],
-    of: Score = "balanced",
+    of: ResultScore = "balanced",
 ) -> tuple[float, float]:
     """Mean and sample standard deviation of one figure; the latter is 0 for one result.
 
@@ -314,7 +391,7 @@ def _check_fit(train: Labelled, real: Labelled) -> None:
 def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for field, name in (("balanced", "balanced_accuracy"), ("accuracy", "accuracy")):
-        mean, spread = mean_and_spread(results, cast(Score, field))
+        mean, spread = mean_and_spread(results, cast(ResultScore, field))
         summary |= {name: mean, f"{name}_spread": spread}
     return {**summary, "runs": [asdict(result) for result in results]}
 

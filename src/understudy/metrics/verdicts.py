@@ -8,27 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from understudy.core.results import Figure, Grade, Verdict
+from understudy.core.results import Grade, Interval, MetricValue, Verdict
 from understudy.core.types import Vector
-from understudy.metrics.blind_attack import Added
-from understudy.metrics.copies import Excess, NearCopies
+from understudy.metrics.blind_attack import ADDED_AUC, ADDED_MEMBERS_FOUND, Added
+from understudy.metrics.copies import FALSE_ALARMS, Excess, NearCopies
+from understudy.metrics.fidelity import FID, FRECHET_DISTANCE
 from understudy.metrics.leakage import Closeness
-from understudy.metrics.roc import Interval, Roc
+from understudy.metrics.nearest_neighbours import COVERAGE, PRECISION
+from understudy.metrics.roc import Roc
+from understudy.metrics.utility import BALANCED_ACCURACY, CLASS_RECALL, MAJORITY_BALANCED_ACCURACY
 
-FALSE_ALARMS = 0.01
-"""How likely a release without copies is to be accused of near-copies; and of exact ones."""
-
-GOOD_LIKENESS, FAIR_LIKENESS = 0.8, 0.5
-"""Parts of what held-out rows reach that make a release's fidelity good, or fair."""
-
-GOOD_LOSS, FAIR_LOSS = 0.05, 0.15
-"""Balanced accuracy lost by training on the release that leaves its utility good, or fair."""
-
-FAIR_AREA, POOR_AREA = 0.03, 0.10
-"""What the release adds to the blind attack's area: more than nothing, and a leak."""
-
-FAIR_FOUND, POOR_FOUND = 0.02, 0.04
-"""Parts of the members that it surely adds to those found at 1 % false alarms."""
+_ADDED_AREA, _ADDED_FOUND = ADDED_AUC.limits, ADDED_MEMBERS_FOUND[0.01].limits
 
 DIFFERENT, HOPELESS = 0.51, 0.90
 """Areas of the blind attack from which members and non-members surely differ by themselves, and
@@ -39,21 +29,12 @@ HOLD_OUT = (
     "non-members differ from the members in nothing but that they took no part."
 )
 
-BALANCED = "balanced accuracy, trained on the release"
-"""The figure that decides on utility: every class counts alike, however small it is."""
-
-RECALL = "recall of the class, trained on the release"
-"""The part of one class's real test rows that is found."""
-
-MAJORITY = "balanced accuracy, the majority class for every row"
-"""What naming one class for all test rows comes to: one over the number of classes."""
+_ORDER: tuple[Grade, ...] = ("good", "fair", "poor")
 
 _MANY = 200  # non-members, at least, that say where 1 % false alarms lie
 
 _ALIKE = 0.05
 """Distances are alike where one is larger than another with a probability so near to a half."""
-
-_TAKEN = ("precision", "coverage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,76 +92,86 @@ class Attacks:
         return self.blind is not None and self.blind.auc.low > HOPELESS
 
 
-def fidelity(figures: Sequence[Figure]) -> Verdict:
-    """By precision and coverage, beside what held-out real rows reach with as many rows."""
+def judge_fidelity(values: Sequence[MetricValue]) -> Verdict:
+    """By precision and coverage, over what held-out real rows reach with as many rows."""
+    limits = PRECISION.limits
     rule = (
-        f"Good: precision and coverage reach {GOOD_LIKENESS:.0%} of what held-out real rows reach; "
-        f"fair: {FAIR_LIKENESS:.0%}."
+        f"Good: precision and coverage reach {limits.good:.0%} of what held-out real rows reach; "
+        f"fair: {limits.fair:.0%}."
     )
-    of_all = {one.name: one for one in figures if not one.label and one.baseline is not None}
-    parts = {name: _part(of_all[name]) for name in _TAKEN if name in of_all}
-    if not parts:
+    of_all = {
+        value.metric.key: value
+        for value in values
+        if not value.label and value.baseline is not None
+    }
+    judged = [of_all[metric.key] for metric in (PRECISION, COVERAGE) if metric.key in of_all]
+    if not judged:
         return Verdict("fidelity", "unknown", "There are too few rows to compare.", rule)
-    worst = min(parts.values())
-    grade: Grade = "poor"
-    if worst >= FAIR_LIKENESS:
-        grade = "good" if worst >= GOOD_LIKENESS else "fair"
+    grade = limits.grade(min(map(_part_of_baseline, judged)))
     reached = " and ".join(
-        f"{name} {of_all[name].value:.2f} (held-out real rows: {of_all[name].baseline:.2f})"
-        for name in parts
+        f"{value.name} {value.value:.2f} (held-out real rows: {value.baseline:.2f})"
+        for value in judged
     )
     return Verdict("fidelity", grade, f"The release has {reached}{_distance(of_all)}.", rule)
 
 
-def _part(one: Figure) -> float:
-    return one.value / max(one.baseline or 0.0, 1e-9)
+def _part_of_baseline(value: MetricValue) -> float:
+    return value.value / max(value.baseline or 0.0, 1e-9)
 
 
-def _distance(figures: Mapping[str, Figure]) -> str:
-    for name in ("FID", "Frechet distance"):
-        if name in figures:
-            one = figures[name]
-            return f", {name} {one.value:.3g} ({one.baseline:.3g})"
+def _distance(of_all: Mapping[str, MetricValue]) -> str:
+    for metric in (FID, FRECHET_DISTANCE):
+        if metric.key in of_all:
+            value = of_all[metric.key]
+            return f", {value.name} {value.value:.3g} ({value.baseline:.3g})"
     return ""
 
 
-def utility(figures: Sequence[Figure]) -> Verdict:
+def judge_utility(values: Sequence[MetricValue]) -> Verdict:
     """By the balanced accuracy that training on the release costs, of the best network."""
+    limits = BALANCED_ACCURACY.limits
     rule = (
-        f"Good: models trained on the release lose at most {100 * GOOD_LOSS:.0f} points of "
+        f"Good: models trained on the release lose at most {100 * limits.good:.0f} points of "
         f"balanced accuracy on real test rows against models trained on the private rows; fair: "
-        f"{100 * FAIR_LOSS:.0f}."
+        f"{100 * limits.fair:.0f}."
     )
-    measured = [one for one in figures if one.name == BALANCED and one.baseline is not None]
+    measured = [
+        value
+        for value in values
+        if value.metric.key == BALANCED_ACCURACY.key and value.baseline is not None
+    ]
     if not measured:
-        words = "Not measured: `understudy evaluate --full` trains models."
-        return Verdict("utility", "unknown", words, rule)
-    best = max(measured, key=lambda one: one.value)
-    loss = (best.baseline or 0.0) - best.value
-    grade: Grade = "poor"
-    if loss <= FAIR_LOSS:
-        grade = "good" if loss <= GOOD_LOSS else "fair"
-    guess = next((f"; one class for all: {o.value:.1%}" for o in figures if o.name == MAJORITY), "")
-    words = (
+        sentence = "Not measured: `understudy evaluate --full` trains models."
+        return Verdict("utility", "unknown", sentence, rule)
+    best = max(measured, key=lambda value: value.value)
+    grade = limits.grade((best.baseline or 0.0) - best.value)
+    majority = [value for value in values if value.metric.key == MAJORITY_BALANCED_ACCURACY.key]
+    guess = f"; one class for all: {majority[0].value:.1%}" if majority else ""
+    sentence = (
         f"{best.measured} reaches a balanced accuracy of {best.value:.1%} on real test rows when "
         f"trained on the release, {best.baseline:.1%} when trained on the private rows{guess}."
     )
-    recalls = [one for one in figures if (one.name, one.measured) == (RECALL, best.measured)]
+    recalls = [
+        value
+        for value in values
+        if (value.metric.key, value.measured) == (CLASS_RECALL.key, best.measured)
+    ]
     if recalls:
-        lowest = min(recalls, key=lambda one: one.value)
-        words += (
+        lowest = min(recalls, key=lambda value: value.value)
+        sentence += (
             f" The class that it finds least is {lowest.label}: {lowest.value:.1%} of its rows "
             f"({lowest.baseline:.1%})."
         )
-    return Verdict("utility", grade, words, rule)
+    return Verdict("utility", grade, sentence, rule)
 
 
-def attacks(results: Attacks) -> Verdict:
+def judge_attacks(results: Attacks) -> Verdict:
     """By the attack that most surely adds something to what is known without the release."""
+    area, found = _ADDED_AREA, _ADDED_FOUND
     rule = (
         "Good: no attack surely (95 %) adds more to the blind attack, which never sees the "
-        f"release, than {FAIR_AREA} of area under the ROC or {100 * FAIR_FOUND:.0f} points of the "
-        f"private records at 1 % false alarms; fair: {POOR_AREA:.1f}, {100 * POOR_FOUND:.0f} "
+        f"release, than {area.good} of area under the ROC or {100 * found.good:.0f} points of the "
+        f"private records at 1 % false alarms; fair: {area.fair:.1f}, {100 * found.fair:.0f} "
         f"points. Not judged where the blind attack alone surely has an area above {HOPELESS:.1f} "
         "and nothing is added."
     )
@@ -224,23 +215,22 @@ def _difference(results: Attacks) -> str:
 
 def _best(results: Attacks) -> str:
     """The name of the attack that most surely adds something."""
-    order = {"good": 0, "fair": 1, "poor": 2}
 
     def surest(name: str) -> tuple[int, float]:
         added = results.added[name]
-        return order[_grade_of(added, results.rocs[name].others)], added.auc.low
+        return _ORDER.index(_grade_of(added, results.rocs[name].others)), added.auc.low
 
     return max(results.added, key=surest)
 
 
 def _grade_of(added: Added, non_members: int) -> Grade:
-    more = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
-    if added.auc.low > POOR_AREA or more > POOR_FOUND:
-        return "poor"
-    return "fair" if added.auc.low > FAIR_AREA or more > FAIR_FOUND else "good"
+    """The worse grade of the two; few non-members say nothing of 1 % false alarms."""
+    found = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
+    grades = _ADDED_AREA.grade(added.auc.low), _ADDED_FOUND.grade(found)
+    return max(grades, key=_ORDER.index)
 
 
-def leakage(measured: Leakage, results: Attacks) -> Verdict:
+def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
     """Exact copies, then near-copies, then what attacks learn; else how near the release comes."""
     rule = (
         "Poor: more exact copies or near-copies of private rows than chance explains (false alarms "
@@ -255,7 +245,7 @@ def leakage(measured: Leakage, results: Attacks) -> Verdict:
         if grade != "good":
             words = (
                 "No single copies stand out, but private rows lie nearer to the release than "
-                f"strangers' do: the attack by {name} tells them apart with an area of "
+                f"held-out rows do: the attack by {name} tells them apart with an area of "
                 f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
                 "the area that is reached without it, and "
                 f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private rows found at 1 % "
@@ -300,7 +290,7 @@ def _exact(copies: Excess, near: NearCopies, rows: int) -> str:
 
 
 def _nearness(distances: Mapping[str, Closeness]) -> str:
-    """How near the release comes, beside strangers' real rows."""
+    """How near the release comes, and how near held-out real rows come."""
     alike = [
         pair
         for one in distances.values()
@@ -310,18 +300,19 @@ def _nearness(distances: Mapping[str, Closeness]) -> str:
     times = f"{last.median_ratio:.2f} times theirs by the median"
     if all(_are_alike(*pair) for pair in alike):
         return (
-            "the synthetic rows come as near to private rows as strangers' real rows do, as if "
-            f"they were real rows of others (distances {times})"
+            "the synthetic rows come as near to private rows as held-out real rows do, as if "
+            f"they were real rows that took no part (distances {times})"
         )
     if _are_alike(last.distances, last.baseline):
         return (
-            f"the synthetic rows lie about as far from private rows as strangers' do ({times}), "
+            f"the synthetic rows lie about as far from private rows as held-out rows do ({times}), "
             "but not as real rows lie among them"
         )
     if last.median_ratio >= 1:
-        return f"the synthetic rows stay farther from private rows than strangers' do ({times})"
+        return f"the synthetic rows stay farther from private rows than held-out rows do ({times})"
     return (
-        "the synthetic rows lie nearer to private rows than strangers' do, as typical or smooth "
+        "the synthetic rows lie nearer to private rows than held-out rows do, as typical or "
+        "smooth "
         f"images do, but to no single one of them (distances {times})"
     )
 

@@ -190,7 +190,7 @@ class Account:
         """
         sigma, mu = self.sigma(query, stage), self.plan.stage_mu(stage)
         share = self.plan.shares[stage]
-        receipt = StageReceipt(stage, query.words, share, mu * sigma, sigma, mu, query.size)
+        receipt = StageReceipt(stage, query.description, share, mu * sigma, sigma, mu, query.size)
         self._admit(stage, query.size)
         grid = _grid(query, sigma)
         drawn = self._conditions(query, sigma, grid)

@@ -18,8 +18,8 @@ class Budget:
 
     Args:
         epsilon: Positive and finite.
-        delta: In [`MIN_DELTA`, 1). Never derived from a private count; 1e-5 where nobody says
-            otherwise.
+        delta: In [`MIN_DELTA`, 1). Never derived from a private count; 1e-5 by
+            default.
 
     Raises:
         ConfigError: A value out of range.

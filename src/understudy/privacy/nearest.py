@@ -1,10 +1,10 @@
 """The nearest of many centres, exactly.
 
-Which centre a row falls to depends on the row and the centres alone: never on the rows beside it,
-the size of a batch or the number of threads. That is part of the promise, and not a nicety. If
-taking one row away could turn a tie of another row, it would move two votes and not one.
+The nearest centre of a record depends on the record and the centres alone: never on the records
+beside it, the size of a batch or the number of threads. That is part of the guarantee. If removing
+one record could turn a tie of another record, it would move two votes and not one.
 
-Float32 matrix products are fast, and depend on all of these. So they only choose who is compared:
+Float32 matrix products are fast, and depend on all of these. So they only choose the candidates:
 every centre whose float32 score lies within a proven bound of the best is scored again in exact
 arithmetic, and that decides. It is hardly ever more than one.
 """
@@ -29,7 +29,7 @@ _WIDEST = 1 << 18  # dimensions for which the bound on float32 rounding is worth
 _AT_ONCE = 1 << 20  # numbers that exact arithmetic works on at a time, about
 _UNIT = 2.0**-24  # unit roundoff of float32
 
-Index = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class _Quick:
         dim = centres.shape[1]
         middle = centres.mean(axis=0)
         shifted = centres - middle
-        reach = float(np.sqrt(row_squares(shifted).max()))
-        unit = float(np.ldexp(1.0, int(np.frexp(reach)[1])))
+        radius = float(np.sqrt(row_squares(shifted).max()))
+        unit = float(np.ldexp(1.0, int(np.frexp(radius)[1])))
         biases = (half - 0.5 * float(half.min() + half.max())) / unit
         length, height = float(np.sqrt(2 * half.max())) / unit, float(half.max()) / unit
-        slope = _UNIT * ((dim + 4) * reach / unit + np.sqrt(dim) * length) + 2.0**-50 * length
+        slope = _UNIT * ((dim + 4) * radius / unit + np.sqrt(dim) * length) + 2.0**-50 * length
         floor = 2 * _UNIT * float(np.abs(biases).max()) + 2.0**-50 * height + dim * 2.0**-126
         return cls(
             np.ascontiguousarray((shifted / unit).T, dtype=np.float32),
@@ -101,7 +101,7 @@ class Nearest:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return _Quick.of(self.centres, self._exact[1])
 
-    def __call__(self, values: NDArray[Any]) -> Index:
+    def __call__(self, values: NDArray[Any]) -> Indices:
         """Index of the nearest centre of each row: (n,) int64.
 
         Args:
@@ -116,21 +116,21 @@ class Nearest:
         squares = row_squares(values)
         require_finite(squares)
         tolerance = self._quick.slope * np.sqrt(squares) + self._quick.floor
-        found = np.empty(len(values), dtype=np.int64)
+        nearest = np.empty(len(values), dtype=np.int64)
         tile = np.empty(_ROWS * _CENTRES, dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             for part in _parts(len(values), _ROWS):
-                found[part] = self._of_block(values[part], tolerance[part], tile)
-        return found
+                nearest[part] = self._of_block(values[part], tolerance[part], tile)
+        return nearest
 
     def _of_block(
         self, values: NDArray[Any], tolerance: Vector, tile: NDArray[np.float32]
-    ) -> Index:
-        """Tile by tile: who is within twice the tolerance of the best so far is remembered."""
+    ) -> Indices:
+        """Tile by tile: centres within twice the tolerance of the best so far are remembered."""
         quick, rows = self._quick, values.astype(np.float32, copy=False)
         best = np.full(len(rows), -np.inf, dtype=np.float32)
         crowded = np.zeros(len(rows), dtype=np.bool_)
-        pairs: list[tuple[Index, Index, NDArray[np.float32]]] = []
+        pairs: list[tuple[Indices, Indices, NDArray[np.float32]]] = []
         for part in _parts(len(quick.halves), _CENTRES):
             width = part.stop - part.start
             scores = tile[: len(rows) * width].reshape(len(rows), width)
@@ -140,45 +140,47 @@ class Nearest:
             np.maximum(best, top, out=best)
             crowded |= ~np.isfinite(top)
             least = _below(best, tolerance)
-            who = np.flatnonzero((top >= least) & ~crowded)
-            close = scores[who] >= least[who, None]
+            contenders = np.flatnonzero((top >= least) & ~crowded)
+            close = scores[contenders] >= least[contenders, None]
             many = close.sum(axis=1) > _FEW
-            crowded[who[many]] = True
-            place, centre = np.nonzero(close & ~many[:, None])
-            pairs.append((who[place], centre + part.start, scores[who[place], centre]))
+            crowded[contenders[many]] = True
+            position, centre = np.nonzero(close & ~many[:, None])
+            pairs.append(
+                (contenders[position], centre + part.start, scores[contenders[position], centre])
+            )
         row, centre, score = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        kept = (score >= _below(best, tolerance)[row]) & ~crowded[row]
-        found = self._by_pairs(values, row[kept], centre[kept])
-        found[crowded] = self._by_all(values[crowded])
-        return found
+        candidate = (score >= _below(best, tolerance)[row]) & ~crowded[row]
+        nearest = self._by_pairs(values, row[candidate], centre[candidate])
+        nearest[crowded] = self._by_all(values[crowded])
+        return nearest
 
-    def _by_pairs(self, values: NDArray[Any], row: Index, centre: Index) -> Index:
+    def _by_pairs(self, values: NDArray[Any], row: Indices, centre: Indices) -> Indices:
         """The best centre of each row among those that it is paired with; -1 without any."""
-        found = np.full(len(values), -1, dtype=np.int64)
-        found[row] = centre
+        nearest = np.full(len(values), -1, dtype=np.int64)
+        nearest[row] = centre
         doubtful = np.bincount(row, minlength=len(values))[row] > 1
-        who, place = np.unique(row[doubtful], return_inverse=True)
-        centre, rows = centre[doubtful], rounded(values[who])
+        contenders, position = np.unique(row[doubtful], return_inverse=True)
+        centre, rows = centre[doubtful], rounded(values[contenders])
         centres, half = self._exact
         score = np.empty(len(centre))
         for part in _parts(len(centre), max(1, _AT_ONCE // values.shape[1])):
-            others = centre[part]
-            score[part] = np.vecdot(rows[place[part]], centres[others]) - half[others]
+            candidates = centre[part]
+            score[part] = np.vecdot(rows[position[part]], centres[candidates]) - half[candidates]
         # By row; the best first, and of equals the first centre.
-        order = np.lexsort((centre, -score, place))
-        first = np.searchsorted(place[order], np.arange(len(who)))
-        found[who] = centre[order][first]
-        return found
+        order = np.lexsort((centre, -score, position))
+        first = np.searchsorted(position[order], np.arange(len(contenders)))
+        nearest[contenders] = centre[order][first]
+        return nearest
 
-    def _by_all(self, values: NDArray[Any]) -> Index:
+    def _by_all(self, values: NDArray[Any]) -> Indices:
         """Every row with every centre, exactly."""
         centres, half = self._exact
-        found = np.empty(len(values), dtype=np.int64)
+        nearest = np.empty(len(values), dtype=np.int64)
         for part in _parts(len(values), max(64, _AT_ONCE // (2 * max(centres.shape)))):
             score = rounded(values[part]) @ centres.T
             score -= half
-            found[part] = score.argmax(axis=1)
-        return found
+            nearest[part] = score.argmax(axis=1)
+        return nearest
 
 
 def _below(best: NDArray[np.float32], tolerance: Vector) -> NDArray[np.float32]:

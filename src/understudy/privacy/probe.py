@@ -23,7 +23,7 @@ from understudy.core.independence import filled
 from understudy.core.types import Embeddings, Images, Shape
 from understudy.privacy.rows import RECORDS_PER_CALL
 
-Index = NDArray[np.intp]
+Positions = NDArray[np.intp]
 
 SECONDS = 2.0
 """What the probes of a run may take; a slow encoder is looked at in two calls instead of four."""
@@ -66,28 +66,28 @@ def require_independent(
     """
     images, half = probe_images(shape, batch), np.arange(batch)[::2]
     # Half of the records in other positions, beside others and black images, without the white one.
-    others, position = filled(images[3 : batch // 2, :, ::-1], batch), batch - 1 - half
-    others[position] = images[half]
-    everyone = np.arange(batch)
-    looks: list[tuple[str, Index, Images, Index]] = [
-        ("its position or its neighbours", half, others, position),
-        ("whether it is alone", everyone[-1:], filled(images[-1:], batch), everyone[:1]),
-        ("the order of the batch", everyone, images[::-1], everyone[::-1]),
+    companions, position = filled(images[3 : batch // 2, :, ::-1], batch), batch - 1 - half
+    companions[position] = images[half]
+    all_positions = np.arange(batch)
+    trials: list[tuple[str, Positions, Images, Positions]] = [
+        ("its position or its neighbours", half, companions, position),
+        ("whether it is alone", all_positions[-1:], filled(images[-1:], batch), all_positions[:1]),
+        ("the order of the batch", all_positions, images[::-1], all_positions[::-1]),
     ]
     start = time.perf_counter()
     embeddings = _bits(encode(images))
     if len(embeddings) != batch:
         raise BackendError(f"{name} gave {len(embeddings)} embeddings for {batch} images")
-    for calls, (words, index, beside, place) in enumerate(looks, 1):
+    for calls, (dependence, index, changed_batch, positions) in enumerate(trials, 1):
         spent = time.perf_counter() - start
         if calls > 1 and spent * (calls + 1) / calls > seconds:
             return
-        found = _bits(encode(np.ascontiguousarray(beside)))[place]
-        if not np.array_equal(embeddings[index], found):
+        changed = _bits(encode(np.ascontiguousarray(changed_batch)))[positions]
+        if not np.array_equal(embeddings[index], changed):
             raise BackendError(
-                f"{name} is refused: its embedding of an image depends on {words}, so one image "
-                "can change what others add, which no noise covers. Nothing was spent. Put the "
-                "network into inference mode, without statistics of the batch; on a GPU take "
+                f"{name} is refused: its embedding of an image depends on {dependence}, so one "
+                "image can change what others add, which no noise covers. Nothing was spent. Put "
+                "the network into inference mode, without statistics of the batch; on a GPU take "
                 "?dtype=float32 or ?device=cpu; or take another model, such as embedded:dct"
             )
 

@@ -1,6 +1,6 @@
-"""What may be asked of private rows, and the proof of how much one unit can change the answer.
+"""What may be asked of private records, and the proof of how much one unit can change the answer.
 
-Every query is a sum over units of a vector c, stacked over ``slots`` cells of ``width`` numbers.
+Every query is a sum over units of a vector c, stacked over ``slots`` clusters of ``width`` numbers.
 `sums` clips c so that ||c||_2 <= bound holds whatever a query computes, so a mistake in here costs
 utility, never privacy. From that one bound follow the sensitivities:
 
@@ -9,8 +9,8 @@ utility, never privacy. From that one bound follow the sensitivities:
   inner products (histograms, squares, outer products) by at most sqrt(2) bound, because
   ||c - c'||^2 = ||c||^2 + ||c'||^2 - 2 c.c' <= 2 bound^2.
 
-A unit touches several cells when its rows do; the bound is on the whole stack, so all classes and
-clusters of a stage cost as much as one.
+A unit touches several clusters when its records do; the bound is on the whole stack, so all classes
+and clusters of a stage cost as much as one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
 from understudy.privacy import noise, sums
 from understudy.privacy.cells import Cells as Cells
-from understudy.privacy.sums import Groups
+from understudy.privacy.sums import UnitCodes
 from understudy.privacy.unit import Adjacency
 
 _CACHED = 1 << 19  # numbers, about as many as a processor's cache holds
@@ -37,20 +37,20 @@ class Query(ABC):
     """A bounded contribution per unit, summed exactly.
 
     Attributes:
-        words: What is asked, for receipts and statements.
-        slots: Number of cells.
-        width: Numbers per cell.
+        description: What is asked, for receipts and statements.
+        slots: Number of clusters.
+        width: Numbers per cluster.
         cells: The partition.
         bound: L2 norm that a unit's contribution cannot exceed.
     """
 
-    words: ClassVar[str]
+    description: ClassVar[str]
     slots: int
     width: int
     cells: Cells
     bound: float
     alike: ClassVar[bool] = False  # contributions have non-negative inner products
-    average: ClassVar[bool] = False  # a unit's rows are averaged instead of summed
+    average: ClassVar[bool] = False  # a unit's records are averaged instead of summed
 
     @property
     def size(self) -> int:
@@ -58,8 +58,8 @@ class Query(ABC):
         return self.slots * self.width
 
     @property
-    def rows_at_once(self) -> int:
-        """How many rows are best worked on at a time. Any number gives the same sum."""
+    def records_at_once(self) -> int:
+        """How many records are best worked on at a time. Any number gives the same sum."""
         return max(64, _CACHED // self.cells.dim)
 
     @property
@@ -82,14 +82,14 @@ class Query(ABC):
         self,
         values: NDArray[Any],
         labels: NDArray[np.int64],
-        groups: Groups | None,
+        groups: UnitCodes | None,
         grid: float,
     ) -> NDArray[np.int64]:
         """Exact sum of a block's contributions in grid steps: (slots, width) int64."""
-        slot, rows = self.rows(values, labels)
+        slot, contributions = self.contributions(values, labels)
         return sums.bounded_sum(
             slot,
-            rows,
+            contributions,
             groups,
             slots=self.slots,
             bound=self.bound,
@@ -99,10 +99,10 @@ class Query(ABC):
         )
 
     @abstractmethod
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
-        """Cell of each row, (n,), and what it adds there, (n, width) float64."""
+        """Cluster of each record, (n,), and what it adds there, (n, width) float64."""
 
     def fingerprint(self) -> str:
         """A digest of the query's public parameters; a stored release is reused only for it."""
@@ -117,21 +117,21 @@ class Query(ABC):
 
 
 class Counts(Query):
-    """How many units each cell holds.
+    """How many units each cluster holds.
 
-    Proof: a row adds one 1, so a unit adds a non-negative vector, clipped to norm 1.
+    Proof: a record adds one 1, so a unit adds a non-negative vector, clipped to norm 1.
     """
 
-    words = "counts per cell"
+    description = "counts per cluster"
     alike = True
 
     def __init__(self, cells: Cells) -> None:
         self.cells, self.slots, self.width, self.bound = cells, cells.count, 1, 1.0
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
-        """One 1 in the row's cell."""
+        """One 1 in the record's cluster."""
         return self.cells.assign(values, labels), np.ones((len(values), 1))
 
 
@@ -143,36 +143,36 @@ def clip_rows(rows: Vector, radius: float, out: Vector, *, times: float = 1.0) -
 
 
 class ClippedSums(Query):
-    """Per cell, the sum of x - centre clipped to ``radius``.
+    """Per cluster, the sum of x - centre clipped to ``radius``.
 
     Proof: a unit's sum is clipped to norm ``radius``.
     """
 
-    words = "sums per cell of the difference to its centre"
+    description = "sums per cluster of the difference to its centre"
 
     def __init__(self, cells: Cells, radius: float) -> None:
         self.cells, self.slots, self.width, self.bound = cells, cells.count, cells.dim, radius
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """The clipped residual."""
-        cell = self.cells.assign(values, labels)
-        rows = self.cells.residuals(values, cell)
-        return cell, clip_rows(rows, self.bound, rows)
+        clusters = self.cells.assign(values, labels)
+        residuals = self.cells.residuals(values, clusters)
+        return clusters, clip_rows(residuals, self.bound, residuals)
 
 
 class CountAndSum(Query):
-    """Per cell, its count and the sum of x - centre clipped to ``radius``, in one vector.
+    """Per cluster, its count and the sum of x - centre clipped to ``radius``, in one vector.
 
-    A row adds (a, b v) with v = clipped residual / radius, a^2 + b^2 = 1 and
+    A record adds (a, b v) with v = clipped residual / radius, a^2 + b^2 = 1 and
     a^2 = 1 / (1 + sqrt(d)): about what makes the error of sum / count smallest, since the sum has
     d noisy numbers and the count one (Su et al. 2016, section 4.2, for the L2 case).
 
     Proof: ||(a, b v)||^2 <= a^2 + b^2 = 1, and a unit's sum of them is clipped to norm 1.
     """
 
-    words = "counts and sums per cell, jointly"
+    description = "counts and sums per cluster, jointly"
 
     def __init__(self, cells: Cells, radius: float) -> None:
         self.cells, self.radius = cells, radius
@@ -188,16 +188,16 @@ class CountAndSum(Query):
         """b / radius: what a residual is multiplied with."""
         return math.sqrt(1 - self.count_part**2) / self.radius
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """(a, b v)."""
-        cell = self.cells.assign(values, labels)
-        rows = np.empty((len(values), self.width))
-        rows[:, 0] = self.count_part
-        residuals = self.cells.residuals(values, cell)
-        clip_rows(residuals, self.radius, rows[:, 1:], times=self.sum_part)
-        return cell, rows
+        clusters = self.cells.assign(values, labels)
+        contributions = np.empty((len(values), self.width))
+        contributions[:, 0] = self.count_part
+        residuals = self.cells.residuals(values, clusters)
+        clip_rows(residuals, self.radius, contributions[:, 1:], times=self.sum_part)
+        return clusters, contributions
 
     def counts(self, released: Vector) -> Vector:
         """Noisy counts: (slots,)."""
@@ -209,45 +209,45 @@ class CountAndSum(Query):
 
 
 class DiagonalMoments(Query):
-    """Per cell, the sum of the squares of x - centre clipped to ``radius``.
+    """Per cluster, the sum of the squares of x - centre clipped to ``radius``.
 
     Proof: with ||v|| <= R, the vector of squares has ||v^2||_2 <= ||v^2||_1 = ||v||^2 <= R^2; a
     unit's sum of such non-negative vectors is clipped to R^2.
     """
 
-    words = "sums per cell of the squared difference to its centre, each dimension"
+    description = "sums per cluster of the squared difference to its centre, each dimension"
     alike = True
 
     def __init__(self, cells: Cells, radius: float) -> None:
         self.cells, self.radius = cells, radius
         self.slots, self.width, self.bound = cells.count, cells.dim, radius * radius
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """The squared clipped residual."""
-        cell = self.cells.assign(values, labels)
-        rows = self.cells.residuals(values, cell)
-        return cell, np.square(clip_rows(rows, self.radius, rows), out=rows)
+        clusters = self.cells.assign(values, labels)
+        residuals = self.cells.residuals(values, clusters)
+        return clusters, np.square(clip_rows(residuals, self.radius, residuals), out=residuals)
 
 
 class FullMoments(Query):
-    """Per group of cells, the sum of v v^T with v = x - centre clipped to ``radius``.
+    """Per group of clusters, the sum of v v^T with v = x - centre clipped to ``radius``.
 
     The upper triangle is released, with off-diagonal noise smaller by sqrt(2), which is the same as
     weighting those numbers by sqrt(2): the weighted norm is then the Frobenius norm.
 
-    Proof: a unit's rows are scaled to sum ||v||^2 <= R^2, so the Frobenius norm of their summed
+    Proof: a unit's records are scaled to sum ||v||^2 <= R^2, so the Frobenius norm of their summed
     outer products is at most R^2 (`sums.bounded_outer_sum`). Positive semidefinite matrices have
     non-negative inner products.
 
     Args:
-        cells: The partition that gives each row its centre.
+        cells: The partition that gives each record its centre.
         radius: R.
-        slot_of_cell: (cells,) which matrix a cell adds to; None: one matrix for all (tied).
+        slot_of_cell: (clusters,) which matrix a cluster adds to; None: one matrix for all (tied).
     """
 
-    words = "sums of outer products of the difference to its centre"
+    description = "sums of outer products of the difference to its centre"
     alike = True
 
     def __init__(
@@ -261,7 +261,7 @@ class FullMoments(Query):
         self.width = cells.dim * (cells.dim + 1) // 2
 
     @property
-    def rows_at_once(self) -> int:
+    def records_at_once(self) -> int:
         """Many: each time, whole matrices are added up."""
         return 1 << 16
 
@@ -276,28 +276,28 @@ class FullMoments(Query):
         return math.ldexp(1.0, math.ceil(math.log2(self.radius)) - 18)
 
     def grid(self, sigma: float) -> float:
-        """The square of a row's grid step, which has radius / step in (2^17, 2^18]."""
+        """The square of a record's grid step, which has radius / step in (2^17, 2^18]."""
         return self._step**2
 
     def integer_sum(
         self,
         values: NDArray[Any],
         labels: NDArray[np.int64],
-        groups: Groups | None,
+        groups: UnitCodes | None,
         grid: float,
     ) -> NDArray[np.int64]:
         """Exact sum of a block's outer products."""
-        slot, rows = self.rows(values, labels)
+        slot, rows = self.contributions(values, labels)
         return sums.bounded_outer_sum(
             slot, rows, groups, slots=self.slots, radius=self.radius, step=math.sqrt(grid)
         )
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """The residual itself, (n, d); the outer product is taken of its integers."""
-        cell = self.cells.assign(values, labels)
-        return self.slot_of_cell[cell], self.cells.residuals(values, cell)
+        clusters = self.cells.assign(values, labels)
+        return self.slot_of_cell[clusters], self.cells.residuals(values, clusters)
 
     def matrices(self, released: Vector) -> Vector:
         """The noisy symmetric matrices: (slots, d, d)."""
@@ -312,7 +312,7 @@ class FullMoments(Query):
 class Votes(Query):
     """Each unit votes for the candidate of its own class that is nearest to it.
 
-    Proof: a row adds one 1; a unit's votes are divided by their number, so they are non-negative
+    Proof: a record adds one 1; a unit's votes are divided by their number, so they are non-negative
     and add up to 1, and an L2 norm is at most the L1 norm. One vote per unit, whatever the number
     of classes.
 
@@ -322,7 +322,7 @@ class Votes(Query):
             equal its first one, and never win. None: all. Votes are released for the former only.
     """
 
-    words = "votes for the nearest candidate"
+    description = "votes for the nearest candidate"
     alike = True
     average = True
 
@@ -332,11 +332,11 @@ class Votes(Query):
         self.slots, self.width, self.bound = int(self.sizes.sum()), 1, 1.0
 
     @property
-    def rows_at_once(self) -> int:
-        """Many: a row adds one number, and `nearest` takes rows in blocks of its own."""
+    def records_at_once(self) -> int:
+        """Many: a record adds one number, and `nearest` takes records in blocks of its own."""
         return 1 << 16
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """One 1 for the nearest candidate."""
@@ -352,11 +352,11 @@ class NormHistogram(Query):
     Proof: as `Votes`; a unit of several rows spreads one vote over its bins.
 
     Args:
-        cells: The partition that gives each row its centre.
+        cells: The partition that gives each record its centre.
         edges: (bins - 1,) increasing public numbers; the last bin is open.
     """
 
-    words = "histogram of norms"
+    description = "histogram of norms"
     alike = True
     average = True
 
@@ -364,11 +364,11 @@ class NormHistogram(Query):
         self.cells, self.edges = cells, edges
         self.slots, self.width, self.bound = len(edges) + 1, 1, 1.0
 
-    def rows(
+    def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
         """One 1 in the bin of the norm."""
-        rows = self.cells.residuals(values, self.cells.assign(values, labels))
-        norms = np.sqrt(row_squares(rows))
+        residuals = self.cells.residuals(values, self.cells.assign(values, labels))
+        norms = np.sqrt(row_squares(residuals))
         require_finite(norms)
         return np.searchsorted(self.edges, norms), np.ones((len(values), 1))

@@ -1,4 +1,4 @@
-"""Private rows: from a source or from the owner's cache, whole units at a time."""
+"""Private records: from a source or from the owner's cache, whole units at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from understudy.core.independence import constant_calls
 from understudy.core.ports import Source
 from understudy.core.types import Batch, Embeddings
 from understudy.privacy.sealed import Sealed
-from understudy.privacy.sums import Groups
+from understudy.privacy.sums import UnitCodes
 from understudy.privacy.unit import Unit
 
 BLOCK = 8192
@@ -24,17 +24,17 @@ BLOCK = 8192
 RECORDS_PER_CALL = 64
 """Records in every call of an encoder or a view, the last one included (`constant_calls`).
 
-A power of two, so that the rows and tokens of a call fill whole tiles of a processor's kernels.
+A power of two, so that the records and tokens of a call fill whole tiles of a processor's kernels.
 """
 
 _READ = 512  # records that are read from the source at a time, at least
 _NUMBERS = 1 << 22  # that are read at a time, about
 
-Block = tuple[NDArray[Any], NDArray[np.int64], Groups | None]
-"""Values (n, ...), labels (n,) and the unit of each row (None: every row its own)."""
+Block = tuple[NDArray[Any], NDArray[np.int64], UnitCodes | None]
+"""Values (n, ...), labels (n,) and the unit of each record (None: every record its own)."""
 
 
-def pieces(block: Block, rows: int) -> Iterator[Block]:
+def split_block(block: Block, rows: int) -> Iterator[Block]:
     """A block in pieces of about ``rows`` rows, or a little more: no unit is parted."""
     values, labels, groups = block
     start = 0
@@ -48,7 +48,7 @@ def pieces(block: Block, rows: int) -> Iterator[Block]:
 
 
 def _end_of_unit(units: NDArray[np.int64], stop: int) -> int:
-    """The first row after the whole of the unit that row ``stop - 1`` belongs to."""
+    """The first row after the whole of the unit that record ``stop - 1`` belongs to."""
     return int(np.searchsorted(units, units[stop - 1], side="right"))
 
 
@@ -56,8 +56,8 @@ def _block_rows(dim: int) -> int:
     return max(1, min(BLOCK, _NUMBERS // dim))
 
 
-class SourceRows(Sealed):
-    """Embeddings read from a source as they are, every row its own unit."""
+class SourceRecords(Sealed):
+    """Embeddings read from a source as they are, every record its own unit."""
 
     __slots__ = ("_classes", "_source")
 
@@ -71,15 +71,15 @@ class SourceRows(Sealed):
             yield batch.values, check_labels(batch.labels, self._classes), None
 
 
-class CachedRows(Sealed):
+class CachedRecords(Sealed):
     """Embeddings in a file that only the owner can read, in blocks of whole units.
 
     Args:
         path: (n, d) float32, raw.
         dim: d.
         labels: (n,) int64.
-        units: (n,) int64 unit of each row, or None.
-        max_rows: How many rows of a unit are used.
+        units: (n,) int64 unit of each record, or None.
+        max_rows: How many records of a unit are used.
     """
 
     __slots__ = ("_dim", "_labels", "_order", "_path", "_units")
@@ -125,7 +125,7 @@ class CachedRows(Sealed):
         return np.frombuffer(data, dtype=np.float32).reshape(len(index), self._dim)
 
 
-def cache_rows(
+def cache_records(
     source: Source,
     encode: Callable[[NDArray[Any]], Embeddings],
     unit: Unit,
@@ -133,7 +133,7 @@ def cache_rows(
     *,
     batch: int,
     progress: Callable[[int], None] | None,
-) -> CachedRows:
+) -> CachedRecords:
     """Encode a source once into a file of the owner's (mode 0600 in a folder of mode 0700).
 
     ``encode`` is called with ``batch`` records each time, so that no record's embedding depends on
@@ -141,7 +141,7 @@ def cache_rows(
 
     Raises:
         InputError: An embedding that is not finite, or of the wrong shape.
-        SourceError: A label without a class, or a row without a unit.
+        SourceError: A label without a class, or a record without a unit.
     """
     path = folder / f"{os.urandom(8).hex()}.f32"
     labels: list[NDArray[np.int64]] = []
@@ -167,7 +167,7 @@ def cache_rows(
                 progress(len(part.labels))
     if not labels:
         raise SourceError("holds no rows", source.name)
-    return CachedRows(
+    return CachedRecords(
         path,
         dim,
         np.concatenate(labels),

@@ -1,6 +1,6 @@
 """Exact integer sums of bounded contributions: the part of every query that privacy rests on.
 
-A unit's contribution is the sum of its rows' vectors (or their average), clipped to an L2 norm,
+A unit's contribution is the sum of its records' vectors (or their average), clipped to an L2 norm,
 truncated to a grid and added up in int64. Truncation toward zero cannot lengthen a vector, and
 integer addition knows no order, so the bound and the sum hold for any batch size, thread count,
 machine or engine, whatever the floats before them were.
@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
 
-Groups = NDArray[np.int64]
-"""Unit of each row of a block: (n,) int64, non-decreasing, whole units only."""
+UnitCodes = NDArray[np.int64]
+"""Unit of each record of a block: (n,) int64, non-decreasing, whole units only."""
 
 _MARGIN = 1e-9  # clip this much below the bound, so that float rounding cannot reach it
 
@@ -41,7 +41,7 @@ def _check_bound(squared_norms: Vector, bound: float) -> None:
     """Refuse the sum unless every unit's integers lie within the bound.
 
     Args:
-        squared_norms: (units,) squared norm of each unit's integers, all its rows together,
+        squared_norms: (units,) squared norm of each unit's integers, all its records together,
             computed in float64 with a relative error below 1e-12.
         bound: What the norm itself, not its square, may be at most: in grid steps.
 
@@ -56,7 +56,7 @@ def _check_bound(squared_norms: Vector, bound: float) -> None:
 def bounded_sum(
     slot: NDArray[Any],
     rows: Vector,
-    groups: Groups | None,
+    groups: UnitCodes | None,
     *,
     slots: int,
     bound: float,
@@ -69,11 +69,11 @@ def bounded_sum(
     Args:
         slot: (n,) which of the ``slots`` vectors a row adds to.
         rows: (n, width) float64, what it adds.
-        groups: Unit of each row, or None where every row is a unit.
+        groups: Unit of each record, or None where every record is a unit.
         slots: Number of stacked vectors.
         bound: L2 norm that one unit's contribution, stacked over the slots, cannot exceed.
         grid: The grid step.
-        average: Divide a unit's sum by its number of rows (votes) before clipping.
+        average: Divide a unit's sum by its number of records (votes) before clipping.
         weights: (width,) weights of the norm, 1 or more; the noise is smaller by the same weights.
             None: 1.
 
@@ -102,12 +102,12 @@ def bounded_sum(
 
 
 def _merge_units(
-    slot: NDArray[Any], rows: Vector, groups: Groups, slots: int, average: bool
-) -> tuple[NDArray[Any], Vector, Groups]:
+    slot: NDArray[Any], rows: Vector, groups: UnitCodes, slots: int, average: bool
+) -> tuple[NDArray[Any], Vector, UnitCodes]:
     """Add up the rows that one unit puts into the same slot: one row per (unit, slot)."""
     units, groups = np.unique(groups, return_inverse=True)
-    keys, place = np.unique(groups * slots + slot, return_inverse=True)
-    merged = np.asarray(_gather(place, len(keys), np.float64) @ rows)
+    keys, position = np.unique(groups * slots + slot, return_inverse=True)
+    merged = np.asarray(_gather(position, len(keys), np.float64) @ rows)
     owner = keys // slots
     if average:
         merged = merged / np.bincount(groups, minlength=len(units))[owner][:, None]
@@ -117,7 +117,7 @@ def _merge_units(
 def bounded_outer_sum(
     slot: NDArray[Any],
     rows: Vector,
-    groups: Groups | None,
+    groups: UnitCodes | None,
     *,
     slots: int,
     radius: float,
@@ -134,7 +134,7 @@ def bounded_outer_sum(
     Args:
         slot: (n,) which of the ``slots`` matrices a row adds to.
         rows: (n, d) float64, n at most 2^16.
-        groups: Unit of each row, or None where every row is a unit.
+        groups: Unit of each record, or None where every record is a unit.
         slots: Number of stacked matrices.
         radius: Bound on the root of a unit's summed squared norms; at most 2^18 steps.
         step: Grid step of a row; the matrices' own grid is its square.

@@ -15,12 +15,12 @@ class Unit:
     """The unit of protection: one image, or all images of one person.
 
     Attributes:
-        column: The column of the source that says who a row belongs to; None: every image is a
+        column: The column of the source that names the unit of a record; None: every image is a
             unit of its own.
-        max_rows: Contribution bounding: of a unit's rows, in the source's order, only the first
+        max_rows: Contribution bounding: of a unit's records, in the source's order, only the first
             ``max_rows`` are used. Whatever is left still counts no more than one unit, because the
             vault clips the unit's whole contribution; the cap limits work, not privacy.
-        adjacency: ``"add-remove"`` (neighbours differ by one unit's rows being there or not, so
+        adjacency: ``"add-remove"`` (neighbours differ by one unit's records being there or not, so
             class sizes and n are private) or ``"replace-one"`` (n is public).
 
     Raises:

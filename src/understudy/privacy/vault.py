@@ -18,10 +18,10 @@ from understudy.privacy.queries import Query
 from understudy.privacy.rows import (
     RECORDS_PER_CALL,
     Block,
-    CachedRows,
-    SourceRows,
-    cache_rows,
-    pieces,
+    CachedRecords,
+    SourceRecords,
+    cache_records,
+    split_block,
 )
 from understudy.privacy.sealed import Sealed
 
@@ -47,13 +47,13 @@ class _Inside(Sealed):
     ) -> None:
         self.source, self.account, self.engine = source, account, engine
         self.cache, self.progress = cache, progress
-        self.rows: list[SourceRows | CachedRows] = []
+        self.rows: list[SourceRecords | CachedRecords] = []
 
 
 class Vault(Sealed):
-    """Private rows, the unit they are protected by, and the account that pays for answers.
+    """Private records, the unit they are protected by, and the account that pays for answers.
 
-    A method is handed the vault, maps it to embeddings and asks it queries; it never sees a row.
+    A method is handed the vault, maps it to embeddings and asks it queries; it never sees a record.
     Nothing in here prints, pickles, copies or counts.
 
     Args:
@@ -64,7 +64,7 @@ class Vault(Sealed):
         progress: Given words for a step, returns a function that is called with rows done.
     """
 
-    __slots__ = ("_labelled", "_place", "_shared", "_transform")
+    __slots__ = ("_labelled", "_position", "_shared", "_transform")
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Vault(Sealed):
         progress: Callable[[str], Callable[[int], None]] | None = None,
     ) -> None:
         self._shared = [_Inside(source, account, engine, cache, progress)]
-        self._place: int | None = None
+        self._position: int | None = None
         self._transform: Transform = _identity
         self._labelled = True
         if source.kind == "embeddings" and account.unit.column is None:
-            self._place = self._keep(SourceRows(source))
+            self._position = self._keep(SourceRecords(source))
 
     def _like(self, **changes: Any) -> Vault:
         other = Vault.__new__(Vault)
@@ -88,7 +88,7 @@ class Vault(Sealed):
         return other
 
     def close(self) -> None:
-        """Forget the rows, the account and the source, here and in every view of them.
+        """Forget the records, the account and the source, here and in every view of them.
 
         What a method made may still refer to the vault (a release is sampled batch by batch);
         nothing private can be reached from it any more.
@@ -105,7 +105,7 @@ class Vault(Sealed):
     def _account(self) -> Account:
         return self._inside.account
 
-    def _keep(self, rows: SourceRows | CachedRows) -> int:
+    def _keep(self, rows: SourceRecords | CachedRecords) -> int:
         self._inside.rows.append(rows)
         return len(self._inside.rows) - 1
 
@@ -126,14 +126,14 @@ class Vault(Sealed):
         """
         inside = self._inside
         bar = inside.progress("reading and embedding private rows") if inside.progress else None
-        rows = cache_rows(
+        rows = cache_records(
             inside.source, encode, inside.account.unit, inside.cache, batch=batch, progress=bar
         )
-        return self._like(_place=self._keep(rows), _transform=_identity)
+        return self._like(_position=self._keep(rows), _transform=_identity)
 
     def embedded(self) -> Vault:
         """A vault of the embeddings that the source itself holds. Spends nothing."""
-        return self.map(_identity) if self._place is None else self
+        return self.map(_identity) if self._position is None else self
 
     def view(self, transform: Transform) -> Vault:
         """The same rows seen through a public row-by-row transform, applied as they are read.
@@ -141,7 +141,7 @@ class Vault(Sealed):
         Args:
             transform: (n, d) to (n, d') array; row i of the result depends on row i alone, to the
                 last bit. It is called with as many rows each time, but where its matrix products
-                are not `understudy.core.independence.Projection`, a row's position may count.
+                are not `understudy.core.independence.Projection`, a record's position may count.
         """
         before = self._transform
 
@@ -180,18 +180,18 @@ class Vault(Sealed):
     def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
         def add_up(block: Block) -> NDArray[np.int64]:
             total = np.zeros((query.slots, query.width), dtype=np.int64)
-            for values, labels, groups in pieces(block, query.rows_at_once):
-                cells = labels if self._labelled else np.zeros_like(labels)
-                total += query.integer_sum(self._transform(values), cells, groups, grid)
+            for values, labels, groups in split_block(block, query.records_at_once):
+                classes = labels if self._labelled else np.zeros_like(labels)
+                total += query.integer_sum(self._transform(values), classes, groups, grid)
             return total
 
-        if self._place is None:
+        if self._position is None:
             raise ConfigError(
                 "images hold no numbers to add up: map the vault with an encoder first"
             )
         total = np.zeros((query.slots, query.width), dtype=np.int64)
         inside = self._inside
-        for part in inside.engine.map(add_up, inside.rows[self._place].blocks()):
+        for part in inside.engine.map(add_up, inside.rows[self._position].blocks()):
             total += part
         return total
 

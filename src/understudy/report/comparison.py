@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.results import Figure, Group, Kind
+from understudy.core.results import Group, Kind, MetricValue
 from understudy.report import meaning
 from understudy.report.plots import Line, Plot, around
 from understudy.report.record import Released
@@ -18,7 +18,7 @@ _OF_ONE_RELEASE = {"confusion", "left_out", "release"}
 """Settings, and parts of settings, that say something about one release, and may differ."""
 
 _TRADES: tuple[tuple[Group, int], ...] = (("utility", 2), ("fidelity", 1), ("attack", 1))
-"""Figures that are drawn over epsilon, and how many of each group at most."""
+"""Values that are drawn over epsilon, and how many of each group at most."""
 
 _WIDE = 8  # epsilons that are further apart than this factor stand on a logarithmic axis
 
@@ -50,15 +50,15 @@ _SAME_TASK = ("rows", "images")
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A figure that at least two releases have.
+    """A metric value that at least two releases have.
 
     Attributes:
-        figure: Its name, what it was measured with and its kind, from the first that has it.
+        value: Its metric, what it was measured with and its kind, from the first that has it.
         cells: One a release; empty text where it was not measured.
-        kind: Whether they may be told.
+        kind: Whether they may be published.
     """
 
-    figure: Figure
+    value: MetricValue
     cells: tuple[Cell, ...]
     kind: Kind
 
@@ -70,9 +70,9 @@ class Comparison:
     Attributes:
         releases: They themselves.
         facts: What they promise and hold: a name, and a text for each.
-        shared: Figures that at least two of them have.
+        shared: Values that at least two of them have.
         notes: Why numbers do not compare; empty where nothing stands against it.
-        trades: Figures over epsilon; empty where no two epsilons have one.
+        trades: Values over epsilon; empty where no two epsilons have one.
     """
 
     releases: tuple[Released, ...]
@@ -82,17 +82,17 @@ class Comparison:
     trades: tuple[Plot, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every figure of every release as flat rows, as ``pandas.DataFrame`` takes them."""
+        """Every value of every release as flat rows, as ``pandas.DataFrame`` takes them."""
         return [
             {
                 "release": one.name,
                 "method": one.record.method,
                 "epsilon": one.record.receipt.epsilon,
                 "delta": one.record.receipt.delta,
-                **figure,
+                **row,
             }
             for one in self.releases
-            for figure in (one.evaluation.rows() if one.evaluation else ())
+            for row in (one.evaluation.rows() if one.evaluation else ())
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -129,23 +129,27 @@ def compare(releases: Sequence[Released]) -> Comparison:
     )
 
 
-def _key(figure: Figure) -> tuple[str, str, str, str]:
-    return figure.group, figure.name, figure.measured, figure.label
+_Key = tuple[str, str, str]
+"""What makes two values the same: metric and subject, and what they were measured with."""
 
 
-def _figures(one: Released) -> dict[tuple[str, str, str, str], Figure]:
-    """The figures of all rows, by what makes two of them the same."""
-    known = one.evaluation.figures if one.evaluation else ()
-    return {_key(figure): figure for figure in known if not figure.label}
+def _key(value: MetricValue) -> _Key:
+    return value.metric.key or value.group, value.name, value.measured
+
+
+def _values(one: Released) -> dict[_Key, MetricValue]:
+    """The values of all rows, by what makes two of them the same."""
+    known = one.evaluation.values if one.evaluation else ()
+    return {_key(value): value for value in known if not value.label}
 
 
 def _shared(releases: Sequence[Released]) -> list[Shared]:
-    found = [_figures(one) for one in releases]
-    keys = dict.fromkeys(key for figures in found for key in figures)
+    each = [_values(one) for one in releases]
+    keys = dict.fromkeys(key for values in each for key in values)
     shared = []
     for key in keys:
-        have = [figures.get(key) for figures in found]
-        known = [figure for figure in have if figure is not None]
+        have = [values.get(key) for values in each]
+        known = [value for value in have if value is not None]
         if len(known) < 2:
             continue
         best = _best(known)
@@ -154,9 +158,9 @@ def _shared(releases: Sequence[Released]) -> list[Shared]:
     return shared
 
 
-def _best(figures: Sequence[Figure]) -> Figure | None:
+def _best(values: Sequence[MetricValue]) -> MetricValue | None:
     """The best of them; None where it is not said which way is better, or all are equal."""
-    known = [one for one in figures if one.better and math.isfinite(one.value)]
+    known = [one for one in values if one.better and math.isfinite(one.value)]
     if len({one.value for one in known}) < 2:
         return None
     pick = max if known[0].better == "higher" else min
@@ -208,31 +212,30 @@ def _each(names: Sequence[str], texts: Sequence[str]) -> str:
 
 
 def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
-    """The privacy-utility curve: figures over epsilon, a line a method.
+    """The privacy-utility curve: metric values over epsilon, a line a method.
 
     Args:
         releases: Releases of one dataset.
 
     Returns:
-        Plots of figures that releases of at least two epsilons have.
+        Plots of values that releases of at least two epsilons have.
     """
-    found = [(one, _figures(one)) for one in releases]
+    each = [(one, _values(one)) for one in releases]
     plots = []
     for group, most in _TRADES:
-        keys = dict.fromkeys(key for _, figures in found for key in figures if key[0] == group)
-        drawn = [plot for key in keys if (plot := _trade(key, found)) is not None]
+        keys = dict.fromkeys(
+            key for _, values in each for key, value in values.items() if value.group == group
+        )
+        drawn = [plot for key in keys if (plot := _trade(key, each)) is not None]
         plots += drawn[:most]
     return tuple(plots)
 
 
-def _trade(
-    key: tuple[str, str, str, str],
-    found: Sequence[tuple[Released, Mapping[tuple[str, str, str, str], Figure]]],
-) -> Plot | None:
+def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]]) -> Plot | None:
     points = sorted(
-        (one.record.receipt.epsilon, figures[key].value, one.record.method, one.name)
-        for one, figures in found
-        if key in figures and math.isfinite(figures[key].value)
+        (one.record.receipt.epsilon, values[key].value, one.record.method, one.name)
+        for one, values in each
+        if key in values and math.isfinite(values[key].value)
     )
     if len({epsilon for epsilon, *_ in points}) < 2:
         return None
@@ -245,7 +248,7 @@ def _trade(
         )
         for method in dict.fromkeys(of for _, _, of, _ in points)
     )
-    _, name, measured, _ = key
+    _, name, measured = key
     epsilons = [x for x, *_ in points]
     axes = (
         around("epsilon", epsilons, log=max(epsilons) >= _WIDE * min(epsilons) > 0),
@@ -257,11 +260,11 @@ def _trade(
 
 
 def facts_of(one: Released) -> dict[str, Any]:
-    """A release's epsilon and figures of all rows as JSON values."""
+    """A release's epsilon and metric values of all rows as JSON values."""
     return {
         "name": one.name,
         "method": one.record.method,
         "epsilon": one.record.receipt.epsilon,
         "delta": one.record.receipt.delta,
-        "figures": [asdict(figure) for figure in _figures(one).values()],
+        "figures": [value.row() for value in _values(one).values()],
     }

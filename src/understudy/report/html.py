@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.core.results import Evaluation, Group, Kind
-from understudy.report import comparison, images, meaning, tables, verdict_table, words
+from understudy.report import comparison, images, meaning, tables, verdict_table
 from understudy.report.comparison import Comparison
 from understudy.report.plots import Drawing, Plot
 from understudy.report.record import OwnerRecord, RunRecord, Sample, public_name
@@ -84,7 +84,7 @@ class Section:
     key: Group
     title: str
     intro: str
-    rows: list[tables.Row]
+    rows: list[tables.MetricRow]
     classes: tables.ClassTable | None
     plots: list[Drawn]
     words: list[tuple[str, str]]
@@ -152,7 +152,7 @@ def comparison_report(found: Comparison, samples: Sequence[Sample] = ()) -> str:
                 _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(found.trades)
             ],
             samples=images.samples(tuple(samples)),
-            words=words.explained(one.figure.name for one in found.shared),
+            words=tables.explained(one.value for one in found.shared),
         )
     )
 
@@ -178,23 +178,23 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     """The groups of which anything was measured."""
     found = []
     for key, title, intro in _SECTIONS:
-        figures = evaluation.of(key)
+        values = evaluation.of(key)
         drawn = [
             _drawn(f"{key}-{number}", plot, kind)
             for number, (plot, kind) in enumerate(tables.plots(evaluation.curves, key))
         ]
         confusions = tables.confusions(evaluation) if key == "utility" else []
         near = key in ("leakage", "attack")
-        if figures or drawn or confusions:
+        if values or drawn or confusions:
             found.append(
                 Section(
                     key,
                     title,
                     intro,
-                    tables.overall(figures),
-                    tables.by_class(figures, baseline=_OF_CLASSES.get(key, "")),
+                    tables.overall(values),
+                    tables.by_class(values, baseline=_OF_CLASSES.get(key, "")),
                     drawn,
-                    words.explained(one.name for one in figures),
+                    tables.explained(values),
                     confusions,
                     str(evaluation.settings.get("advice", "")) if near else "",
                 )

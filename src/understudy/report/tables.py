@@ -1,4 +1,4 @@
-"""Figures as tables: those of all rows, those of each class, and one line each for programs."""
+"""Metric values as tables: of all rows, of each class, and one line each for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.results import FIELDS, Curve, Evaluation, Figure, Group, Kind
+from understudy.core.results import FIELDS, Curve, Evaluation, Group, Kind, MetricValue
 from understudy.report import meaning
 from understudy.report.plots import LINES, Axis, Line, Plot, around
 
@@ -36,34 +36,36 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of all rows.
+class MetricRow:
+    """One metric value of all rows.
 
     Attributes:
         name: What it is.
         measured: With what.
         value: The number.
         baseline: The same of real rows that were held out; empty where there is none.
+        baseline_of: What the baseline is of, in words; may be empty.
         better: Which way is better, in words.
-        kind: Whether it may be told.
+        kind: Whether it may be published.
     """
 
     name: str
     measured: str
     value: Cell
     baseline: str
+    baseline_of: str
     better: str
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTable:
-    """The figures of the classes: a line a class, a column a figure, or two with its baseline.
+    """The values of the classes: a line a class, a column a metric, or two with its baseline.
 
     Attributes:
         names: Heading of each column after the first.
         rows: Class name and its cells; the worst of each column is marked.
-        kind: Whether they may be told: of the most private of them.
+        kind: Whether they may be published: of the most private of them.
     """
 
     names: tuple[str, ...]
@@ -73,13 +75,13 @@ class ClassTable:
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Which class was found, for each true one.
+    """Which class was predicted, for each true one.
 
     Attributes:
         name: Of what.
         classes: The classes, of rows and of columns; empty where there are too many to show.
         rows: A line a true class: parts of it, in percent.
-        mistakes: The most frequent ones: true class, found class, part of the true class.
+        mistakes: The most frequent ones: true class, predicted class, part of the true class.
     """
 
     name: str
@@ -88,100 +90,116 @@ class Confusion:
     mistakes: tuple[tuple[str, str, str], ...]
 
 
-def shown(figure: Figure, value: float | None = None) -> str:
-    """A figure's value, or another number of its kind, as text."""
-    value = figure.value if value is None else value
-    if not math.isfinite(value):
-        return "not defined" if math.isnan(value) else "infinite"
-    if figure.unit == "%":
-        return f"{100 * value:.{1 if abs(value) >= 0.1 or not value else 2}f}\u00a0%"
-    return meaning.number(float(f"{value:.4g}"))
+def shown(value: MetricValue, number: float | None = None) -> str:
+    """A metric value, or another number of the same unit, as text."""
+    number = value.value if number is None else number
+    if not math.isfinite(number):
+        return "not defined" if math.isnan(number) else "infinite"
+    if value.unit == "%":
+        return f"{100 * number:.{1 if abs(number) >= 0.1 or not number else 2}f}\u00a0%"
+    return meaning.number(float(f"{number:.4g}"))
 
 
-def cell(figure: Figure, *, best: bool = False) -> Cell:
-    """A figure with its interval."""
+def cell(value: MetricValue, *, best: bool = False) -> Cell:
+    """A metric value with its interval."""
     spread = ""
-    if figure.low is not None and figure.high is not None:
-        spread = f"{shown(figure, figure.low)} to {shown(figure, figure.high)}"
-    return Cell(shown(figure), spread, best)
+    if value.low is not None and value.high is not None:
+        spread = f"{shown(value, value.low)} to {shown(value, value.high)}"
+    return Cell(shown(value), spread, best)
 
 
-def overall(figures: Iterable[Figure]) -> list[Row]:
-    """The figures of all rows, one a line."""
+def overall(values: Iterable[MetricValue]) -> list[MetricRow]:
+    """The values of all rows, one a line."""
     return [
-        Row(
-            one.name,
-            one.measured,
-            cell(one),
-            "" if one.baseline is None else shown(one, one.baseline),
-            {"higher": "more is better", "lower": "less is better", "": ""}[one.better],
-            one.kind,
+        MetricRow(
+            value.name,
+            value.measured,
+            cell(value),
+            "" if value.baseline is None else shown(value, value.baseline),
+            value.metric.baseline if value.baseline is not None else "",
+            {"higher": "more is better", "lower": "less is better", "": ""}[value.better],
+            value.kind,
         )
-        for one in figures
-        if not one.label
+        for value in values
+        if not value.label
     ]
 
 
-def by_class(figures: Iterable[Figure], *, baseline: str = "") -> ClassTable | None:
-    """The figures of the classes, or None where there are none.
+def explained(values: Iterable[MetricValue]) -> list[tuple[str, str]]:
+    """The metrics of the values, each once, and what they say; none that has no explanation."""
+    metrics = {value.metric.key: value.metric for value in values if value.metric.explanation}
+    return [(metric.title, metric.explanation) for metric in metrics.values()]
+
+
+def by_class(values: Iterable[MetricValue], *, baseline: str = "") -> ClassTable | None:
+    """The values of the classes, or None where there are none.
 
     Args:
-        figures: Of which those of classes are taken.
-        baseline: Heading of a column of baselines behind each figure's. Where it is given, the
-            classes stand in order of the first figure, the worst first; else in their own order.
+        values: Of which those of classes are taken.
+        baseline: Heading of a column of baselines behind each metric's. Where it is given, the
+            classes stand in order of the first metric, the worst first; else in their own order.
     """
-    labelled = [one for one in figures if one.label]
+    labelled = [value for value in values if value.label]
     if not labelled:
         return None
     if baseline:
         labelled = _worst_first(labelled)
-    columns: dict[tuple[str, str], dict[str, Figure]] = {}
-    for one in labelled:
-        columns.setdefault((one.name, one.measured), {})[one.label] = one
-    worst = {key: _worst(found.values()) for key, found in columns.items()}
+    columns: dict[_Column, dict[str, MetricValue]] = {}
+    for value in labelled:
+        columns.setdefault(_column(value), {})[value.label] = value
+    worst = {column: _worst(of_column.values()) for column, of_column in columns.items()}
     rows = []
-    for label in dict.fromkeys(one.label for one in labelled):
+    for label in dict.fromkeys(value.label for value in labelled):
         cells: list[Cell] = []
-        for key, found in columns.items():
-            known = found.get(label)
-            cells.append(Cell("") if known is None else cell(known, best=known is worst[key]))
+        for column, of_column in columns.items():
+            known = of_column.get(label)
+            cells.append(Cell("") if known is None else cell(known, best=known is worst[column]))
             if baseline:
-                value = None if known is None else known.baseline
-                cells.append(Cell("" if known is None or value is None else shown(known, value)))
+                usual = None if known is None else known.baseline
+                cells.append(Cell("" if known is None or usual is None else shown(known, usual)))
         rows.append((label, tuple(cells)))
-    several = len({with_ for _, with_ in columns}) > 1
+    several = len({measured for *_, measured in columns}) > 1
     names = []
-    for name, with_ in columns:
-        names.append(f"{name}, {with_}" if with_ and several else name)
+    for (*_, measured), of_column in columns.items():
+        name = next(iter(of_column.values())).name
+        names.append(f"{name}, {measured}" if measured and several else name)
         names += [baseline] if baseline else []
-    return ClassTable(tuple(names), tuple(rows), least_public(one.kind for one in labelled))
+    return ClassTable(tuple(names), tuple(rows), least_public(value.kind for value in labelled))
 
 
-def _worst_first(figures: Sequence[Figure]) -> list[Figure]:
-    """In order of the first figure's values of the classes, the worst first."""
-    name, with_ = figures[0].name, figures[0].measured
-    sign = -1 if figures[0].better == "lower" else 1
+_Column = tuple[str, str, str]
+"""The metric's key (or name, where it has none), the subject, and with what it was measured."""
+
+
+def _column(value: MetricValue) -> _Column:
+    return value.metric.key or value.name, value.subject, value.measured
+
+
+def _worst_first(values: Sequence[MetricValue]) -> list[MetricValue]:
+    """In order of the first metric's values of the classes, the worst first."""
+    first = values[0]
+    sign = -1 if first.better == "lower" else 1
     order = {
-        one.label: sign * one.value
-        for one in figures
-        if (one.name, one.measured) == (name, with_) and not math.isnan(one.value)
+        value.label: sign * value.value
+        for value in values
+        if _column(value) == _column(first) and not math.isnan(value.value)
     }
-    return sorted(figures, key=lambda one: order.get(one.label, math.inf))
+    return sorted(values, key=lambda value: order.get(value.label, math.inf))
 
 
-def _worst(figures: Iterable[Figure]) -> Figure | None:
-    known = [one for one in figures if one.better and math.isfinite(one.value)]
+def _worst(values: Iterable[MetricValue]) -> MetricValue | None:
+    known = [value for value in values if value.better and math.isfinite(value.value)]
     if len(known) < 2:
         return None
     pick = min if known[0].better == "higher" else max
-    return pick(known, key=lambda one: one.value)
+    return pick(known, key=lambda value: value.value)
 
 
 def least_public(kinds: Iterable[Kind]) -> Kind:
     """The kind of several numbers together."""
-    found = set(kinds)
+    known = set(kinds)
     order: tuple[Kind, ...] = ("owner-only", "dp", "public")
-    return next((kind for kind in order if kind in found), "public")
+    return next((kind for kind in order if kind in known), "public")
 
 
 def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, Kind]]:
@@ -192,15 +210,15 @@ def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, Kind]]:
             families.setdefault((one.x_name, one.y_name, one.name.startswith("ROC")), []).append(
                 one
             )
-    found: list[tuple[Plot, Kind]] = []
+    drawn: list[tuple[Plot, Kind]] = []
     for (x_name, y_name, roc), members in families.items():
         for start in range(0, len(members), LINES):
             some = members[start : start + LINES]
             kind = least_public(one.kind for one in some)
             lines = tuple(_line(one) for one in some)
-            made = _roc(x_name, y_name, lines) if roc else [_plain(x_name, y_name, lines)]
-            found += [(plot, kind) for plot in made]
-    return found
+            of_part = _roc(x_name, y_name, lines) if roc else [_plain(x_name, y_name, lines)]
+            drawn += [(plot, kind) for plot in of_part]
+    return drawn
 
 
 def _points(curve: Curve) -> list[tuple[float, float]]:
@@ -232,7 +250,7 @@ def _plain(x_name: str, y_name: str, lines: tuple[Line, ...]) -> Plot:
 def confusions(evaluation: Evaluation) -> list[Confusion]:
     """The confusions, from the setting ``confusion``: name, classes and counts of each.
 
-    Counts are a line a true class and a column a found one.
+    Counts are a line a true class and a column a predicted one.
     """
     return [_confusion(one) for one in evaluation.settings.get("confusion", ())]
 
@@ -242,14 +260,16 @@ def _confusion(one: Mapping[str, Any]) -> Confusion:
     parts = [[value / (sum(line) or 1) for value in line] for line in counts]
     wrong = sorted(
         (
-            (part, true, found)
+            (part, true, predicted)
             for true, line in enumerate(parts)
-            for found, part in enumerate(line)
-            if true != found and part > 0
+            for predicted, part in enumerate(line)
+            if true != predicted and part > 0
         ),
         reverse=True,
     )[:5]
-    mistakes = tuple((classes[true], classes[found], f"{part:.1%}") for part, true, found in wrong)
+    mistakes = tuple(
+        (classes[true], classes[predicted], f"{part:.1%}") for part, true, predicted in wrong
+    )
     if len(classes) > _MOST_CLASSES:
         return Confusion(str(one["name"]), (), (), mistakes)
     rows = tuple(
@@ -259,9 +279,9 @@ def _confusion(one: Mapping[str, Any]) -> Confusion:
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of figures (`Evaluation.rows`) as CSV, as ``pandas.read_csv`` takes it.
+    """Rows of metric values (`Evaluation.rows`) as CSV, as ``pandas.read_csv`` takes it.
 
-    A value that is not known is empty. Columns beside those of a figure come first.
+    A value that is not known is empty. Further columns come first.
     """
     file = io.StringIO()
     writer = csv.DictWriter(file, _columns(rows), lineterminator="\n")
@@ -273,7 +293,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Rows of figures as a Parquet file, as ``pandas.read_parquet`` takes it.
+    """Rows of metric values as a Parquet file, as ``pandas.read_parquet`` takes it.
 
     The columns of `as_csv`: numbers are float64 and all else is text, whatever the rows hold. A
     value that is not known is null.

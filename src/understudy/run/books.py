@@ -12,7 +12,7 @@ from understudy.core.ports import Source
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS
 from understudy.privacy.budget import Budget
-from understudy.privacy.ledger.ledger import Dataset, Ledger, Row, Spending
+from understudy.privacy.ledger.ledger import Dataset, Ledger, LedgerRow, LedgerSpending
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Entry:
     """
 
     dataset: Dataset
-    spent: Spending
-    rows: tuple[Row, ...]
+    spent: LedgerSpending
+    rows: tuple[LedgerRow, ...]
     ledger: str
     concerned: tuple[Dataset, ...] = ()
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from understudy.core.errors import ConfigError, LedgerError, RunError
-from understudy.core.results import Evaluation, Figure, Pairs
+from understudy.core.results import Evaluation, MetricValue, Pairs
 from understudy.core.types import Images
-from understudy.metrics.verdicts import BALANCED, RECALL
+from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
     Comparison,
@@ -70,7 +69,7 @@ class Report:
         return owner_json(self.record, self.owner)
 
     def write_table(self, path: Path) -> Path:
-        """Write the figures as CSV or Parquet, a line a figure."""
+        """Write the metric values as CSV or Parquet, a line each."""
         rows = self.owner.evaluation.rows() if self.owner.evaluation else []
         return write_table(rows, path)
 
@@ -193,7 +192,7 @@ def write_comparison(folders: Sequence[str | Path], found: Comparison, out: Path
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Write rows of figures, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them.
+    """Write rows of metric values, as ``pandas.read_csv`` or ``pandas.read_parquet`` takes them.
 
     Raises:
         ConfigError: As `require_table` says.
@@ -299,19 +298,22 @@ def _released(folder: Path, name: str) -> Released:
 
 
 def _of_scores(scores: Sequence[Score]) -> Evaluation | None:
-    """What a run measured by itself (``--test``), as figures."""
-    figures = []
-    for one in scores:
-        shown = partial(Figure, "utility", measured=one.model, better="higher", unit="%")
-        figures.append(shown(BALANCED, one.synthetic, baseline=one.real))
-        if one.accuracy is not None:
-            name = "accuracy, trained on the release"
-            figures.append(shown(name, one.accuracy, baseline=one.accuracy_real))
-        figures += [
-            shown(RECALL, recall.synthetic, baseline=recall.real, label=recall.label)
-            for recall in one.recalls
+    """What a run measured by itself (``--test``), as metric values."""
+    values: list[MetricValue] = []
+    for score in scores:
+        model = score.model
+        values.append(BALANCED_ACCURACY.value(score.synthetic, baseline=score.real, measured=model))
+        if score.accuracy is not None:
+            values.append(
+                ACCURACY.value(score.accuracy, baseline=score.accuracy_real, measured=model)
+            )
+        values += [
+            CLASS_RECALL.value(
+                recall.synthetic, baseline=recall.real, measured=model, label=recall.label
+            )
+            for recall in score.recalls
         ]
-    return Evaluation(tuple(figures)) if figures else None
+    return Evaluation(tuple(values)) if values else None
 
 
 def _public(folder: str | Path) -> tuple[RunRecord, Path]:

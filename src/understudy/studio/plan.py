@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from understudy.studio.loop import Schedule
+from understudy.backends.training_loop import Schedule
 
 STAGES = (
     "vae",
@@ -26,7 +26,13 @@ def _schedules() -> dict[str, Schedule]:
         "segmenter": Schedule(steps=3_400, batch=32, rate=2e-3, warmup=100, average=0.998),
         "unet": Schedule(steps=16_000, batch=64, rate=8e-4, warmup=500),
         "decoder": Schedule(
-            steps=5_000, batch=32, rate=6e-4, warmup=100, decay=0.0, average=0.998, momentum=0.5
+            steps=5_000,
+            batch=32,
+            rate=6e-4,
+            warmup=100,
+            decay=0.0,
+            average=0.998,
+            betas=(0.5, 0.99),
         ),
         "inpainting": Schedule(steps=900, batch=48, rate=3e-4, warmup=100, average=0.998),
         "controlnet-edges": Schedule(steps=900, batch=48, rate=1.5e-3, warmup=100, average=0.998),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import diffusers as _diffusers
 import numpy as np
@@ -17,13 +17,20 @@ from numpy.typing import NDArray
 from understudy.backends.diffusion import without_image_conditioning
 from understudy.backends.diffusion.loading import quiet
 from understudy.backends.embedded.studio.studio_models import unclip_normalizer
+from understudy.backends.training_loop import (
+    LossReport,
+    Machine,
+    Schedule,
+    ShuffledIndices,
+    train_network,
+)
 from understudy.core.types import Images
 from understudy.studio.autoencoder import (
     AutoencoderStage,
     encode_latents,
     new_autoencoder,
 )
-from understudy.studio.clip_training import ClipStage, embed_images, new_clip
+from understudy.studio.clip_training import ClipStage, embed_images, learn_tokenizer, new_clip
 from understudy.studio.corpus import Corpus
 from understudy.studio.diffusion import (
     NOISING,
@@ -33,19 +40,96 @@ from understudy.studio.diffusion import (
     UNetStage,
     new_unet,
 )
-from understudy.studio.loop import Machine, Report, Stage, train
 from understudy.studio.plan import STAGES, StudioPlan
 from understudy.studio.segmenter import SegmenterStage, new_segmenter
 from understudy.studio.sharpening import DecoderStage
-from understudy.studio.tokens import learn_tokenizer
 
 # Their calls carry no types.
 diffusers: Any = _diffusers
 transformers: Any = _transformers
 
 
-Work = tuple[Stage, Callable[[Path], None]]
+class StudioStage(Protocol):
+    """One network of a studio being trained.
+
+    Attributes:
+        name: Of its folder.
+        network: What learns.
+        rows: How many samples there are to learn from.
+    """
+
+    name: str
+    network: Any
+    rows: int
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """The loss on some samples, by part; their sum is minimised."""
+        ...
+
+    def sheet(self) -> Images | None:
+        """(n, height, width, 3) uint8 images that show the state of ``network``."""
+        ...
+
+
+Work = tuple[StudioStage, Callable[[Path], None]]
 """A stage to train, and how to keep what it learnt."""
+
+
+class StageTask:
+    """A stage as the training loop takes it: samples in random order, draws on its device.
+
+    Args:
+        stage: The stage.
+        batch: Samples a pass.
+        machine: Where and how.
+    """
+
+    def __init__(self, stage: StudioStage, batch: int, machine: Machine) -> None:
+        self.name, self.network = stage.name, stage.network
+        self._device = machine.device
+        self._samples = ShuffledIndices(stage.rows, batch, machine.seed)
+        self._loss = torch.compile(stage.loss) if machine.compile else stage.loss
+
+    def losses(self, index: int, seed: int) -> dict[str, torch.Tensor]:
+        """The loss of a pass, by part."""
+        random = torch.Generator(self._device).manual_seed(seed)
+        losses: dict[str, torch.Tensor] = self._loss(self._samples(index), random)
+        return losses
+
+
+def train_stage(
+    stage: StudioStage,
+    schedule: Schedule,
+    machine: Machine,
+    folder: Path,
+    report: LossReport,
+    show: Callable[[Images, int], None] | None = None,
+) -> None:
+    """Train a stage to the end of its schedule, from its last checkpoint on if there is one.
+
+    Args:
+        stage: What to train; its network then holds the averaged weights.
+        schedule: How long and how fast.
+        machine: Where.
+        folder: For the checkpoint and the losses.
+        report: Called with the losses now and then.
+        show: Called with the sheet and its step at each checkpoint.
+    """
+
+    def on_checkpoint(step: int) -> None:
+        sheet = stage.sheet()
+        if sheet is not None and show is not None:
+            show(sheet, step)
+
+    stage.network.to(device=machine.device, memory_format=torch.channels_last)
+    train_network(
+        StageTask(stage, schedule.batch, machine),
+        schedule,
+        machine,
+        report=report,
+        folder=folder,
+        on_checkpoint=None if show is None else on_checkpoint,
+    )
 
 
 class StudioTrainer:
@@ -68,7 +152,7 @@ class StudioTrainer:
         machine: Machine,
         folder: Path,
         *,
-        report: Report,
+        report: LossReport,
         show: Callable[[str, Images, int], None],
     ) -> None:
         self.corpus, self.plan, self.machine, self.folder = corpus, plan, machine, folder
@@ -108,7 +192,7 @@ class StudioTrainer:
             "controlnet-pose": lambda: self._control("pose", self.corpus.poses),
         }
         stage, save = makers[name]()
-        train(
+        train_stage(
             stage,
             self.plan.schedules[name],
             self.machine,

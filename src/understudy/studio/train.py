@@ -19,9 +19,9 @@ from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.steps.hints import LIMBS, edges, skeleton
 
 if TYPE_CHECKING:
+    from understudy.backends.training_loop import LossReport, Machine
     from understudy.core.ports import Events, Step
     from understudy.studio.corpus import Corpus, CorpusRow
-    from understudy.studio.loop import Machine, Report
     from understudy.studio.plan import StudioPlan
 
 TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
@@ -70,7 +70,7 @@ class Order:
 
 
 def train_studio(
-    order: Order, *, plan: StudioPlan, machine: Machine, report: Report, bars: Bars
+    order: Order, *, plan: StudioPlan, machine: Machine, report: LossReport, bars: Bars
 ) -> tuple[str, ...]:
     """Make a studio, or go on with one that was begun.
 
@@ -126,10 +126,10 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
     """
     try:
         from understudy.backends.hub.hub_models import HubOptions
-        from understudy.studio.loop import Machine
+        from understudy.backends.training_loop import Machine
         from understudy.studio.plan import StudioPlan
 
-        where, _ = HubOptions(device=order.device).where()
+        device, _ = HubOptions(device=order.device).where()
     except ImportError as error:
         raise MissingExtra("a studio", "models") from error
     plan, count = StudioPlan().scaled(order.scale), order.count
@@ -137,11 +137,14 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
         count = len(read_captions(order.captions))
     if count is not None:
         plan = replace(plan, count=count, held_out=min(plan.held_out, count // 10))
+    precision = "auto"
+    if order.bfloat16 is not None:
+        precision = "bfloat16" if order.bfloat16 else "float32"
     with reporting(progress) as events:
         return train_studio(
             order,
             plan=plan,
-            machine=Machine(where, order.bfloat16, order.compile),
+            machine=Machine(device, precision, order.compile),
             report=_reporting(events),
             bars=events.step,
         )
@@ -164,7 +167,7 @@ def export_studio(folder: Path, studio: Path | None) -> None:
     Studio(None if studio is None else str(studio)).export(folder)
 
 
-def _reporting(events: Events) -> Report:
+def _reporting(events: Events) -> LossReport:
     """A step for each stage, and its losses now and then."""
     known: dict[str, tuple[Step, int]] = {}
     told = 0.0

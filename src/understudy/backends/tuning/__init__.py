@@ -8,7 +8,7 @@ For the denoising networks of Stable Diffusion 1 and 2, those of unCLIP too: LoR
 What was learned moves into an inpainting model by `merge_into_inpainting`.
 """
 
-from understudy.backends.tuning.dreambooth import Progress, denoising_loss
+from understudy.backends.tuning.dreambooth import TuningProgress, denoising_loss
 from understudy.backends.tuning.material import Latents, encode_images
 from understudy.backends.tuning.tuner import DreamBooth, load_tuner
 from understudy.backends.tuning.tuning_settings import SPINML, TuningSettings
@@ -18,7 +18,7 @@ __all__ = [
     "SPINML",
     "DreamBooth",
     "Latents",
-    "Progress",
+    "TuningProgress",
     "TuningSettings",
     "denoising_loss",
     "encode_images",

@@ -1,12 +1,12 @@
-"""The loop of DreamBooth (Ruiz et al., CVPR 2023) over latents and texts computed before."""
+"""DreamBooth (Ruiz et al., CVPR 2023) over latents and texts computed before."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,13 +14,14 @@ from diffusers import DDPMScheduler
 from torch import nn
 from torch.nn import functional
 
+from understudy.backends.training_loop import Machine, Schedule, train_network
 from understudy.backends.tuning.material import Latents, token_ids
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import add_lora
 from understudy.core.errors import BackendError
 
-Progress = Callable[[int, int, float], None]
-"""Steps done, steps in all, loss of the last one."""
+TuningProgress = Callable[[int, int, float], None]
+"""Called with the steps done, the steps in all, and the loss of the last one."""
 
 
 class Noising:
@@ -66,7 +67,7 @@ class Noising:
 
 
 @dataclass(slots=True)
-class Pupils:
+class TunedNetworks:
     """The networks that are trained: copies, so that the base model stays as it is.
 
     Attributes:
@@ -78,32 +79,27 @@ class Pupils:
     text_encoder: Any | None
 
     @classmethod
-    def of(cls, pipeline: Any, settings: TuningSettings) -> Pupils:
+    def of(cls, pipeline: Any, settings: TuningSettings) -> TunedNetworks:
         """Copies of a pipeline's networks, with adapters unless all weights are trained."""
-        unet = copy.deepcopy(pipeline.unet)
-        text = copy.deepcopy(pipeline.text_encoder) if settings.text_encoder else None
-        for network in filter(None, (unet, text)):
+        networks = cls(
+            copy.deepcopy(pipeline.unet),
+            copy.deepcopy(pipeline.text_encoder) if settings.text_encoder else None,
+        )
+        for network in networks.module():
             if settings.full:
                 network.float().requires_grad_(True)
             else:
                 add_lora(network, settings)
-            network.train()
         if settings.checkpointing:
-            unet.enable_gradient_checkpointing()
-        return cls(unet, text)
+            networks.unet.enable_gradient_checkpointing()
+        return networks
 
-    def weights(self) -> list[nn.Parameter]:
-        """What is trained."""
-        networks = filter(None, (self.unet, self.text_encoder))
-        return [
-            weight
-            for network in networks
-            for weight in network.parameters()
-            if weight.requires_grad
-        ]
+    def module(self) -> nn.ModuleList:
+        """Both, or the one that is trained."""
+        return nn.ModuleList(filter(None, (self.unet, self.text_encoder)))
 
     def finish(self, like: Any) -> None:
-        """Ready to run, in the number format of the base model."""
+        """Make them ready to run, in the number format of the base model."""
         for network in filter(None, (self.unet, self.text_encoder)):
             network.requires_grad_(False).eval()
             if network.dtype != like.dtype:
@@ -126,15 +122,68 @@ class Lesson:
     weight: float = 1.0
 
 
-def train(
+class DenoisingTask:
+    """The loss of networks that denoise the latents of each lesson by its prompt.
+
+    Args:
+        pipeline: Their text-to-image pipeline.
+        networks: What is trained.
+        lessons: What they learn.
+        batch: Images of each lesson in a pass.
+    """
+
+    name = "tuning"
+
+    def __init__(
+        self, pipeline: Any, networks: TunedNetworks, lessons: list[Lesson], batch: int
+    ) -> None:
+        self.network = networks.module()
+        self._networks, self._lessons, self._batch = networks, lessons, batch
+        self._noising = Noising(pipeline.scheduler)
+        self._device = pipeline.unet.device
+        self._prompts = [self._encoded(pipeline, lesson.prompt) for lesson in lessons]
+
+    @torch.no_grad()
+    def _encoded(self, pipeline: Any, prompt: str) -> torch.Tensor:
+        """A prompt as tokens where the text encoder is trained, and embedded otherwise."""
+        ids = token_ids(pipeline, prompt).to(self._device)
+        if self._networks.text_encoder is not None:
+            return ids
+        states: torch.Tensor = pipeline.text_encoder(ids)[0]
+        return states
+
+    def losses(self, index: int, seed: int) -> dict[str, torch.Tensor]:
+        """The loss of a pass over a batch of every lesson, each with its weight."""
+        rng = torch.Generator().manual_seed(seed)  # on the processor: the same on every device
+        batch, lessons, encoder = self._batch, self._lessons, self._networks.text_encoder
+        latents = torch.cat([lesson.latents.draw(batch, rng) for lesson in lessons])
+        noisy, times, goal = self._noising(latents, rng)
+        # Tokens are embedded here and now where the text encoder is trained too.
+        texts = [prompt if encoder is None else encoder(prompt)[0] for prompt in self._prompts]
+        states = torch.cat([text.expand(batch, -1, -1) for text in texts])
+        dtype = self._networks.unet.dtype
+        prediction = self._networks.unet(
+            noisy.to(self._device, dtype),
+            times.to(self._device),
+            encoder_hidden_states=states.to(dtype),
+        ).sample[:, : goal.shape[1]]
+        errors = functional.mse_loss(prediction.float(), goal.to(self._device), reduction="none")
+        weights = [lesson.weight for lesson in lessons for _ in range(batch)]
+        weighted = errors.mean((1, 2, 3)) * torch.tensor(weights, device=self._device)
+        return {"denoising": weighted.sum() / batch}
+
+
+def train_networks(
     pipeline: Any,
     lessons: list[Lesson],
     settings: TuningSettings,
     *,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> Pupils:
-    """Teach a copy of a pipeline's networks.
+    progress: TuningProgress | None = None,
+    folder: Path | None = None,
+    save_every: float = 300.0,
+) -> TunedNetworks:
+    """Teach copies of a pipeline's networks.
 
     Args:
         pipeline: A text-to-image pipeline of Stable Diffusion, on its device; stays as it is.
@@ -142,60 +191,42 @@ def train(
         settings: How.
         seed: Of every draw.
         progress: Called after each step.
+        folder: For checkpoints; a training that was stopped resumes there.
+        save_every: Seconds between two checkpoints.
 
     Raises:
         BackendError: The loss is no longer a number.
     """
-    device = pipeline.unet.device
     with _seeded(seed):
-        pupils = Pupils.of(pipeline, settings)
-    noising = Noising(pipeline.scheduler)
-    rng = torch.Generator().manual_seed(seed % 2**63)
-    weights = pupils.weights()
-    optimizer = torch.optim.AdamW(
-        weights, lr=settings.learning_rate, weight_decay=settings.decay, fused=True
+        networks = TunedNetworks.of(pipeline, settings)
+    schedule = Schedule(
+        steps=settings.steps,
+        batch=settings.batch,
+        rate=settings.learning_rate,
+        warmup=0,
+        final=1.0,
+        decay=settings.decay,
+        betas=(0.9, 0.999),
+        average=None,
+        accumulation=settings.accumulation,
+        clip=settings.clip,
     )
-    autocast, scaler = _precision(settings, device)
-    told = [_told(pipeline, pupils, lesson.prompt) for lesson in lessons]
+    machine = Machine(
+        pipeline.unet.device,
+        settings.precision,
+        save_every=save_every,
+        report_every=0.0,
+        seed=seed % 2**63,
+    )
 
-    def forward() -> torch.Tensor:
-        with autocast:
-            return _loss(pupils, lessons, told, settings.batch, noising, rng, device)
+    def report(name: str, step: int, steps: int, losses: dict[str, float]) -> None:
+        if progress is not None:
+            progress(step, steps, losses["denoising"])
 
-    with _seeded(seed):
-        for step in range(settings.steps):
-            loss = _update(forward, optimizer, scaler, weights, settings)
-            if math.isnan(loss):
-                raise BackendError(
-                    f"tuning failed at step {step}: the loss is not a number. Use a smaller rate "
-                    f"than {settings.learning_rate:g}, or precision=float32"
-                )
-            if progress is not None:
-                progress(step + 1, settings.steps, loss)
-    pupils.finish(pipeline.unet)
-    return pupils
-
-
-def _update(
-    forward: Callable[[], torch.Tensor],
-    optimizer: torch.optim.Optimizer,
-    scaler: Any,
-    weights: list[nn.Parameter],
-    settings: TuningSettings,
-) -> float:
-    """One step of the optimizer over the passes that belong to it; the mean of their losses."""
-    total = 0.0
-    for _ in range(settings.accumulation):
-        loss = forward() / settings.accumulation
-        scaler.scale(loss).backward()
-        total += float(loss.detach())
-    if not math.isnan(total):
-        scaler.unscale_(optimizer)
-        nn.utils.clip_grad_norm_(weights, settings.clip)
-        scaler.step(optimizer)
-        scaler.update()
-    optimizer.zero_grad(set_to_none=True)
-    return total
+    task = DenoisingTask(pipeline, networks, lessons, settings.batch)
+    train_network(task, schedule, machine, report=report, folder=folder)
+    networks.finish(pipeline.unet)
+    return networks
 
 
 @torch.no_grad()
@@ -211,63 +242,14 @@ def denoising_loss(
         draws: How many noisy latents to average over.
         seed: Draws the images, the noise and the time steps; the same for every model.
     """
-    device = pipeline.unet.device
-    rng = torch.Generator().manual_seed(seed % 2**63)
-    lesson = Lesson(latents, prompt)
-    told = _told(pipeline, Pupils(pipeline.unet, None), prompt)
-    pupils = Pupils(pipeline.unet, None)
-    loss = _loss(pupils, [lesson], [told], draws, Noising(pipeline.scheduler), rng, device)
-    return float(loss)
-
-
-def _loss(
-    pupils: Pupils,
-    lessons: list[Lesson],
-    told: list[torch.Tensor],
-    batch: int,
-    noising: Noising,
-    rng: torch.Generator,
-    device: torch.device,
-) -> torch.Tensor:
-    """Of one pass over a batch of every lesson, each with its weight."""
-    noisy, times, goal = noising(
-        torch.cat([lesson.latents.draw(batch, rng) for lesson in lessons]), rng
-    )
-    # Token numbers are embedded here and now where the text encoder is trained too.
-    texts = [text if pupils.text_encoder is None else pupils.text_encoder(text)[0] for text in told]
-    states = torch.cat([text.expand(batch, -1, -1) for text in texts])
-    kind = pupils.unet.dtype
-    said = pupils.unet(
-        noisy.to(device, kind), times.to(device), encoder_hidden_states=states.to(kind)
-    ).sample[:, : goal.shape[1]]
-    losses = functional.mse_loss(said.float(), goal.to(device), reduction="none").mean((1, 2, 3))
-    weights = [lesson.weight for lesson in lessons for _ in range(batch)]
-    return (losses * torch.tensor(weights, device=device)).sum() / batch
-
-
-@torch.no_grad()
-def _told(pipeline: Any, pupils: Pupils, prompt: str) -> torch.Tensor:
-    """A prompt as tokens where the text encoder is trained, and embedded otherwise."""
-    ids = token_ids(pipeline, prompt).to(pipeline.unet.device)
-    if pupils.text_encoder is not None:
-        return ids
-    made: torch.Tensor = pipeline.text_encoder(ids)[0]
-    return made
-
-
-def _precision(settings: TuningSettings, device: torch.device) -> tuple[Any, Any]:
-    wanted = settings.precision
-    if wanted == "auto":
-        wanted = "float32" if device.type == "cpu" else "bfloat16"
-    autocast = torch.autocast(
-        device.type, dtype=getattr(torch, wanted), enabled=wanted != "float32"
-    )
-    return autocast, torch.amp.GradScaler(device.type, enabled=wanted == "float16")
+    networks = TunedNetworks(pipeline.unet, None)
+    task = DenoisingTask(pipeline, networks, [Lesson(latents, prompt)], draws)
+    return float(task.losses(0, seed % 2**63)["denoising"])
 
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Dropout and adapters draw from the global generator: seed it, and put it back afterwards."""
+    """Adapters draw from the global generator: seed it, and put it back afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(seed % 2**63)
         yield

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -16,7 +18,12 @@ from understudy.backends.diffusion.loading import licence_of, loading
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
 from understudy.backends.plugin import full_name, read_options
-from understudy.backends.tuning.dreambooth import Lesson, Progress, Pupils, train
+from understudy.backends.tuning.dreambooth import (
+    Lesson,
+    TunedNetworks,
+    TuningProgress,
+    train_networks,
+)
 from understudy.backends.tuning.material import Latents, class_images, encode_images, views
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
@@ -29,6 +36,8 @@ from understudy.core.errors import BackendError
 from understudy.core.types import Images
 
 _INPAINTING = "inpainting"  # the folder inside a tuned model's
+_WORK = "work"  # the same, for checkpoints until it is tuned
+_RECORD = "tuning.json"
 _CLASS_SEED = 0  # images of the class are the same for every tuning, so that they can be kept
 
 
@@ -95,7 +104,7 @@ class DreamBooth:
         settings: TuningSettings | Mapping[str, Any] | None = None,
         folder: Path | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: TuningProgress | None = None,
     ) -> Pictures:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
@@ -105,33 +114,41 @@ class DreamBooth:
             class_prompt: Names its class, for prior preservation; None leaves that out.
             settings: See `TuningSettings`.
             folder: Where to keep the tuned weights: a pipeline's folder, or the adapters of LoRA.
+                A tuning that was stopped resumes there.
             seed: Of the training.
             progress: Called after each step with the steps done, the steps in all and the loss.
 
         Raises:
             BackendError: The images or a setting are wrong, or the training failed.
         """
-        told = self._settings(settings)
+        parsed = self._settings(settings)
         self._check(images, prompt, class_prompt)
-        if folder is not None and self._options.lora is not None and not told.full:
+        if folder is not None and self._options.lora is not None and not parsed.full:
             raise BackendError(
                 f"{self.name} has adapters already, and those of a tuning would not be enough to "
                 "load it again: say full=true, or tune without keeping a folder"
             )
-        lessons = self._lessons(images, prompt, class_prompt, told, seed)
-        pupils = train(self._text, lessons, told, seed=seed, progress=progress)
-        changed = {"unet": fused(pupils.unet)}
-        if pupils.text_encoder is not None:
-            changed["text_encoder"] = fused(pupils.text_encoder)
+        work = None if folder is None else folder / _WORK
+        record = self._record(parsed, prompt, class_prompt)
+        if work is not None:
+            _begin(work, {**record, "seed": seed, "images": _digest(images)})
+        lessons = self._lessons(images, prompt, class_prompt, parsed, seed)
+        networks = train_networks(
+            self._text, lessons, parsed, seed=seed, progress=progress, folder=work
+        )
+        changed = {"unet": fused(networks.unet)}
+        if networks.text_encoder is not None:
+            changed["text_encoder"] = fused(networks.text_encoder)
         text, inpainting = rebuilt(self._text, **changed), None
         if self._pipelines.inpainter is not None:
             whole = self._pipelines.inpainter.network
             inpainting = merge_into_inpainting(whole, text.unet, self._text.unet)
         if folder is not None:
             with loading(f"hf:{folder}"):  # no bars of the libraries here either
-                _keep(folder, pupils, text, inpainting, full=told.full)
-            self._note(folder, told, prompt, class_prompt)
-        return self._generator(text, inpainting, self._tuned_name(folder, told))
+                _save(folder, networks, text, inpainting, full=parsed.full)
+            (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+            shutil.rmtree(folder / _WORK)
+        return self._generator(text, inpainting, self._tuned_name(folder, parsed))
 
     def _lessons(
         self,
@@ -193,13 +210,16 @@ class DreamBooth:
         if not prompt.strip() or (class_prompt is not None and not class_prompt.strip()):
             raise BackendError(f"{self.name}: a prompt for the tuning is empty")
 
-    def _note(
-        self, folder: Path, settings: TuningSettings, prompt: str, class_prompt: str | None
-    ) -> None:
-        """Beside the weights, where they are from."""
-        told = {"prompt": prompt, "class_prompt": class_prompt, "settings": asdict(settings)}
-        text = json.dumps({"base": self.name, **told}, indent=2) + "\n"
-        (folder / "tuning.json").write_text(text, "utf-8")
+    def _record(
+        self, settings: TuningSettings, prompt: str, class_prompt: str | None
+    ) -> dict[str, Any]:
+        """How the weights were tuned, from which ones."""
+        return {
+            "base": self.name,
+            "prompt": prompt,
+            "class_prompt": class_prompt,
+            "settings": asdict(settings),
+        }
 
     def _tuned_name(self, folder: Path | None, settings: TuningSettings) -> str:
         """The name that loads it again, where it was kept."""
@@ -216,10 +236,30 @@ class DreamBooth:
         return full_name(f"hf:{folder}", again)
 
 
-def _keep(folder: Path, pupils: Pupils, text: Any, inpainting: Any, *, full: bool) -> None:
+def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
+    """Begin a tuning in a folder, or resume it.
+
+    Raises:
+        BackendError: The folder holds the checkpoints of another tuning.
+    """
+    file = work / _RECORD
+    if file.is_file() and json.loads(file.read_text("utf-8")) != tuning:
+        raise BackendError(
+            f"{work} holds the checkpoints of a tuning with other settings, prompts or images: "
+            "choose another folder, or remove that one"
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(tuning, indent=2) + "\n", "utf-8")
+
+
+def _digest(images: Images) -> str:
+    return hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest()
+
+
+def _save(folder: Path, networks: TunedNetworks, text: Any, inpainting: Any, *, full: bool) -> None:
     """Save adapters, or the whole pipeline with its inpainting model, where it has one."""
     if not full:
-        save_lora(folder, pupils.unet, pupils.text_encoder)
+        save_lora(folder, networks.unet, networks.text_encoder)
         return
     text.save_pretrained(folder, safe_serialization=True)
     if inpainting is not None:

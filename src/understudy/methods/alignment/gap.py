@@ -16,8 +16,7 @@ from understudy.methods.alignment.base_set import AlignedSamples, Base
 from understudy.methods.alignment.sensor_noise import common_gap, embedding_length
 from understudy.methods.base import Materials, planned
 from understudy.methods.dp_estimators import KMeansStages
-from understudy.privacy.cells import Cells
-from understudy.privacy.partitioned import SplitCells
+from understudy.privacy.cells import Cells, SplitCells
 from understudy.privacy.queries import CountAndSum, NormHistogram, clip_rows
 from understudy.privacy.vault import Vault
 from understudy.steps import histogram

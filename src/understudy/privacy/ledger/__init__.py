@@ -1,1 +1,1 @@
-"""The ledger: what each dataset may spend, what it has spent, and who it overlaps with."""
+"""The ledger: what each dataset may spend, what it has spent, and what it overlaps with."""

@@ -15,11 +15,11 @@ from understudy.privacy.accounting import Event, epsilon_of, event_from_json, ev
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.chain import GENESIS, Head, Link, canonical
 from understudy.privacy.ledger.fingerprint import SAME, Sketch
-from understudy.privacy.ledger.records import Charge, Dataset, Row, Spending
+from understudy.privacy.ledger.records import Charge, Dataset, LedgerRow, LedgerSpending
 
-Entry = Mapping[str, Any]
-Place = tuple[str, str, int]
-"""Which release: (run, stage, attempt)."""
+LedgerEntry = Mapping[str, Any]
+ReleaseKey = tuple[str, str, int]
+"""A release: (run, stage, attempt)."""
 
 
 @dataclass
@@ -55,10 +55,10 @@ class Page:
         """The page as the owner sees it."""
         return Dataset(self.id, self.name, self.unit, self.adjacency, self.budget)
 
-    def spending(self, delta: float) -> Spending:
+    def spending(self, delta: float) -> LedgerSpending:
         """Everything charged, composed at ``delta``."""
         epsilon = epsilon_of(self.events, delta)
-        return Spending(epsilon, delta, len(self.events), tuple(self.runs))
+        return LedgerSpending(epsilon, delta, len(self.events), tuple(self.runs))
 
 
 class Book:
@@ -67,16 +67,16 @@ class Book:
     Attributes:
         head: Where the rows read so far end.
         pages: Datasets by id, in the order they were registered.
-        charges: What was charged at a place: the id of the dataset that was run on, and the
+        charges: What was charged for a release: the id of the dataset that was run on, and the
             charge's text.
-        releases: Digest of what was released at a place.
+        releases: Digest of each release.
     """
 
     def __init__(self) -> None:
         self.head = Head(0, GENESIS, "")
         self.pages: dict[str, Page] = {}
-        self.charges: dict[Place, tuple[str, str]] = {}
-        self.releases: dict[Place, str] = {}
+        self.charges: dict[ReleaseKey, tuple[str, str]] = {}
+        self.releases: dict[ReleaseKey, str] = {}
 
     def read(self, links: Sequence[Link]) -> None:
         """Take in the next rows, which the chain has vouched for.
@@ -103,7 +103,9 @@ class Book:
         ranked = [(max(k.similarity(sketch) for k in p.sketches), p) for p in self.pages.values()]
         ranked.sort(key=lambda pair: -pair[0])  # stable: of equals the first registered
         for similarity, page in ranked:
-            if similarity >= SAME and overlapping <= {one.id for one in self.answerable(page)}:
+            if similarity >= SAME and overlapping <= {
+                answerable.id for answerable in self.answerable(page)
+            }:
                 return page, False
         return None
 
@@ -119,31 +121,31 @@ class Book:
         """Every dataset whose budget a run on ``page`` draws on: it first, then what overlaps."""
         return [page, *(other for other in self.overlapping(page.sketches) if other is not page)]
 
-    def _register(self, entry: Entry) -> None:
+    def _register(self, entry: LedgerEntry) -> None:
         page = self.pages.setdefault(entry["dataset"], Page(entry["dataset"]))
         page.names.append(entry["name"])
         page.sketches.append(Sketch.from_json(entry["sketch"]))
 
-    def _budget(self, entry: Entry) -> None:
+    def _budget(self, entry: LedgerEntry) -> None:
         budget = Budget.recorded(entry["epsilon"], entry["delta"])
         self.pages[entry["dataset"]].budget = budget
 
-    def _charge(self, entry: Entry) -> None:
+    def _charge(self, entry: LedgerEntry) -> None:
         self._spend(entry)
         text = charge_text(entry["event"], entry["details"])
-        self.charges[_place(entry)] = (entry["dataset"], text)
+        self.charges[_release_key(entry)] = (entry["dataset"], text)
 
-    def _spend(self, entry: Entry) -> None:
+    def _spend(self, entry: LedgerEntry) -> None:
         page = self.pages[entry["dataset"]]
         page.unit, page.adjacency = entry["unit"], entry["adjacency"]
         page.events.append(event_from_json(entry["event"]))
         page.runs[entry["run"]] = None
 
-    def _release(self, entry: Entry) -> None:
-        self.releases[_place(entry)] = entry["digest"]
+    def _release(self, entry: LedgerEntry) -> None:
+        self.releases[_release_key(entry)] = entry["digest"]
 
 
-_READERS: dict[str, Callable[[Book, Entry], None]] = {
+_READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "dataset": Book._register,
     "variant": Book._register,
     "budget": Book._budget,
@@ -170,8 +172,8 @@ def parse(link: Link) -> dict[str, Any]:
     return entry
 
 
-def _place(entry: Entry) -> Place:
-    """The place of a charge or a release."""
+def _release_key(entry: LedgerEntry) -> ReleaseKey:
+    """The release that a row is about."""
     return entry["run"], entry["stage"], entry["attempt"]
 
 
@@ -187,7 +189,7 @@ def charge_entry(charge: Charge) -> dict[str, Any]:
 
 
 def charge_text(event: Mapping[str, Any], details: Mapping[str, Any]) -> str:
-    """What two charges of one place must agree in.
+    """What two charges for one release must agree in.
 
     Raises:
         LedgerError: An event that cannot be accounted for; it must never reach a row.
@@ -195,23 +197,23 @@ def charge_text(event: Mapping[str, Any], details: Mapping[str, Any]) -> str:
     return canonical({"event": event_to_json(event_from_json(event)), "details": details})
 
 
-def row_of(link: Link) -> Row:
-    """A row for people. The fingerprint stays inside: it would tell copies apart elsewhere."""
+def row_of(link: Link) -> LedgerRow:
+    """A row to be shown. The fingerprint stays inside: it would tell copies apart elsewhere."""
     entry = _object(link.entry)
     entry.pop("sketch", None)
     time, kind, dataset = (str(entry.pop(name, "?")) for name in ("time", "kind", "dataset"))
-    return Row(link.seq, time, kind, dataset, entry, link.hash)
+    return LedgerRow(link.seq, time, kind, dataset, entry, link.hash)
 
 
-def describe(link: Link) -> str:
-    """A row's name for people, whatever its text has become."""
+def row_label(link: Link) -> str:
+    """A row's name in messages, whatever its text has become."""
     entry = _object(link.entry)
     known = [f"{k} {entry[k]}" for k in ("run", "stage", "attempt", "dataset") if k in entry]
     return f"row {link.seq} ({', '.join([str(entry.get('kind', 'unreadable')), *known])})"
 
 
 def _object(text: str) -> dict[str, Any]:
-    """What a row's text says, or nothing where somebody broke it."""
+    """The content of a row's text; empty where it was damaged."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -5,8 +5,9 @@ so every row can be checked on its own and against its neighbour. The head count
 repeats the last hash under a seal of its own: without it, rows cut off the end would leave no
 trace.
 
-What this finds is a mistake, a broken disk, or somebody who can write to the database but does not
-have the key. It cannot find the whole database put back to an older copy, key and head included.
+What this finds is a mistake, a broken disk, or an attacker who can write to the database but does
+not have the key. It cannot find the whole database put back to an older copy, key and head
+included.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Link:
     """One row as the database holds it.
 
     Attributes:
-        seq: Its place, from 1.
+        seq: Its position, from 1.
         previous: Hash of the row before it, `GENESIS` for the first.
         entry: What it says: canonical JSON.
         hash: The seal over the three.
@@ -84,7 +85,7 @@ def is_intact(key: bytes, link: Link) -> bool:
     return hmac.compare_digest(expected, link.hash)
 
 
-def findings(
+def chain_problems(
     key: bytes, links: Sequence[Link], head: Head | None, name: Callable[[Link], str]
 ) -> list[str]:
     """Everything wrong with a chain, in words; empty when intact.
@@ -93,15 +94,15 @@ def findings(
         key: The ledger's key.
         links: All rows, in the order of ``seq``.
         head: The head; None where it is gone.
-        name: Names a row for people, such as ``"row 4 (charge, run r1, stage moments)"``.
+        name: Names a row in messages, such as ``"row 4 (charge, run r1, stage moments)"``.
     """
     bad = [link for link in links if not is_intact(key, link)]
     if links and len(bad) == len(links) and (head is None or not _is_sealed(key, head)):
         return [f"none of the {len(links)} rows, nor the head, was written with this ledger's key"]
-    found = [_about_bad(key, link, links, bad, name) for link in bad]
-    found += _about_gaps(links, {link.seq for link in bad}, name)
-    found += _about_head(key, links, head)
-    return found
+    problems = [_about_bad(key, link, links, bad, name) for link in bad]
+    problems += _about_gaps(links, {link.seq for link in bad}, name)
+    problems += _about_head(key, links, head)
+    return problems
 
 
 def _about_bad(
@@ -123,15 +124,15 @@ def _about_bad(
 
 def _about_gaps(links: Sequence[Link], bad: set[int], name: Callable[[Link], str]) -> list[str]:
     """Rows missing before the last one, and rows that follow another row than the one before."""
-    found = []
+    problems = []
     last, last_hash = 0, GENESIS
     for link in links:
         if link.seq != last + 1:
-            found.append(_missing(last + 1, link.seq - 1))
+            problems.append(_missing(last + 1, link.seq - 1))
         elif link.previous != last_hash and link.seq not in bad and last not in bad:
-            found.append(f"{name(link)} does not follow row {last} as it stands now")
+            problems.append(f"{name(link)} does not follow row {last} as it stands now")
         last, last_hash = link.seq, link.hash
-    return found
+    return problems
 
 
 def _about_head(key: bytes, links: Sequence[Link], head: Head | None) -> list[str]:
@@ -159,19 +160,19 @@ def _is_sealed(key: bytes, head: Head) -> bool:
     return hmac.compare_digest(head_at(key, head.count, head.hash).seal, head.seal)
 
 
-def check_continuation(key: bytes, seen: Head, links: Sequence[Link], head: Head | None) -> None:
+def check_continuation(key: bytes, known: Head, links: Sequence[Link], head: Head | None) -> None:
     """Refuse rows that do not continue the chain known so far up to its head.
 
     Args:
         key: The ledger's key.
-        seen: Where the chain known so far ends.
+        known: Where the chain known so far ends.
         links: All rows after it.
         head: The head; None where it is gone.
 
     Raises:
         LedgerError: A row changed, missing, added or moved.
     """
-    last = seen
+    last = known
     for link in links:
         if link.seq != last.count + 1 or link.previous != last.hash or not is_intact(key, link):
             raise _broken(f"row {last.count + 1} is missing or was changed")

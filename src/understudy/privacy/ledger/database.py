@@ -38,19 +38,19 @@ from understudy.core.errors import LedgerError, MissingExtra
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.chain import Head, Link
 
-SCHEMA = 1
+LEDGER_SCHEMA = 1
 WAIT_S = 60
 _CONNECT_S = 10
 _CREATION_LOCK = 0x756E646572  # any constant: PostgreSQL's advisory lock while tables are made
 
 _TABLES = MetaData()
-META = Table(
+META_TABLE = Table(
     "ledger_meta",
     _TABLES,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-HEAD = Table(
+HEAD_TABLE = Table(
     "ledger_head",
     _TABLES,
     Column("id", Integer, primary_key=True, autoincrement=False),
@@ -58,7 +58,7 @@ HEAD = Table(
     Column("hash", Text, nullable=False),
     Column("seal", Text, nullable=False),
 )
-ROWS = Table(
+ROWS_TABLE = Table(
     "ledger_rows",
     _TABLES,
     Column("seq", Integer, primary_key=True, autoincrement=False),
@@ -119,16 +119,18 @@ class Database:
         """
         with self._mapped(), self._locking().begin() as connection:
             # One writer at a time: PostgreSQL waits here, SQLite did at BEGIN IMMEDIATE.
-            connection.execute(select(HEAD.c.id).with_for_update())
+            connection.execute(select(HEAD_TABLE.c.id).with_for_update())
             yield connection
 
     def since(self, connection: Connection, seq: int) -> tuple[Head | None, list[Link]]:
         """The head, and every row after ``seq`` in order."""
-        heads = connection.execute(select(HEAD.c.count, HEAD.c.hash, HEAD.c.seal)).all()
+        heads = connection.execute(
+            select(HEAD_TABLE.c.count, HEAD_TABLE.c.hash, HEAD_TABLE.c.seal)
+        ).all()
         rows = connection.execute(
-            select(ROWS.c.seq, ROWS.c.previous, ROWS.c.entry, ROWS.c.hash)
-            .where(ROWS.c.seq > seq)
-            .order_by(ROWS.c.seq)
+            select(ROWS_TABLE.c.seq, ROWS_TABLE.c.previous, ROWS_TABLE.c.entry, ROWS_TABLE.c.hash)
+            .where(ROWS_TABLE.c.seq > seq)
+            .order_by(ROWS_TABLE.c.seq)
         )
         head = Head(*heads[0]) if len(heads) == 1 else None
         return head, [Link(*row) for row in rows]
@@ -139,8 +141,10 @@ class Database:
             {"seq": n.seq, "previous": n.previous, "entry": n.entry, "hash": n.hash} for n in links
         ]
         head = chain.head_at(self.key, links[-1].seq, links[-1].hash)
-        connection.execute(insert(ROWS), rows)
-        connection.execute(update(HEAD).values(count=head.count, hash=head.hash, seal=head.seal))
+        connection.execute(insert(ROWS_TABLE), rows)
+        connection.execute(
+            update(HEAD_TABLE).values(count=head.count, hash=head.hash, seal=head.seal)
+        )
 
     def close(self) -> None:
         """Let go of the database; nothing is lost without it."""
@@ -149,13 +153,13 @@ class Database:
     def _open(self) -> bytes:
         """Check the schema, make it where there is none, and return the key."""
         with self.read() as connection:
-            if inspect(connection).has_table(META.name):
+            if inspect(connection).has_table(META_TABLE.name):
                 return self._key(connection)
         with self._locking().begin() as connection:
             if not self._is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})"))
             inspector = inspect(connection)  # again: another process may have been faster
-            if inspector.has_table(META.name):
+            if inspector.has_table(META_TABLE.name):
                 return self._key(connection)
             if self._is_sqlite and inspector.get_table_names():
                 raise LedgerError(f"{self.address} is an SQLite database, but not a ledger")
@@ -165,24 +169,24 @@ class Database:
         key = secrets.token_bytes(32)
         head = chain.head_at(key, 0, chain.GENESIS)
         _TABLES.create_all(connection)
-        meta = {"schema": str(SCHEMA), "key": key.hex()}
-        connection.execute(insert(META), [{"name": n, "value": v} for n, v in meta.items()])
+        meta = {"schema": str(LEDGER_SCHEMA), "key": key.hex()}
+        connection.execute(insert(META_TABLE), [{"name": n, "value": v} for n, v in meta.items()])
         connection.execute(
-            insert(HEAD).values(id=1, count=head.count, hash=head.hash, seal=head.seal)
+            insert(HEAD_TABLE).values(id=1, count=head.count, hash=head.hash, seal=head.seal)
         )
         return key
 
     def _key(self, connection: Connection) -> bytes:
-        rows = connection.execute(select(META.c.name, META.c.value))
+        rows = connection.execute(select(META_TABLE.c.name, META_TABLE.c.value))
         meta = {row.name: row.value for row in rows}
         try:
             schema, key = int(meta["schema"]), bytes.fromhex(meta["key"])
         except (KeyError, ValueError):
             raise LedgerError(f"{self.address} is not a ledger: it has no schema or key") from None
-        if schema > SCHEMA:
+        if schema > LEDGER_SCHEMA:
             raise LedgerError(
                 f"{self.address} was written by a newer version of Understudy (schema {schema}, "
-                f"this version knows {SCHEMA}): upgrade, or name another ledger"
+                f"this version knows {LEDGER_SCHEMA}): upgrade, or name another ledger"
             )
         return key
 
@@ -235,7 +239,7 @@ def _address(target: URL) -> str:
 
 
 def _create_file(path: Path) -> None:
-    """Make the file for its owner's eyes only; it will hold the key."""
+    """Make the file, readable by its owner only; it will hold the key."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         # O_CREAT without O_EXCL: where two processes meet here, either may win.
@@ -250,7 +254,7 @@ def _engine(target: URL) -> Engine:
         event.listen(engine, "connect", _sqlite_connected)
         event.listen(engine, "begin", _sqlite_begins)
         return engine
-    # READ COMMITTED: who waited for the head sees what the winner wrote.
+    # READ COMMITTED: the process that waited for the head sees what the winner wrote.
     given = {} if "connect_timeout" in target.query else {"connect_timeout": _CONNECT_S}
     try:
         engine = create_engine(

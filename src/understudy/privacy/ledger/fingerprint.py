@@ -1,6 +1,6 @@
 """A fingerprint of a dataset that survives copying, renaming, reordering and a few changed files.
 
-Made of keyed digests, so it says nothing to anybody without the ledger's key, and in one pass with
+Made of keyed digests, so it says nothing without the ledger's key, and in one pass with
 memory for k digests, whatever the size of the dataset.
 """
 
@@ -45,21 +45,21 @@ class Sketch:
         Raises:
             LedgerError: No row at all, or a digest that is not 16 bytes long.
         """
-        total, heap, kept = 0, list[int](), set[int]()
+        total, heap, smallest = 0, list[int](), set[int]()
         for digest in digests:
             if len(digest) != _BYTES:
                 raise LedgerError(f"a row's digest must be 16 bytes long, found {len(digest)}")
             value = int.from_bytes(digest, "big")
             total = (total + value) % 2 ** (8 * _BYTES)
-            if value in kept or (len(heap) == SIZE and value > -heap[0]):
+            if value in smallest or (len(heap) == SIZE and value > -heap[0]):
                 continue
-            kept.add(value)
+            smallest.add(value)
             heapq.heappush(heap, -value)
             if len(heap) > SIZE:
-                kept.remove(-heapq.heappop(heap))
-        if not kept:
+                smallest.remove(-heapq.heappop(heap))
+        if not smallest:
             raise LedgerError("the dataset has no rows, so it cannot be recognised later")
-        return cls(total, tuple(sorted(kept)))
+        return cls(total, tuple(sorted(smallest)))
 
     def is_of(self, other: Sketch) -> bool:
         """Whether both are of the same records, in any order: by the exact sum."""

@@ -10,7 +10,7 @@ that shares half or more of its records, or of the other's, in the same transact
 
 What it does not do: it does not recognise images that were stored anew in other bytes (resized,
 re-encoded); it does not charge a dataset for a run on another that shares less than half of the
-smaller of the two; and whoever holds the database holds its key, so guard it like the images.
+smaller of the two; and the holder of the database holds its key, so guard it like the images.
 """
 
 from __future__ import annotations
@@ -30,13 +30,21 @@ from understudy.core.ports import Source
 from understudy.privacy.accounting import Event, epsilon_of
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
-from understudy.privacy.ledger.book import Book, Entry, Page, charge_entry, describe, parse, row_of
+from understudy.privacy.ledger.book import (
+    Book,
+    LedgerEntry,
+    Page,
+    charge_entry,
+    parse,
+    row_label,
+    row_of,
+)
 from understudy.privacy.ledger.database import Database
 from understudy.privacy.ledger.fingerprint import Sketch
-from understudy.privacy.ledger.records import Charge, Dataset, Preview, Row, Spending
+from understudy.privacy.ledger.records import Charge, Dataset, LedgerRow, LedgerSpending, Preview
 from understudy.privacy.ledger.rules import allowed, check_all
 
-__all__ = ["Charge", "Dataset", "Ledger", "Preview", "Row", "Spending"]
+__all__ = ["Charge", "Dataset", "Ledger", "LedgerRow", "LedgerSpending", "Preview"]
 
 _DEFAULT_DELTA = 1e-5
 
@@ -105,8 +113,8 @@ class Ledger:
             match = book.same_as(sketch)
             if match is None:
                 return None, tuple(page.dataset() for page in book.overlapping([sketch]))
-            own, *others = (page.dataset() for page in book.answerable(match[0]))
-            return own, tuple(others)
+            own, *overlapping = (page.dataset() for page in book.answerable(match[0]))
+            return own, tuple(overlapping)
 
     def concerned(self, dataset_id: str) -> list[Dataset]:
         """The other datasets that a run on this one is charged to: those that overlap with it.
@@ -147,12 +155,12 @@ class Ledger:
         """
         with self._reading() as book:
             pages = list(book.pages.values())
-        found = [a for a in pages if name_or_id in a.names]
-        found = found or [a for a in pages if name_or_id and a.id.startswith(name_or_id)]
-        if len(found) == 1:
-            return found[0].dataset()
-        listed = ", ".join(f"{a.id} ({a.name})" for a in found or pages) or "none yet"
-        problem = "more than one dataset" if found else "no dataset"
+        matches = [a for a in pages if name_or_id in a.names]
+        matches = matches or [a for a in pages if name_or_id and a.id.startswith(name_or_id)]
+        if len(matches) == 1:
+            return matches[0].dataset()
+        listed = ", ".join(f"{a.id} ({a.name})" for a in matches or pages) or "none yet"
+        problem = "more than one dataset" if matches else "no dataset"
         raise LedgerError(
             f"the ledger knows {problem} called {name_or_id!r}; use the id of one of: {listed}"
         )
@@ -162,7 +170,7 @@ class Ledger:
         with self._reading() as book:
             return [page.dataset() for page in book.pages.values()]
 
-    def set_budget(self, dataset_id: str, budget: Budget) -> Spending:
+    def set_budget(self, dataset_id: str, budget: Budget) -> LedgerSpending:
         """Set the total a dataset may spend, from now on; earlier totals stay in the rows.
 
         Returns:
@@ -197,8 +205,8 @@ class Ledger:
 
         Raises:
             BudgetRefused: A budget, which it names, does not cover them; nothing was recorded.
-            LedgerError: No such dataset, another unit or adjacency, two charges for one place, or
-                one that differs from what is recorded there.
+            LedgerError: No such dataset, another unit or adjacency, two charges for one release, or
+                one that differs from what is recorded for it.
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
@@ -281,15 +289,15 @@ class Ledger:
             LedgerError: Nothing was charged for it, or something else was released for it: one
                 charge pays for one release.
         """
-        where = (run, stage, attempt)
+        key = (run, stage, attempt)
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
-            if book.charges.get(where, ("", ""))[0] != page.id:
+            if book.charges.get(key, ("", ""))[0] != page.id:
                 raise LedgerError(
                     f"nothing was charged to {page.name} for run {run}, stage {stage}, attempt "
                     f"{attempt}, so nothing may be released for it"
                 )
-            recorded = book.releases.get(where)
+            recorded = book.releases.get(key)
             if recorded is None:
                 entry = {"kind": "release", "dataset": page.id, "digest": digest}
                 self._append(
@@ -302,16 +310,16 @@ class Ledger:
                 )
 
     def released(self, run: str, stage: str, attempt: int) -> str | None:
-        """Digest of what was released there; None where nothing was."""
+        """Digest of what was released; None where nothing was."""
         with self._reading() as book:
             return book.releases.get((run, stage, attempt))
 
     def attempts(self, run: str, stage: str) -> int:
         """How many times a stage was charged; 0 for never."""
         with self._reading() as book:
-            return sum(where[:2] == (run, stage) for where in book.charges)
+            return sum(key[:2] == (run, stage) for key in book.charges)
 
-    def spent(self, dataset_id: str, delta: float | None = None) -> Spending:
+    def spent(self, dataset_id: str, delta: float | None = None) -> LedgerSpending:
         """What was spent on a dataset by all runs together.
 
         Args:
@@ -324,7 +332,7 @@ class Ledger:
                 delta = page.budget.delta if page.budget else _DEFAULT_DELTA
             return page.spending(delta)
 
-    def rows(self, dataset_id: str | None = None) -> Iterator[Row]:
+    def rows(self, dataset_id: str | None = None) -> Iterator[LedgerRow]:
         """Every row in order, or those of one dataset; also of a ledger that does not add up."""
         with self._database.read() as connection:
             _, links = self._database.since(connection, 0)
@@ -339,14 +347,14 @@ class Ledger:
         """
         with self._database.read() as connection:
             head, links = self._database.since(connection, 0)
-        found = chain.findings(self.key, links, head, describe)
+        problems = chain.chain_problems(self.key, links, head, row_label)
         for link in links:
             if chain.is_intact(self.key, link):
                 try:
                     parse(link)
                 except LedgerError as error:
-                    found.append(f"{describe(link)}: {error}")
-        return found
+                    problems.append(f"{row_label(link)}: {error}")
+        return problems
 
     @contextmanager
     def _reading(self) -> Iterator[Book]:
@@ -362,7 +370,7 @@ class Ledger:
             yield connection, self._book
 
     def _catch_up(self, connection: Connection) -> None:
-        """Check and read the rows that were added since the last time, by anybody.
+        """Check and read the rows that were added since the last time, by any process.
 
         What was read before is kept in memory, so a row changed since cannot lower what was spent.
         """
@@ -370,7 +378,7 @@ class Ledger:
         chain.check_continuation(self.key, self._book.head, links, head)
         self._book.read(links)
 
-    def _append(self, connection: Connection, entries: Sequence[Entry]) -> None:
+    def _append(self, connection: Connection, entries: Sequence[LedgerEntry]) -> None:
         """Add rows. They enter the book once they are committed, on the next transaction."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         head, links = self._book.head, []

@@ -38,7 +38,7 @@ class Charge:
         run: Id of the run.
         stage: Name of the stage in its plan, such as ``"moments"``.
         event: What it costs.
-        details: What it was, for people (query, share, sensitivity, sigma, size): JSON values.
+        details: What it was, for display (query, share, sensitivity, sigma, size): JSON values.
         attempt: 1, and 1 more for each time the stage is paid again because its noise was drawn
             and then lost.
     """
@@ -58,7 +58,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class LedgerSpending:
     """What was spent on a dataset so far.
 
     Attributes:
@@ -96,11 +96,11 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the ledger, for people and for export. Holds no key and no fingerprint.
+class LedgerRow:
+    """One row of the ledger, for display and export. Holds no key and no fingerprint.
 
     Attributes:
-        seq: Its place in the chain, from 1.
+        seq: Its position in the chain, from 1.
         time: When it was written: UTC, ISO 8601.
         kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
             ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this

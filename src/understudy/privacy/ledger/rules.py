@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from understudy.core.errors import BudgetRefused, LedgerError
 from understudy.privacy.accounting import Event, epsilon_of
 from understudy.privacy.budget import MIN_DELTA
-from understudy.privacy.ledger.book import Book, Page, Place, charge_entry, charge_text
+from understudy.privacy.ledger.book import Book, Page, ReleaseKey, charge_entry, charge_text
 from understudy.privacy.ledger.records import Charge
 
 _ROUNDING = 1e-9  # relative: epsilon of the mu of epsilon may come back this much larger
@@ -63,20 +63,20 @@ def not_yet_charged(book: Book, page: Page, charges: Sequence[Charge]) -> list[C
     """Those of the charges that are not recorded.
 
     Raises:
-        LedgerError: Two for one place, or one that differs from what is recorded there.
+        LedgerError: Two for one release, or one that differs from what is recorded for it.
     """
-    new: dict[Place, Charge] = {}
+    new: dict[ReleaseKey, Charge] = {}
     for charge in charges:
-        where = (charge.run, charge.stage, charge.attempt)
+        key = (charge.run, charge.stage, charge.attempt)
         named = f"run {charge.run}, stage {charge.stage}, attempt {charge.attempt}"
-        if where in new:
+        if key in new:
             raise LedgerError(f"{named} is charged twice in one request: name each stage once")
-        recorded = book.charges.get(where)
+        recorded = book.charges.get(key)
         entry = charge_entry(charge)
-        said = charge_text(entry["event"], entry["details"])
+        text = charge_text(entry["event"], entry["details"])
         if recorded is None:
-            new[where] = charge
-        elif recorded != (page.id, said):
+            new[key] = charge
+        elif recorded != (page.id, text):
             raise LedgerError(
                 f"{named} was charged before for something else. What was paid for stands: resume "
                 "with the settings of that run, or start a new one"

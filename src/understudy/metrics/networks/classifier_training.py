@@ -20,8 +20,8 @@ from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels, Shape
 from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
-from understudy.metrics.classifier import Classifier, untrained
-from understudy.metrics.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
+from understudy.metrics.networks.classifier import Classifier, untrained
+from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
 
 import torch  # isort: skip  (after networks, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip

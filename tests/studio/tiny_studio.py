@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from understudy.studio.loop import Machine, Schedule
+from understudy.backends.training_loop import Machine, Schedule
 from understudy.studio.plan import STAGES, StudioPlan
 from understudy.studio.train import Order, train_studio
 
@@ -32,7 +32,7 @@ def train_tiny_studio(
     return train_studio(
         Order(folder, **arguments),  # type: ignore[arg-type]
         plan=plan,
-        machine=Machine(bfloat16=False),
+        machine=Machine(precision="float32"),
         report=lambda stage, step, steps, losses: None,
         bars=lambda words, total=None: lambda done: None,
     )

@@ -16,9 +16,13 @@ pytest.importorskip("aggdraw")
 pytest.importorskip("diffusers")
 pytest.importorskip("skimage")
 
-from tests.backends.tiny_models.studio import PLAN, longer, train_tiny_studio  # noqa: E402
+from tests.studio.tiny_studio import PLAN, longer, train_tiny_studio  # noqa: E402
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model  # noqa: E402
+from understudy.backends.training_loop import (  # noqa: E402
+    Machine,
+    Schedule,
+)
 from understudy.core.errors import (  # noqa: E402
     BackendError,
     ConfigError,
@@ -26,19 +30,15 @@ from understudy.core.errors import (  # noqa: E402
     UnsupportedTask,
 )
 from understudy.core.ports import Captioner, Generator, Segmenter, TextEncoder  # noqa: E402
+from understudy.studio.clip_training import learn_tokenizer  # noqa: E402
 from understudy.studio.corpus import (  # noqa: E402
     CorpusRow,
     read_corpus,
     write_corpus,
 )
 from understudy.studio.diffusion import mostly_where  # noqa: E402
-from understudy.studio.loop import (  # noqa: E402
-    Machine,
-    Schedule,
-    train,
-)
 from understudy.studio.plan import STAGES, StudioPlan  # noqa: E402
-from understudy.studio.tokens import learn_tokenizer  # noqa: E402
+from understudy.studio.stages import train_stage  # noqa: E402
 from understudy.studio.train import Order, export_studio, make_studio  # noqa: E402
 
 SHAPE = (32, 32, 3)
@@ -160,10 +160,10 @@ def trained(folder: Path, *limits: int) -> Line:
     for limit in (*limits, 1000):
         stage = Line(limit)
         with contextlib.suppress(Stopped):
-            train(
+            train_stage(
                 stage,
                 Schedule(30, 3, 0.01, warmup=2),
-                Machine(bfloat16=False, save_every=-1.0),
+                Machine(precision="float32", save_every=-1.0),
                 folder,
                 lambda name, step, steps, losses: None,
             )
@@ -184,7 +184,12 @@ def test_every_row_comes_once_before_any_comes_again(tmp_path: Path) -> None:
 
 def test_the_rate_rises_then_falls() -> None:
     schedule = Schedule(steps=100, batch=1, rate=1.0, warmup=10)
-    rates = [schedule.at(step) for step in range(101)]
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=schedule.rate)
+    scheduler, rates = schedule.scheduler(optimizer), []
+    for _ in range(101):
+        rates += scheduler.get_last_lr()
+        optimizer.step()
+        scheduler.step()
     assert rates[0] == pytest.approx(0.1)
     assert max(rates) == rates[9] == rates[10] == pytest.approx(1.0)
     assert rates[100] == pytest.approx(0.02)

@@ -11,10 +11,10 @@ pytest.importorskip("diffusers")
 
 import torch
 from safetensors.torch import load_file
-from tests.backends.tiny_models.studio import PLAN, train_tiny_studio
+from tests.studio.tiny_studio import PLAN, train_tiny_studio
 
+from understudy.backends.training_loop import Machine
 from understudy.studio.corpus import read_corpus
-from understudy.studio.loop import Machine
 from understudy.studio.sharpening import DecoderStage
 from understudy.studio.stages import StudioTrainer
 

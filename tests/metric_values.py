@@ -1,0 +1,25 @@
+"""Values of metrics that no package declares, for tests of what is done with values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from understudy.core.results import Better, Group, Kind, Metric, MetricValue, Unit
+
+
+def metric_value(
+    group: Group,
+    name: str,
+    value: float,
+    kind: Kind = "owner-only",
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    better: Better = "",
+    unit: Unit = "",
+    **more: Any,
+) -> MetricValue:
+    """A value of a metric of that name; the same metric for the same declaration."""
+    key = name.lower().replace(" ", "_")
+    metric = Metric(key, group, name, f"What {name} says.", better=better, unit=unit)
+    return MetricValue(metric, value, kind, low, high, **more)

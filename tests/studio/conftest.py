@@ -1,0 +1,8 @@
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick(one_thread: None) -> None:
+    """Every test of this folder runs tiny networks."""
