@@ -39,11 +39,11 @@ from understudy.run.documents import (
     run_record,
     spending,
     synthetic_sample,
+    write_contact_sheet,
     write_owner,
-    write_pictures,
-    write_public,
+    write_release_documents,
 )
-from understudy.run.dry import carried
+from understudy.run.dry import class_capacities
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
@@ -147,7 +147,7 @@ def synthesize(
         unit: Column that says whose row it is; None: every image is a unit.
         unit_rows: At most so many rows of a unit are used; 50,000 or fewer, for the exact sums take
             a unit's rows in one block.
-        adjacency: What makes two datasets neighbours.
+        adjacency: What makes two datasets adjacent.
         ledger: Where spending is recorded: a path or a database URL; None: the user's own ledger.
         test: A real test set, to measure accuracy on; owner-only.
         test_rows: Train on at most so many rows when accuracy is measured; None: on all.
@@ -281,7 +281,7 @@ class _Run:
             self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
         account.check()
-        plan(carried(prepared))
+        plan(class_capacities(prepared))
         if (known := words_fit(prepared)) is not None:
             _report_fit(self.fits, self.events, known)
         with private_cache(folder.cache) as cache:
@@ -347,7 +347,7 @@ class _Run:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
         record = run_record(prepared, release, receipt, facts)
-        write_public(folder, record)
+        write_release_documents(folder, record)
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:
@@ -361,7 +361,7 @@ class _Run:
                     rows=prepared.config.test_rows,
                 )
         images = None if release.image_shape is None else synthetic_sample(release)
-        pictures = None if images is None else write_pictures(folder, images)
+        pictures = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
         write_owner(folder, prepared, record, charged, accuracies, images, self.seconds, self.fits)
