@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import InputError, RunError
-from understudy.core.ports import Encoder, Events, Source
-from understudy.core.types import Embeddings, Fit, Receipt, Release
+from understudy.core.ports import Events
+from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import Carried
-from understudy.metrics.fidelity import frechet_distance
-from understudy.metrics.moments import Moments
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
 from understudy.report import Spending
-from understudy.run.accuracy import Accuracy, measure
+from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
     ONE_CLASS,
@@ -435,39 +430,6 @@ def _warnings(
                 "reach it, and the most voted of the others make up the count of their class"
             )
     return tuple(found)
-
-
-class Watch:
-    """Compares with the private rows themselves, without noise: for the owner alone.
-
-    Args:
-        source: The private rows.
-        encoder: Images to embeddings; None where the source holds embeddings.
-        owner: The owner's folder; every comparison is added to ``watch.jsonl`` there.
-        events: Where the distance is reported.
-    """
-
-    def __init__(
-        self, source: Source, encoder: Encoder | None, owner: Path, events: Events
-    ) -> None:
-        self._source, self._encoder = source, encoder
-        self._file, self._events = owner / "watch.jsonl", events
-
-    def __call__(self, words: str, embeddings: Embeddings) -> None:
-        """Note the Frechet distance of (n, d) synthetic embeddings to all private ones."""
-        distance = frechet_distance(self._private, embeddings)
-        self._events.notice(f"{words}: Frechet distance {distance:.4g}", owner_only=True)
-        line = {"when": words, "frechet": distance, "rows": len(embeddings), "kind": "owner-only"}
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    @cached_property
-    def _private(self) -> Moments:
-        rows = []
-        for batch in self._source.batches(256):
-            values = batch.values
-            rows.append(values if self._encoder is None else self._encoder.encode(values))
-        return Moments.of(np.concatenate(rows))
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
