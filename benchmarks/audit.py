@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.benches import METHODS, ready
 from benchmarks.tables import Table
-from understudy.audit.audit import How, audit, audit_bench, audit_mechanisms
+from understudy.audit.audit import AuditKind, audit, audit_bench, audit_mechanisms
 from understudy.core.results import Evaluation
 from understudy.metrics.privacy_bounds import (
     EPSILON_BOUND,
@@ -52,7 +52,7 @@ def row(table: Table, name: str, found: Sequence[Evaluation], measured: str, sta
     table.row(name, *cells, f"{refuted} of {len(found)}", f"{seconds:.0f}")
 
 
-def methods(how: How) -> None:
+def methods(how: AuditKind) -> None:
     """Every shipped DP method, again and again."""
     table = Table(f"Methods at epsilon 1: {how}, {RUNS[how]:,}, {REPEATS} times", HEADS, first=26)
     for method in METHODS:

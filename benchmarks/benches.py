@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.audit.bench import Bench
 from understudy.methods.base import Context, weights_of
 from understudy.methods.evolution.algorithm import METHOD, EvolutionParams
@@ -36,7 +36,7 @@ class Ready:
     """A method, and the private rows to run it on."""
 
     bench: Bench
-    rows: Rows
+    rows: InMemorySource
 
 
 def ready(method: str, folder: Path, **options: Any) -> Ready:
@@ -47,7 +47,7 @@ def ready(method: str, folder: Path, **options: Any) -> Ready:
     if method == "alignment":
         given |= {"base": str(clouds(folder / "base.npz", 1)), "settings": {"clusters": 2}}
     prepared = prepare(make_config({**given, "method": method, **options}))
-    return Ready(Bench.of(prepared), Rows.of(prepared.source))
+    return Ready(Bench.of(prepared), InMemorySource.read(prepared.source))
 
 
 def clouds(path: Path, seed: int, per_class: int = 30, dim: int = 4, people: int = 0) -> Path:
@@ -67,7 +67,7 @@ def squares(epsilon: float) -> Ready:
     painter = Painter()
     captions = ["red cat"] * 20 + ["blue cat"] * 10 + ["green dog"] * 30
     labels = np.repeat([0, 1], 30)
-    rows = Rows("squares", "images", CLASSES, painter.generate(captions, seed=1), labels)
+    rows = InMemorySource("squares", "images", CLASSES, painter.generate(captions, seed=1), labels)
     budget = Budget(epsilon, 1e-5)
     context = Context(
         SHAPE,

@@ -19,7 +19,7 @@ from PIL import Image, ImageFilter
 
 from benchmarks.tables import DATA, Table, load, need
 from understudy import synthesize
-from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.core.types import Images, Labels
 from understudy.evaluation.attack_adapter import attack_release
 from understudy.evaluation.embedding_pass import (
@@ -147,7 +147,9 @@ def some_of(side: EmbeddedDataset, rows: Labels) -> EmbeddedDataset:
 
 def with_copies(world: World, honest: EmbeddedDataset, images: Images) -> EmbeddedDataset:
     """An honest release whose first tiles are replaced by others."""
-    rows = Rows("copies", "images", ("tile",), images, np.zeros(len(images), dtype=np.int64))
+    rows = InMemorySource(
+        "copies", "images", ("tile",), images, np.zeros(len(images), dtype=np.int64)
+    )
     copies = embed_dataset(rows, world.features, (), None, lambda done: None)
     rest = some_of(honest, np.arange(len(images), honest.count))
     parts = {
@@ -202,7 +204,7 @@ def worlds() -> Iterator[tuple[str, World]]:
     features = load_features(None, SHAPE)
 
     def side(images: Images) -> EmbeddedDataset:
-        rows = Rows("tiles", "images", tiles.classes, images, labels)
+        rows = InMemorySource("tiles", "images", tiles.classes, images, labels)
         return embed_dataset(rows, features, (), None, lambda done: None)
 
     test = side(plain)

@@ -213,8 +213,8 @@ MOMENTS = [
     ("understudy.privacy.vault:Vault.close", 1, "after"),
     ("understudy.data.release:_png", 7, "after"),  # half of the images
     ("understudy.run.synthesize:write_release", 1, "after"),
-    ("understudy.run.synthesize:write_public", 1, "after"),
-    ("understudy.run.synthesize:write_pictures", 1, "after"),
+    ("understudy.run.synthesize:write_release_documents", 1, "after"),
+    ("understudy.run.synthesize:write_contact_sheet", 1, "after"),
     ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 

@@ -137,11 +137,11 @@ def embeddings_centred_by_their_batch(monkeypatch):
 def in_the_clear(vault):
     """What a faulty method gets hold of: the rows themselves, in a vault or in its replay."""
     if isinstance(vault, Replay):
-        worlds, (inside,) = vault._worlds, vault.inside[:1]
-        vault = worlds.nobody
+        vaults, (inside,) = vault._vaults, vault.inside[:1]
+        vault = vaults.without_candidates
         if vault is None:
-            vault = worlds.flipped[0] if inside else worlds.whole
-    (block,) = vault._inside.rows[vault._place].blocks()
+            vault = vaults.flipped[0] if inside else vaults.dataset
+    (block,) = vault._inside.rows[vault._position].blocks()
     return vault._transform(block[0]), block[1]
 
 
@@ -226,7 +226,7 @@ def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):
     """
     is_refuted, sentence, told = refuted("clustering", tmp_path, 100, **K_MEANS)
     assert is_refuted
-    assert "depends on private rows without noise" in sentence
+    assert "depends on private records without noise" in sentence
     bound = told.find("epsilon, lower bound", measured="clustering, pairs, white box")
     assert bound.value == pytest.approx(1.25, abs=0.01)
 
@@ -235,7 +235,7 @@ def test_cells_in_the_clear_are_caught_with_canaries_too(cells_in_the_clear, tmp
     found = ready("alignment", tmp_path)
     told = audit_bench(found.bench, found.rows, "canaries", 800)
     assert told.verdicts[0].grade == "poor"
-    assert "depends on private rows without noise" in told.verdicts[0].sentence
+    assert "depends on private records without noise" in told.verdicts[0].sentence
 
 
 def test_a_whole_method_with_half_the_noise_is_caught(half_the_noise, tmp_path):
@@ -247,7 +247,7 @@ def test_a_whole_method_with_half_the_noise_is_caught(half_the_noise, tmp_path):
 def test_a_whole_method_with_votes_that_count_twice_is_caught(votes_count_twice, tmp_path):
     is_refuted, sentence, _ = refuted("evolution", tmp_path, 40)
     assert is_refuted
-    assert "a row adds 2 times" in sentence
+    assert "a record adds 2 times" in sentence
 
 
 def test_too_much_noise_is_caught_in_a_mechanism_and_in_a_method(too_much_noise, tmp_path):

@@ -5,16 +5,16 @@ import pytest
 from benchmarks.benches import METHODS, clouds, ready
 from scipy import stats
 
-from understudy.audit.adjacent_datasets import Rows, outliers
-from understudy.audit.bench import Answer
-from understudy.audit.replay import Candidates, Parted, replay
+from understudy.audit.adjacent_datasets import InMemorySource, outliers
+from understudy.audit.bench import NoisyAnswer
+from understudy.audit.replay import CandidateRecords, ReplayDiverged, replay
 
 
 def gone_through(found, place, *, inside, bench=None, instead=None, canaries=1):
     bench = bench or found.bench
     row = outliers(found.rows, canaries, 0)
-    candidates = Candidates(row, instead, np.full(canaries, inside))
-    observed = bench.observe(found.rows.and_also(candidates.there()), place)
+    candidates = CandidateRecords(row, instead, np.full(canaries, inside))
+    observed = bench.observe(found.rows.joined_with(candidates.present_records()), place)
     return replay(bench, observed, found.rows, candidates), observed, candidates
 
 
@@ -29,18 +29,18 @@ def test_what_is_left_of_the_answers_is_noise_as_stated(method, inside, tmp_path
     # Two-sided, at a level that fails once in a million runs.
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], seen.numbers)
     assert low < seen.squares < high
-    assert seen.longest == pytest.approx(1.0, abs=1e-5)
+    assert seen.longest_contribution == pytest.approx(1.0, abs=1e-5)
 
 
 def test_told_the_wrong_world_the_row_is_left_over(tmp_path):
     found = ready("clustering", tmp_path, epsilon=1000.0)
     truly, observed, candidates = gone_through(found, tmp_path / "run", inside=True)
-    wrong = Candidates(candidates.rows, None, np.array([False]))
+    wrong = CandidateRecords(candidates.records, None, np.array([False]))
     other = replay(found.bench, observed, found.rows, wrong)
     whole = found.bench.plan.mu**2  # the squared length of a row that adds all it may
     assert other.squares == pytest.approx(truly.squares + whole, rel=0.2)
-    assert other.towards == pytest.approx(truly.towards)  # the attacker is not told
-    assert truly.towards[0] == pytest.approx(whole / 2, rel=0.2)
+    assert other.log_ratios == pytest.approx(truly.log_ratios)  # the attacker is not told
+    assert truly.log_ratios[0] == pytest.approx(whole / 2, rel=0.2)
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
@@ -54,9 +54,9 @@ def test_people_with_several_rows_and_both_adjacencies(tmp_path, adjacency, colu
         low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], seen.numbers)
         assert low < seen.squares < high
         if other is None:
-            assert seen.longest == pytest.approx(1.0, abs=1e-5)
+            assert seen.longest_contribution == pytest.approx(1.0, abs=1e-5)
         else:  # two rows that were clipped alike differ by as little as the noisy centres let them
-            assert 0 < seen.longest <= 1
+            assert 0 < seen.longest_contribution <= 1
 
 
 def test_another_question_ends_the_replay(tmp_path):
@@ -64,24 +64,26 @@ def test_another_question_ends_the_replay(tmp_path):
     _, observed, candidates = gone_through(found, tmp_path / "run", inside=False)
     stage = next(iter(found.bench.plan.shares))
     asked = observed.answers[stage]
-    observed.answers[stage] = Answer(asked.noisy, "another question")
-    with pytest.raises(Parted, match=f"{stage}: asked for something else"):
+    observed.answers[stage] = NoisyAnswer(asked.noisy, "another question")
+    with pytest.raises(ReplayDiverged, match=f"{stage}: asked for something else"):
         replay(found.bench, observed, found.rows, candidates)
 
 
 def test_some_rows_of_a_source_are_a_seeded_choice():
     labels = np.arange(100)
-    whole = Rows("x", "embeddings", tuple(map(str, labels)), labels[:, None] * 1.0, labels)
-    some = Rows.of(whole, 10, seed=3)
+    whole = InMemorySource(
+        "x", "embeddings", tuple(map(str, labels)), labels[:, None] * 1.0, labels
+    )
+    some = InMemorySource.read(whole, 10, seed=3)
     assert len(some) == 10
     assert (some.values[:, 0] == some.labels).all()
-    assert (some.labels == Rows.of(whole, 10, seed=3).labels).all()
-    assert (some.labels != Rows.of(whole, 10, seed=4).labels).any()
+    assert (some.labels == InMemorySource.read(whole, 10, seed=3).labels).all()
+    assert (some.labels != InMemorySource.read(whole, 10, seed=4).labels).any()
 
 
 def test_outliers_of_images_are_images():
     images = np.zeros((5, 8, 8, 3), np.uint8)
-    rows = Rows("x", "images", ("a", "b"), images, np.zeros(5, np.int64))
+    rows = InMemorySource("x", "images", ("a", "b"), images, np.zeros(5, np.int64))
     found = outliers(rows, 4, 0)
     assert found.values.dtype == np.uint8
     assert set(np.unique(found.values)) == {0, 255}

@@ -38,7 +38,7 @@ def test_a_refuted_promise_is_an_exit_code(source, monkeypatch):
     done = called(source, "--how", "canaries", "--runs", 20, "--set", "clusters=1")
     assert done.exit_code == 1
     assert (
-        "Refuted, at a stated epsilon of 1: a row adds 3 times the stated sensitivity."
+        "Refuted, at a stated epsilon of 1: a record adds 3 times the stated sensitivity."
         in done.output
     )
 

@@ -12,7 +12,7 @@ from benchmarks.benches import ready
 from tests.run.samples import class_folders, embeddings
 
 from understudy import synthesize
-from understudy.audit.bench import Bench, Forgetful
+from understudy.audit.bench import Bench, NullLedger
 from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
@@ -60,7 +60,7 @@ def run_of(bench, source, folder, **changes):
     """A release of a bench, without a ledger."""
     cache = folder / "cache"
     cache.mkdir(parents=True)
-    account = Account(Forgetful(), "test", bench.unit, bench.plan, folder / "stages")
+    account = Account(NullLedger(), "test", bench.unit, bench.plan, folder / "stages")
     kept = {}
 
     def keep(name, make):

@@ -16,7 +16,7 @@ import understudy
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.books import account, set_budget
+from understudy.run.books import dataset_account, set_dataset_budget
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 from understudy.run.held_out import FILE, parts_of, read_hold_out
@@ -71,8 +71,8 @@ def test_two_labels_of_one_dataset_draw_on_one_budget(
         assert len(book.spent(dataset.id).runs) == 2
         assert book.spent(dataset.id).epsilon > 1.3
     # The ledger's own commands know it by its records, and ask for no label.
-    assert account(str(faces), ledger).dataset.id == dataset.id
-    set_budget(str(faces), 1.0, 1e-5, ledger)
+    assert dataset_account(str(faces), ledger).dataset.id == dataset.id
+    set_dataset_budget(str(faces), 1.0, 1e-5, ledger)
     with pytest.raises(understudy.BudgetRefused):
         run(faces, tmp_path / "c", ledger, label="Smiling")
 

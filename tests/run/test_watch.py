@@ -9,8 +9,8 @@ from tests.run.samples import class_folders
 from understudy.backends.registry import load_encoder
 from understudy.data import open_source
 from understudy.metrics.fidelity import frechet_distance
+from understudy.run.accuracy import Watch
 from understudy.run.progress import SilentEvents
-from understudy.run.synthesize import Watch
 
 
 class Notices(SilentEvents):

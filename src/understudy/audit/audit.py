@@ -1,4 +1,4 @@
-"""``understudy audit``: does the implementation keep its promise? Owner-only, releases nothing."""
+"""``understudy audit``: does the implementation keep its guarantee? Owner-only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from understudy.audit import audit_verdict
-from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.audit.bench import Bench
 from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.pairs import audit_by_canaries, audit_by_pairs
@@ -25,25 +25,25 @@ from understudy.run.config import make_config, unknown
 from understudy.run.prepare import prepare
 from understudy.run.progress import ProgressMode, reporting
 
-How = Literal["pairs", "canaries", "lira"]
+AuditKind = Literal["pairs", "canaries", "lira"]
 
-ROWS = 200
-"""Rows of the source that an audit runs on, unless told otherwise."""
+USUAL_RECORDS = 200
+"""Records of the source that an audit runs on by default."""
 
 DRAWS = 100_000
-"""Draws of each mechanism, unless told otherwise."""
+"""Draws of each mechanism by default."""
 
 _USUAL = {"pairs": 400, "canaries": 4000, "lira": 16}
 _LEAST = {"pairs": 40, "canaries": 20, "lira": 4}
-_COUNT = 64  # synthetic rows of a run: sampling is post-processing
+_COUNT = 64  # samples of a run: sampling is post-processing
 
 
 def audit(
     source: str | Path,
     *,
-    how: How = "pairs",
+    how: AuditKind = "pairs",
     runs: int | None = None,
-    rows: int = ROWS,
+    rows: int = USUAL_RECORDS,
     confidence: float = 0.95,
     method: str = "clustering",
     epsilon: float = 1.0,
@@ -69,23 +69,23 @@ def audit(
 
     Args:
         source: The dataset: a folder, a file or ``hf:NAME``.
-        how: ``"pairs"`` of runs with and without one row; ``"canaries"``, many rows in each run;
+        how: ``"pairs"`` of runs with and without one record; ``"canaries"``, many in each run;
             ``"lira"``, membership inference against networks trained on releases.
         runs: Runs in all; of canaries how many there are; of LiRA how many shadow models.
-        rows: Use at most so many rows of the source, chosen at random.
+        rows: Use at most so many records of the source, chosen at random.
         confidence: That nothing is refuted that holds.
         method: Name of the method that is audited.
         epsilon: The guarantee that is tried.
         delta: Its delta.
         settings: Parameters of the method.
-        count: Synthetic rows of each run; None: 64, or ``rows`` for LiRA.
+        count: Samples of each run; None: 64, or ``rows`` for LiRA.
         seed: Seed of everything public; attackers know it.
         unit: Column that says whose row it is; None: every row is a unit.
         unit_rows: At most so many rows of a unit are used.
-        adjacency: What makes two datasets neighbours.
+        adjacency: What makes two datasets adjacent.
         size: Resize all images to size x size pixels.
         label: Column that holds the class; ``"none"``: images without labels.
-        classes: The class names, in label order; None: those that the rows have.
+        classes: The class names, in label order; None: those that the records have.
         channels: 1 or 3, to convert images to.
         skip_bad: Pass over unreadable files.
         progress: Where events go, as for `understudy.synthesize`.
@@ -93,7 +93,7 @@ def audit(
             ``decoder``, ``public``, ``base`` ...
 
     Returns:
-        Values of the group ``"audit"`` and a verdict: ``"poor"`` where the promise is refuted.
+        Values of the group ``"audit"`` and a verdict: ``"poor"`` where the guarantee is refuted.
 
     Raises:
         InputError: What `synthesize` would refuse, or too few runs.
@@ -126,7 +126,7 @@ def audit(
     )
     prepared = prepare(config)
     bench = Bench.of(prepared)
-    known = Rows.of(prepared.source, rows, bench.seed)
+    known = InMemorySource.read(prepared.source, rows, bench.seed)
     found = audit_bench(bench, known, how, runs, confidence, progress=progress)
     settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(known)}
     return replace(found, settings={**found.settings, **settings})
@@ -134,27 +134,27 @@ def audit(
 
 def audit_bench(
     bench: Bench,
-    rows: Rows,
-    how: How,
+    rows: InMemorySource,
+    how: AuditKind,
     runs: int,
     confidence: float = 0.95,
     *,
     progress: ProgressMode | Events = "auto",
 ) -> Evaluation:
-    """As `audit`, of a method with models of one's own on rows in memory."""
+    """As `audit`, of a method with models of one's own on records in memory."""
     budget, what = bench.plan.budget, f"{bench.method.name}, {how}"
     with reporting(progress) as events:
         if how == "lira":
-            step = events.step("training networks on releases and on private rows", 2 * runs)
-            lira = audit_by_lira(bench, rows, runs, confidence=confidence, progress=step)
-            return audit_verdict.of_lira(lira, budget, what, confidence)
+            step = events.step("training networks on releases and on private records", 2 * runs)
+            lira_findings = audit_by_lira(bench, rows, runs, confidence=confidence, progress=step)
+            return audit_verdict.evaluation_of_lira(lira_findings, budget, what, confidence)
         if how == "canaries":
             step = events.step("running the method with canaries", runs)
-            whole = audit_by_canaries(bench, rows, runs, confidence=confidence, progress=step)
+            findings = audit_by_canaries(bench, rows, runs, confidence=confidence, progress=step)
         else:
-            step = events.step("running the method with and without a row", runs)
-            whole = audit_by_pairs(bench, rows, runs, confidence=confidence, progress=step)
-    return audit_verdict.of_whole(whole, budget, what)
+            step = events.step("running the method with and without a record", runs)
+            findings = audit_by_pairs(bench, rows, runs, confidence=confidence, progress=step)
+    return audit_verdict.evaluation_of_method(findings, budget, what)
 
 
 def audit_mechanisms(
@@ -170,7 +170,7 @@ def audit_mechanisms(
     Args:
         epsilon: The budget that is stated.
         delta: Its delta.
-        draws: Draws of each, half of them with the row.
+        draws: Draws of each, half of them with the record.
         confidence: That nothing is refuted that holds, of all mechanisms together.
         progress: Where events go, as for `understudy.synthesize`.
 
@@ -184,12 +184,12 @@ def audit_mechanisms(
     each, miss = shared_confidence(confidence, 3 * len(known), len(known))
     found = {}
     with reporting(progress) as events:
-        for one in known:
-            step = events.step(f"drawing {one.name}", draws)
-            found[one.name] = audit_mechanism(
-                one, plan, draws, confidence=each, miss=miss, progress=step
+        for mechanism in known:
+            step = events.step(f"drawing {mechanism.name}", draws)
+            found[mechanism.name] = audit_mechanism(
+                mechanism, plan, draws, confidence=each, miss=miss, progress=step
             )
-    return audit_verdict.of_mechanisms(found, plan.budget, confidence)
+    return audit_verdict.evaluation_of_mechanisms(found, plan.budget, confidence)
 
 
 def _check(confidence: float, **least: tuple[int, int]) -> None:

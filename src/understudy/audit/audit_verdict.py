@@ -1,13 +1,13 @@
-"""What audits found, as metric values, curves and a verdict."""
+"""Findings of audits as metric values, curves and a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from understudy.audit.mechanisms import Drawn
-from understudy.audit.pairs import Whole
-from understudy.audit.shadow_runs import Lira
+from understudy.audit.mechanisms import MechanismFindings
+from understudy.audit.pairs import MethodFindings
+from understudy.audit.shadow_runs import LiraFindings
 from understudy.core.results import Curve, Evaluation, Grade, MetricValue, Verdict
 from understudy.metrics.attacks import LIRA_AUC
 from understudy.metrics.noise_checks import (
@@ -35,58 +35,68 @@ _LITTLE = 2.0  # times the stated epsilon: what must be within reach, for no att
 _COARSE = 1.3 / 0.7  # ends of an interval that leaves noise of 30 % less or more unseen
 
 
-def of_whole(found: Whole, budget: Budget, what: str) -> Evaluation:
+def evaluation_of_method(findings: MethodFindings, budget: Budget, what: str) -> Evaluation:
     """Of an audit by pairs of runs or by canaries."""
     values, reasons, coarse = [], [], False
-    for box, bound in found.bounds.items():
+    for box, bound in findings.bounds.items():
         values += _bounds(bound, f"{what}, {box}")
         reasons += refutations(bound, f"{what}, {box}")
-    if found.noise is not None:
-        values += _noise(found.noise, what)
-        reasons += found.noise.faults
-        coarse = found.noise.ratio.high > _COARSE * found.noise.ratio.low
-    values.append(LONGEST_CONTRIBUTION.value(found.longest, measured=what))
-    if found.longest > _TOO_LONG:
-        reasons.append(f"a row adds {found.longest:.3g} times the stated sensitivity")
-    values.append(DEPENDENCE.value(found.dependence, measured=what))
-    if found.dependence > 0:
+    if findings.noise is not None:
+        values += _noise(findings.noise, what)
+        reasons += findings.noise.faults
+        coarse = findings.noise.ratio.high > _COARSE * findings.noise.ratio.low
+    values.append(LONGEST_CONTRIBUTION.value(findings.longest_contribution, measured=what))
+    if findings.longest_contribution > _TOO_LONG:
+        reasons.append(
+            f"a record adds {findings.longest_contribution:.3g} times the stated sensitivity"
+        )
+    values.append(DEPENDENCE.value(findings.dependence, measured=what))
+    if findings.dependence > 0:
         reasons.append(
             "what a record adds depends on the other records (the sums differ by "
-            f"{found.dependence:.3g} times the stated sensitivity)"
+            f"{findings.dependence:.3g} times the stated sensitivity)"
         )
-    inside, outside = (hits / tries for hits, tries in found.given_away)
+    inside, outside = (hits / tries for hits, tries in findings.diverged_runs)
     values.append(REVEALING_QUESTIONS.value(inside, baseline=outside, measured=what))
-    if found.tells:
-        reasons.append("what is asked depends on private rows without noise")
-    reach = max(_reach(bound) for bound in found.bounds.values())
-    return _told(values, reasons, budget, found.confidence, reach, coarse)
+    if findings.questions_reveal:
+        reasons.append("what is asked depends on private records without noise")
+    largest_bound = max(_largest_bound(bound) for bound in findings.bounds.values())
+    return _evaluation(values, reasons, budget, findings.confidence, largest_bound, coarse)
 
 
-def of_mechanisms(found: Mapping[str, Drawn], budget: Budget, confidence: float) -> Evaluation:
+def evaluation_of_mechanisms(
+    findings: Mapping[str, MechanismFindings], budget: Budget, confidence: float
+) -> Evaluation:
     """Of audits of the mechanisms, one by one; the confidence is of all together."""
     values, reasons = [], []
-    for name, drawn in found.items():
-        what = f"mechanism {name}, {drawn.bound.runs:,} draws"
-        values += _bounds(drawn.bound, what) + _noise(drawn.noise, what)
-        reasons += refutations(drawn.bound, name)
-        reasons += [f"{name}: {fault}" for fault in drawn.noise.faults]
-    reach = min(_reach(drawn.bound) for drawn in found.values())
-    return _told(values, reasons, budget, confidence, reach)
+    for name, mechanism_findings in findings.items():
+        what = f"mechanism {name}, {mechanism_findings.bound.runs:,} draws"
+        values += _bounds(mechanism_findings.bound, what) + _noise(mechanism_findings.noise, what)
+        reasons += refutations(mechanism_findings.bound, name)
+        reasons += [f"{name}: {fault}" for fault in mechanism_findings.noise.faults]
+    largest_bound = min(
+        _largest_bound(mechanism_findings.bound) for mechanism_findings in findings.values()
+    )
+    return _evaluation(values, reasons, budget, confidence, largest_bound)
 
 
-def of_lira(found: Lira, budget: Budget, what: str, confidence: float) -> Evaluation:
+def evaluation_of_lira(
+    findings: LiraFindings, budget: Budget, what: str, confidence: float
+) -> Evaluation:
     """Of LiRA."""
-    area, plain = found.release.auc, found.direct.auc
+    area, direct_area = findings.release.auc, findings.direct.auc
     values = [
-        *_bounds(found.bound, what),
+        *_bounds(findings.bound, what),
         LIRA_AUC.value(area, measured=f"{what}, two-layer network on releases"),
-        LIRA_AUC.value(plain, measured="two-layer network on the private rows"),
+        LIRA_AUC.value(direct_area, measured="two-layer network on the private rows"),
     ]
-    curves = (_curve("releases", found.release), _curve("the private rows", found.direct))
+    curves = (_curve("releases", findings.release), _curve("the private rows", findings.direct))
     # Not what perfect guesses would prove: an attack on a network is far from those.
-    reach = found.direct_bound.epsilon
-    told = _told(values, refutations(found.bound, what), budget, confidence, reach)
-    return told.and_also(Evaluation(curves=curves))
+    largest_bound = findings.direct_bound.epsilon
+    evaluation = _evaluation(
+        values, refutations(findings.bound, what), budget, confidence, largest_bound
+    )
+    return evaluation.and_also(Evaluation(curves=curves))
 
 
 def refutations(bound: Audit, what: str) -> list[str]:
@@ -106,7 +116,7 @@ def _bounds(bound: Audit, measured: str) -> list[MetricValue]:
     return [metric.value(number, low=number, measured=measured) for metric, number in bounds]
 
 
-def _reach(bound: Audit) -> float:
+def _largest_bound(bound: Audit) -> float:
     """The epsilon that would have been proven, had every guess been right."""
     gaussian = 0.0 if bound.claimed_mu is None else epsilon_of_mu(bound.most_mu, bound.delta)
     return max(bound.most, gaussian)
@@ -117,67 +127,67 @@ def _noise(noise: NoiseFindings, measured: str) -> list[MetricValue]:
         NOISE_RATIO.value(noise.ratio, measured=measured),
         NOISE_REPEATS.value(noise.repeats, baseline=noise.expected, measured=measured),
         *(
-            NOISE_CORRELATION.value(one, subject=subject, measured=measured)
-            for subject, one in noise.correlations.items()
+            NOISE_CORRELATION.value(value, subject=subject, measured=measured)
+            for subject, value in noise.correlations.items()
         ),
     ]
 
 
-def _curve(of: str, found: Roc) -> Curve:
+def _curve(of: str, findings: Roc) -> Curve:
     return Curve(
         "attack",
         f"ROC of LiRA against networks trained on {of}",
         "false positive rate",
         "true positive rate",
-        tuple(found.fpr.tolist()),
-        tuple(found.tpr.tolist()),
+        tuple(findings.fpr.tolist()),
+        tuple(findings.tpr.tolist()),
     )
 
 
-def _told(
+def _evaluation(
     values: Sequence[MetricValue],
     reasons: Sequence[str],
     budget: Budget,
     confidence: float,
-    reach: float,
+    largest_bound: float,
     coarse: bool = False,
 ) -> Evaluation:
     """All of an audit.
 
-    ``reach`` is the largest epsilon that it could have proven, and ``coarse`` says that noise of
-    30 % less or more would not have shown.
+    ``largest_bound`` is the largest epsilon that it could have proven, and ``coarse`` says that
+    noise of 30 % less or more would not have shown.
 
     An audit that could not have refuted twice the stated epsilon with every guess right finds
     hardly anything, whatever the method does: that is no reason to call the guarantee good.
     """
     stated = STATED_EPSILON.value(budget.epsilon, kind="public")
-    within = LARGEST_BOUND.value(reach)
+    within = LARGEST_BOUND.value(largest_bound)
     grade: Grade
     bounds = (EPSILON_BOUND.key, GAUSSIAN_EPSILON_BOUND.key)
-    proven = max((one.value for one in values if one.metric.key in bounds), default=0)
+    proven = max((value.value for value in values if value.metric.key in bounds), default=0)
     if reasons:
         grade = "poor"
         sentence = f"Refuted, at a stated epsilon of {budget.epsilon:g}: {'; '.join(reasons)}."
-    elif coarse or reach <= _LITTLE * budget.epsilon:
+    elif coarse or largest_bound <= _LITTLE * budget.epsilon:
         unseen = ", and noise of 30 % less would not have shown" if coarse else ""
         grade = "unknown"
         sentence = (
             f"Nothing found, and little could have been: of the stated epsilon {budget.epsilon:g} "
-            f"this audit could prove {reach:.3g} at most, with every guess right{unseen}. Give "
-            "more --runs."
+            f"this audit could prove {largest_bound:.3g} at most, with every guess right{unseen}. "
+            "Give more --runs."
         )
     else:
         grade = "good"
         sentence = (
             f"Nothing refutes epsilon {budget.epsilon:g} (delta {budget.delta:g}): the runs prove "
-            f"that it is at least {proven:.3g}, and could have proven {reach:.3g}."
+            f"that it is at least {proven:.3g}, and could have proven {largest_bound:.3g}."
         )
     rule = (
         f"Refuted if a lower bound on epsilon lies above the stated one, the noise is less or more "
-        f"than stated, repeated or correlated, a row adds more than stated or changes what others "
-        f"add, or questions depend on private rows; a promise that holds is refuted by chance in "
-        f"at most {1 - confidence:.2g} of audits. Nothing found, where the largest bound within "
-        f"reach is not above {_LITTLE:g} times the stated epsilon."
+        f"than stated, repeated or correlated, a record adds more than stated or changes what "
+        f"others add, or questions depend on private records; a guarantee that holds is refuted by "
+        f"chance in at most {1 - confidence:.2g} of audits. Nothing found, where the largest bound "
+        f"within reach is not above {_LITTLE:g} times the stated epsilon."
     )
     settings: dict[str, Any] = {
         "epsilon": budget.epsilon, "delta": budget.delta, "confidence": confidence,

@@ -1,4 +1,4 @@
-"""A method, run again and again on rows of one's choice, and what each run gives away."""
+"""A method that runs again and again on chosen records, and what each run discloses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.adjacent_datasets import Rows
+from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
 from understudy.core.types import Embeddings, Images, Labels, Receipt, Release
@@ -32,10 +32,10 @@ R = TypeVar("R")
 _IN_MEMORY = Path("/dev/shm")  # where a system has it: thousands of runs, and no disk is written
 
 
-class Forgetful(Ledger):
-    """A ledger that refuses nothing and keeps nothing.
+class NullLedger(Ledger):
+    """A ledger that refuses nothing and records nothing.
 
-    What an audit spends is on nobody's account: it releases nothing. A ledger on disk would take
+    What an audit spends is charged to no account: it releases nothing. A ledger on disk would take
     most of the time of its runs, and is not what is audited.
     """
 
@@ -43,7 +43,7 @@ class Forgetful(Ledger):
         self._drawn: set[tuple[str, str, int]] = set()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing is open."""
 
     def check(self, dataset: str, charges: Any, *, unit: str, adjacency: str) -> None:
         """Refuses nothing."""
@@ -65,7 +65,7 @@ class Forgetful(Ledger):
         """Keeps nothing."""
 
 
-class InTurn:
+class SerialEngine:
     """An engine without threads: tiny datasets take less time than starting one."""
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
@@ -74,15 +74,15 @@ class InTurn:
 
 
 @contextmanager
-def workplace() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """A folder of the owner's alone (mode 0700), gone afterwards."""
-    place = _IN_MEMORY if _IN_MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="understudy-audit-", dir=place) as name:
+    folder = _IN_MEMORY if _IN_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="understudy-audit-", dir=folder) as name:
         yield Path(name)
 
 
 @dataclass(frozen=True)
-class Answer:
+class NoisyAnswer:
     """A stored release of a run.
 
     Attributes:
@@ -95,18 +95,18 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedRun:
     """What an attacker sees of a run: everything that was ever released of it.
 
     Attributes:
         answers: The noisy answers by stage.
         receipt: What the run says of itself.
-        labels: (n,) classes of the synthetic rows.
+        labels: (n,) classes of the samples.
         embeddings: (n, d) of them, where there are any.
         images: (n, h, w, c) of them, where there are any.
     """
 
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, NoisyAnswer]
     receipt: Receipt
     labels: Labels
     embeddings: Embeddings | None
@@ -115,7 +115,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Bench:
-    """A method that is ready to run on rows of one's choice.
+    """A method that is ready to run on chosen records.
 
     Attributes:
         method: The method.
@@ -151,28 +151,28 @@ class Bench:
             prepared.base,
         )
 
-    def observe(self, rows: Rows, place: Path, *, sample: bool = True) -> Observed:
-        """Run the method on rows, as `understudy.run.synthesize` does, but for the ledger.
+    def observe(self, records: InMemorySource, folder: Path, *, sample: bool = True) -> ObservedRun:
+        """Run the method on records, as `understudy.run.synthesize` does, but for the ledger.
 
         Args:
-            rows: The private rows.
-            place: A folder for the run, made for it and removed after it.
-            sample: Whether the synthetic rows are wanted too.
+            records: The private records.
+            folder: A folder for the run, made for it and removed after it.
+            sample: Whether the samples are wanted too.
         """
-        vault, account = self.vault(rows, place)
+        vault, account = self.vault(records, folder)
         release = self.run(vault)
         vault.close()
         labels, embeddings, images = _sampled(release) if sample else _nothing()
-        answers = _stored(place / "stages")
-        shutil.rmtree(place)
-        return Observed(answers, account.receipt(), labels, embeddings, images)
+        answers = _stored(folder / "stages")
+        shutil.rmtree(folder)
+        return ObservedRun(answers, account.receipt(), labels, embeddings, images)
 
-    def vault(self, rows: Rows, place: Path) -> tuple[Vault, Account]:
-        """Rows in a vault on nobody's account, with its files under ``place``."""
-        cache = place / "cache"
+    def vault(self, records: InMemorySource, folder: Path) -> tuple[Vault, Account]:
+        """Records in a vault that no account pays for, with its files under ``folder``."""
+        cache = folder / "cache"
         cache.mkdir(parents=True, exist_ok=True)
-        account = Account(Forgetful(), "audit", self.unit, self.plan, place / "stages")
-        return Vault(rows, account, InTurn(), cache), account
+        account = Account(NullLedger(), "audit", self.unit, self.plan, folder / "stages")
+        return Vault(records, account, SerialEngine(), cache), account
 
     def run(self, vault: Vault) -> Release:
         """The method on a vault."""
@@ -192,25 +192,25 @@ class Bench:
 
 
 def _kept() -> Any:
-    """What a run's folder keeps for it, in memory."""
-    found: dict[str, Arrays] = {}
+    """A run's stored public arrays, in memory."""
+    stored: dict[str, Arrays] = {}
 
     def keep(name: str, make: Make) -> Arrays:
-        if name not in found:
-            found[name] = make()
-        return found[name]
+        if name not in stored:
+            stored[name] = make()
+        return stored[name]
 
     return keep
 
 
-def _stored(folder: Path) -> dict[str, Answer]:
+def _stored(folder: Path) -> dict[str, NoisyAnswer]:
     """The answers that an account stored."""
-    found = {}
+    stored = {}
     for path in folder.glob("*.npz"):
         with np.load(path, allow_pickle=False) as archive:
             note = json.loads(str(archive["note"]))
-            found[path.stem] = Answer(archive["noisy"], str(note["drawn"]["query"]))
-    return found
+            stored[path.stem] = NoisyAnswer(archive["noisy"], str(note["drawn"]["query"]))
+    return stored
 
 
 def _sampled(release: Release) -> tuple[Labels, Embeddings | None, Images | None]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.adjacent_datasets import Rows
-from understudy.audit.bench import Forgetful, InTurn, workplace
+from understudy.audit.adjacent_datasets import InMemorySource
+from understudy.audit.bench import NullLedger, SerialEngine, temporary_folder
 from understudy.core.types import Labels, Vector
 from understudy.metrics.noise_checks import NoiseFindings, NoiseRecord, StageNoise
 from understudy.metrics.privacy_bounds import Audit, audit_pairs
@@ -39,15 +39,15 @@ _FAR = 700.0  # beyond every radius here
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A query of many cells, with a row for each cell that adds as much as a row may.
+    """A query of many cells, with a record for each cell that adds as much as a record may.
 
-    Rows of different cells have nothing to do with one another, so a release with a row in half of
-    the cells is as many independent pairs of runs: with the row, and without.
+    Records of different cells have nothing to do with one another, so a release with one in half of
+    the cells is as many independent pairs of runs: with the record, and without.
 
     Attributes:
         name: The query's.
         query: What is asked.
-        values: (slots, d) a row of each cell.
+        values: (slots, d) a record of each cell.
         labels: (slots,) its class.
     """
 
@@ -56,20 +56,22 @@ class Mechanism:
     values: Vector
     labels: Labels
 
-    def looks(self, plan: Plan) -> Vector:
-        """What the row of each cell adds there, in standard deviations of the noise."""
+    def contributions(self, plan: Plan) -> Vector:
+        """What the record of each cell adds there, in standard deviations of the noise."""
         grid, scale = self._scale(plan)
         whole = self.query.integer_sum(self.values, self.labels, None, grid)
         return np.asarray(whole * grid * scale)
 
-    def draw(self, plan: Plan, place: Path, inside: NDArray[np.bool_]) -> tuple[Vector, StageNoise]:
-        """One release with the rows of some cells: (slots, width), in the same unit; its noise."""
+    def draw(
+        self, plan: Plan, folder: Path, inside: NDArray[np.bool_]
+    ) -> tuple[Vector, StageNoise]:
+        """A release with the records of some cells: (slots, width), in the same unit; its noise."""
         values, labels = self.values[inside].astype(np.float32), self.labels[inside]
         classes = tuple(map(str, range(int(self.labels.max()) + 1)))
-        rows = Rows("audit", "embeddings", classes, values, labels)
-        account = Account(Forgetful(), "audit", _UNIT, plan, place)
-        noisy = Vault(rows, account, InTurn(), place).release(self.query, stage=_STAGE)
-        shutil.rmtree(place)
+        records = InMemorySource("audit", "embeddings", classes, values, labels)
+        account = Account(NullLedger(), "audit", _UNIT, plan, folder)
+        noisy = Vault(records, account, SerialEngine(), folder).release(self.query, stage=_STAGE)
+        shutil.rmtree(folder)
         grid, scale = self._scale(plan)
         # The grid is a power of two, so the answer holds whole steps of it.
         steps = np.rint(noisy / grid).astype(np.int64)
@@ -86,7 +88,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class MechanismFindings:
     """What many draws of one mechanism show.
 
     Attributes:
@@ -100,23 +102,23 @@ class Drawn:
 
 def mechanisms(slots: int = _SLOTS) -> tuple[Mechanism, ...]:
     """Every query of `understudy.privacy.queries`."""
-    each, one = np.arange(slots), np.zeros(slots, dtype=np.int64)
-    spots, far = each[:, None].astype(np.float64), np.full((slots, 1), _FAR)
-    # Along one axis: the squares of such a row are as long as they may be.
-    far_2d = np.tile([_FAR, 0.0], (slots, 1))
+    each, single_class = np.arange(slots), np.zeros(slots, dtype=np.int64)
+    positions, distant = each[:, None].astype(np.float64), np.full((slots, 1), _FAR)
+    # Along one axis: the squares of such a record are as long as they may be.
+    distant_2d = np.tile([_FAR, 0.0], (slots, 1))
     line, plane = (Cells(np.zeros((slots, 1, dim))) for dim in (1, 2))
     return (
-        Mechanism("Counts", Counts(line), far, each),
-        Mechanism("ClippedSums", ClippedSums(plane, 3.0), far_2d, each),
-        Mechanism("CountAndSum", CountAndSum(line, 3.0), far, each),
-        Mechanism("DiagonalMoments", DiagonalMoments(plane, 3.0), far_2d, each),
-        Mechanism("FullMoments", FullMoments(plane, 3.0, each), far_2d, each),
-        Mechanism("Votes", Votes(spots[None]), spots, one),
+        Mechanism("Counts", Counts(line), distant, each),
+        Mechanism("ClippedSums", ClippedSums(plane, 3.0), distant_2d, each),
+        Mechanism("CountAndSum", CountAndSum(line, 3.0), distant, each),
+        Mechanism("DiagonalMoments", DiagonalMoments(plane, 3.0), distant_2d, each),
+        Mechanism("FullMoments", FullMoments(plane, 3.0, each), distant_2d, each),
+        Mechanism("Votes", Votes(positions[None]), positions, single_class),
         Mechanism(
             "NormHistogram",
-            NormHistogram(Cells(np.zeros((1, 1, 1))), spots[1:, 0]),
-            spots + 0.5,
-            one,
+            NormHistogram(Cells(np.zeros((1, 1, 1))), positions[1:, 0]),
+            positions + 0.5,
+            single_class,
         ),
     )
 
@@ -129,27 +131,31 @@ def audit_mechanism(
     confidence: float = 0.95,
     miss: float = 0.05 / 8,
     progress: Callable[[int], None] = lambda _: None,
-) -> Drawn:
+) -> MechanismFindings:
     """Lower bounds on what one mechanism gives away with a plan's whole budget, and its noise.
 
     Args:
         mechanism: Which.
         plan: Of one stage (`one_stage`).
-        draws: How often it is drawn in all, half of them with the row.
+        draws: How often it is drawn in all, half of them with the record.
         confidence: Of each of the two bounds, and of the noise's scale.
         miss: Probability of each other finding about the noise where there is nothing to find.
-        progress: Told of the draws.
+        progress: Called with the number of draws just made.
     """
     rng = np.random.default_rng()
     scores: tuple[list[Vector], list[Vector]] = ([], [])
-    slots, looks, record = mechanism.query.slots, mechanism.looks(plan), NoiseRecord()
-    with workplace() as place:
+    slots, contributions, record = (
+        mechanism.query.slots,
+        mechanism.contributions(plan),
+        NoiseRecord(),
+    )
+    with temporary_folder() as folder:
         for number in range(-(-draws // slots)):
             inside = rng.permutation(slots) < slots // 2
-            answer, noise = mechanism.draw(plan, place / str(number), inside)
-            towards = (answer * looks).sum(axis=1)
-            scores[0].append(towards[inside])
-            scores[1].append(towards[~inside])
+            answer, noise = mechanism.draw(plan, folder / str(number), inside)
+            projections = (answer * contributions).sum(axis=1)
+            scores[0].append(projections[inside])
+            scores[1].append(projections[~inside])
             record.add({_STAGE: noise})
             progress(slots)
     budget = plan.budget
@@ -161,7 +167,7 @@ def audit_mechanism(
         claimed_mu=plan.mu,
         confidence=confidence,
     )
-    return Drawn(bound, record.findings(MIN_SCALE, confidence=confidence, miss=miss))
+    return MechanismFindings(bound, record.findings(MIN_SCALE, confidence=confidence, miss=miss))
 
 
 def one_stage(plan: Plan) -> Plan:

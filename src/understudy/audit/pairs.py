@@ -1,4 +1,4 @@
-"""Audits of a whole method: pairs of runs on neighbouring datasets, and canaries in one run."""
+"""Audits of a whole method: pairs of runs on adjacent datasets, and canaries in one run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.adjacent_datasets import Rows, outliers
-from understudy.audit.bench import Bench, Observed, workplace
-from understudy.audit.replay import Candidates, Findings, Parted, replay
+from understudy.audit.adjacent_datasets import InMemorySource, outliers
+from understudy.audit.bench import Bench, ObservedRun, temporary_folder
+from understudy.audit.replay import CandidateRecords, ReplayDiverged, ReplayFindings, replay
 from understudy.core.types import Images, Vector
 from understudy.metrics.noise_checks import NoiseFindings, NoiseRecord, shared_confidence
 from understudy.metrics.privacy_bounds import (
@@ -22,44 +22,44 @@ from understudy.metrics.privacy_bounds import (
 from understudy.metrics.roc import rate_at_least, rate_at_most
 from understudy.privacy.noise import MIN_SCALE
 
-_GIVEN_AWAY = 1e9  # the score of a run whose questions alone tell that the row was in
+_DIVERGED_SCORE = 1e9  # the score of a run whose questions alone reveal that the record was in
 _PAIR_CLAIMS = 6  # that share the confidence of an audit by pairs: four bounds, noise, questions
 _RUN_CLAIMS = 3  # of one with canaries
 
-AT_ONCE = 100
+CANARIES_PER_RUN = 100
 """Canaries of a run: few enough that they do not hide behind one another."""
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What an audit of a whole method found.
+class MethodFindings:
+    """Findings of an audit of a whole method.
 
     Attributes:
-        bounds: Lower bounds by what the attacker saw: ``"white box"``: every noisy answer;
-            ``"black box"``: the synthetic rows alone.
+        bounds: Lower bounds by what the attacker has: ``"white box"``: every noisy answer;
+            ``"black box"``: the samples alone.
         noise: Whether the noise is as stated; None where no run was replayed to its end.
-        longest: The longest contribution of a row over the stated sensitivity.
-        dependence: How far sums are from the sum of what each row adds by itself, over the stated
-            sensitivity.
-        given_away: Of the runs with the row, and of those without: those whose questions did not
-            follow from their answers, and all.
-        each: Confidence of each bound.
+        longest_contribution: The longest contribution of a record over the stated sensitivity.
+        dependence: How far sums are from the sum of what each record adds by itself, over the
+            stated sensitivity.
+        diverged_runs: Of the runs with the record, and of those without: those whose questions did
+            not follow from their answers, and all.
+        bound_confidence: Confidence of each bound.
         confidence: Of everything together.
     """
 
     bounds: dict[str, Audit]
     noise: NoiseFindings | None
-    longest: float
+    longest_contribution: float
     dependence: float
-    given_away: tuple[tuple[int, int], tuple[int, int]]
-    each: float
+    diverged_runs: tuple[tuple[int, int], tuple[int, int]]
+    bound_confidence: float
     confidence: float
 
     @property
-    def tells(self) -> bool:
-        """Whether questions give more runs with the row away than without, beyond chance."""
-        (hits, tries), (slips, of) = self.given_away
-        miss = (1 - self.each) / 2
+    def questions_reveal(self) -> bool:
+        """Whether more runs with the record diverge than without, beyond chance."""
+        (hits, tries), (slips, of) = self.diverged_runs
+        miss = (1 - self.bound_confidence) / 2
         return rate_at_least(hits, tries, miss) > rate_at_most(slips, of, miss)
 
 
@@ -68,75 +68,85 @@ class _Tally:
     """What is not about single candidates, over all runs."""
 
     noise: NoiseRecord = field(default_factory=NoiseRecord)
-    longest: float = 0.0
+    longest_contribution: float = 0.0
     dependence: float = 0.0
 
-    def add(self, run: Findings | None) -> None:
-        """The findings of a run; None where its replay parted from it."""
+    def add(self, run: ReplayFindings | None) -> None:
+        """The findings of a run; None where its replay diverged."""
         if run is not None:
             self.noise.add(run.noise)
-            self.longest = max(self.longest, run.longest)
+            self.longest_contribution = max(self.longest_contribution, run.longest_contribution)
             self.dependence = max(self.dependence, run.dependence)
 
-    def whole(
+    def findings(
         self,
         bounds: dict[str, Audit],
-        given_away: tuple[tuple[int, int], tuple[int, int]],
+        diverged_runs: tuple[tuple[int, int], tuple[int, int]],
         claims: int,
         confidence: float,
-    ) -> Whole:
+    ) -> MethodFindings:
         """All of it, where so many claims share the confidence."""
-        each, miss = shared_confidence(confidence, claims)
+        bound_confidence, miss = shared_confidence(confidence, claims)
         noise = None
         if self.noise.numbers:
-            noise = self.noise.findings(MIN_SCALE, confidence=each, miss=miss)
-        return Whole(bounds, noise, self.longest, self.dependence, given_away, each, confidence)
+            noise = self.noise.findings(MIN_SCALE, confidence=bound_confidence, miss=miss)
+        return MethodFindings(
+            bounds,
+            noise,
+            self.longest_contribution,
+            self.dependence,
+            diverged_runs,
+            bound_confidence,
+            confidence,
+        )
 
 
 def audit_by_pairs(
     bench: Bench,
-    rows: Rows,
+    known: InMemorySource,
     runs: int,
     *,
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda _: None,
-) -> Whole:
-    """Run a method with and without one row, over and over, and guess which it was.
+) -> MethodFindings:
+    """Run a method with and without one record, over and over, and guess which it was.
 
     Args:
         bench: The method.
-        rows: The other rows.
-        runs: Runs in all, half of them with the row.
+        known: The other records.
+        runs: Runs in all, half of them with the record.
         confidence: That nothing is refuted that holds.
-        progress: Told of each run.
+        progress: Called with 1 after each run.
     """
-    row = outliers(rows, 1, bench.seed)
-    instead = outliers(rows, 1, bench.seed + 1) if _replaces(bench) else None
+    target = outliers(known, 1, bench.seed)
+    replacements = outliers(known, 1, bench.seed + 1) if _replaces(bench) else None
     white: tuple[list[float], list[float]] = ([], [])
     black: tuple[list[Vector], list[Vector]] = ([], [])
-    away, total = [0, 0], _Tally()
-    with workplace() as place:
+    diverged, tally = [0, 0], _Tally()
+    with temporary_folder() as folder:
         for number in range(runs):
             inside = number % 2 == 0
-            candidates = Candidates(row, instead, np.array([inside]))
-            observed = bench.observe(candidates.joined(rows), place / str(number))
-            found = _replayed(bench, observed, rows, candidates)
-            away[not inside] += found is None
-            white[not inside].append(_GIVEN_AWAY if found is None else float(found.scores[0]))
-            black[not inside].append(black_box(bench, observed, row))
-            total.add(found)
+            candidates = CandidateRecords(target, replacements, np.array([inside]))
+            observed = bench.observe(candidates.with_known(known), folder / str(number))
+            findings = _findings_of_replay(bench, observed, known, candidates)
+            diverged[not inside] += findings is None
+            white[not inside].append(
+                _DIVERGED_SCORE if findings is None else float(findings.scores[0])
+            )
+            black[not inside].append(black_box(bench, observed, target))
+            tally.add(findings)
             progress(1)
-    each, _ = shared_confidence(confidence, _PAIR_CLAIMS)
+    bound_confidence, _ = shared_confidence(confidence, _PAIR_CLAIMS)
     learned = learned_scores(np.stack(black[0]), np.stack(black[1]))
     bounds = {
-        "white box": _judged(bench, np.array(white[0]), np.array(white[1]), each),
-        "black box": _judged(bench, *learned, each),
+        "white box": _bound(bench, np.array(white[0]), np.array(white[1]), bound_confidence),
+        "black box": _bound(bench, *learned, bound_confidence),
     }
-    given = (away[0], len(white[0])), (away[1], len(white[1]))
-    return total.whole(bounds, given, _PAIR_CLAIMS, confidence)
+    diverged_runs = (diverged[0], len(white[0])), (diverged[1], len(white[1]))
+    return tally.findings(bounds, diverged_runs, _PAIR_CLAIMS, confidence)
 
 
-def _judged(bench: Bench, inside: Vector, outside: Vector, confidence: float) -> Audit:
+def _bound(bench: Bench, inside: Vector, outside: Vector, confidence: float) -> Audit:
     budget = bench.plan.budget
     return audit_pairs(
         inside,
@@ -150,111 +160,120 @@ def _judged(bench: Bench, inside: Vector, outside: Vector, confidence: float) ->
 
 def audit_by_canaries(
     bench: Bench,
-    rows: Rows,
+    known: InMemorySource,
     canaries: int,
     *,
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda _: None,
-) -> Whole:
-    """Put many rows in at once, each with probability a half, and guess of each whether it was.
+) -> MethodFindings:
+    """Put many records in at once, each with probability a half, and guess of each whether it was.
 
-    In every run are `AT_ONCE` of them. Each is in question in one run only, so all runs together
-    are one mechanism that is as private as one of them (parallel composition), and the theorem on
-    one run is about all.
+    In every run are `CANARIES_PER_RUN` of them. Each is in question in one run only, so all runs
+    together are one mechanism that is as private as one of them (parallel composition), and the
+    theorem on one run is about all.
 
     Args:
         bench: The method.
-        rows: The other rows.
+        known: The other records.
         canaries: How many in all.
         confidence: That nothing is refuted that holds.
-        progress: Told of the canaries.
+        progress: Called with the number of canaries of each run.
     """
     rng = np.random.default_rng()  # not from the seed, which the attacker knows
     inside = rng.random(canaries) < 0.5
-    scores, away, alone, total = np.zeros(canaries), 0, 0, _Tally()
-    starts = range(0, canaries, AT_ONCE)
-    with workplace() as place:
+    scores, diverged, diverged_from_itself, tally = np.zeros(canaries), 0, 0, _Tally()
+    starts = range(0, canaries, CANARIES_PER_RUN)
+    with temporary_folder() as folder:
         for start in starts:
-            mine = slice(start, start + AT_ONCE)
-            candidates = _crafted(bench, rows, inside[mine], start)
-            there = candidates.joined(rows)
-            observed = bench.observe(there, place / str(start), sample=False)
-            found = _replayed(bench, observed, rows, candidates)
-            if found is None:
-                away += 1
-                # Does it part from itself too, where the attacker knows all that was there?
-                alone += _replayed(bench, observed, there, _nobody(candidates.rows)) is None
+            part = slice(start, start + CANARIES_PER_RUN)
+            candidates = _crafted(bench, known, inside[part], start)
+            dataset = candidates.with_known(known)
+            observed = bench.observe(dataset, folder / str(start), sample=False)
+            findings = _findings_of_replay(bench, observed, known, candidates)
+            if findings is None:
+                diverged += 1
+                # Does it diverge from itself too, where the attacker knows all records?
+                diverged_from_itself += (
+                    _findings_of_replay(
+                        bench, observed, dataset, _absent_candidate(candidates.records)
+                    )
+                    is None
+                )
             else:
-                scores[mine] = found.scores
-            total.add(found)
+                scores[part] = findings.scores
+            tally.add(findings)
             progress(len(candidates.inside))
-    each, _ = shared_confidence(confidence, _RUN_CLAIMS)
+    bound_confidence, _ = shared_confidence(confidence, _RUN_CLAIMS)
     budget = bench.plan.budget
     bound = audit_one_run(
-        scores, inside, delta=budget.delta, claimed=budget.epsilon, confidence=each
+        scores, inside, delta=budget.delta, claimed=budget.epsilon, confidence=bound_confidence
     )
-    given = (away, len(starts)), (alone, len(starts))
-    return total.whole({"white box": bound}, given, _RUN_CLAIMS, confidence)
+    diverged_runs = (diverged, len(starts)), (diverged_from_itself, len(starts))
+    return tally.findings({"white box": bound}, diverged_runs, _RUN_CLAIMS, confidence)
 
 
-def _crafted(bench: Bench, rows: Rows, inside: NDArray[np.bool_], number: int) -> Candidates:
+def _crafted(
+    bench: Bench, known: InMemorySource, inside: NDArray[np.bool_], number: int
+) -> CandidateRecords:
     """Canaries of one run."""
     seed = 2 * (bench.seed + number)
-    crafted = outliers(rows, len(inside), seed)
-    instead = outliers(rows, len(inside), seed + 1) if _replaces(bench) else None
-    return Candidates(crafted, instead, inside)
+    canary_records = outliers(known, len(inside), seed)
+    replacements = outliers(known, len(inside), seed + 1) if _replaces(bench) else None
+    return CandidateRecords(canary_records, replacements, inside)
 
 
 def _replaces(bench: Bench) -> bool:
     return bench.unit.adjacency == "replace-one"
 
 
-def _nobody(rows: Rows) -> Candidates:
-    """A candidate that is not there."""
-    return Candidates(rows.only(np.arange(1)), None, np.array([False]))
+def _absent_candidate(known: InMemorySource) -> CandidateRecords:
+    """A candidate that is absent."""
+    return CandidateRecords(known.subset(np.arange(1)), None, np.array([False]))
 
 
-def _replayed(
-    bench: Bench, observed: Observed, known: Rows, candidates: Candidates
-) -> Findings | None:
-    """What a replay found; None where it parted from the run."""
+def _findings_of_replay(
+    bench: Bench, observed: ObservedRun, known: InMemorySource, candidates: CandidateRecords
+) -> ReplayFindings | None:
+    """The findings of a replay; None where it diverged."""
     try:
         return replay(bench, observed, known, candidates)
-    except Parted:
+    except ReplayDiverged:
         return None
 
 
-def black_box(bench: Bench, observed: Observed, row: Rows) -> Vector:
-    """Numbers about the synthetic rows in which a private row could show: (f,).
+def black_box(bench: Bench, observed: ObservedRun, record: InMemorySource) -> Vector:
+    """Numbers about the samples in which a private record could show: (f,).
 
     How near they come to it, how far they reach towards it, how many there are of each class and
     how they lie.
     """
-    rows, target = _comparable(bench, observed, row)
-    shares = np.bincount(observed.labels, minlength=len(row.classes))
-    if len(rows) == 0:
+    samples, target = _comparable(bench, observed, record)
+    shares = np.bincount(observed.labels, minlength=len(record.classes))
+    if len(samples) == 0:
         return np.concatenate([np.zeros(5), shares])
-    middle = rows.mean(axis=0)
+    mean = samples.mean(axis=0)
     direction = target[0] / max(float(np.linalg.norm(target[0])), 1e-12)
-    along = rows @ direction
+    projections = samples @ direction
     numbers = [
-        np.log1p(np.linalg.norm(rows - target[0], axis=1).min()),
-        along.mean(),
-        along.max(),
-        np.log1p(np.linalg.norm(rows - middle, axis=1).mean()),
-        np.log1p(np.linalg.norm(middle)),
+        np.log1p(np.linalg.norm(samples - target[0], axis=1).min()),
+        projections.mean(),
+        projections.max(),
+        np.log1p(np.linalg.norm(samples - mean, axis=1).mean()),
+        np.log1p(np.linalg.norm(mean)),
     ]
     return np.concatenate([np.asarray(numbers, dtype=np.float64), shares])
 
 
-def _comparable(bench: Bench, observed: Observed, row: Rows) -> tuple[Vector, Vector]:
-    """Synthetic rows, and the row in question, as vectors of the same space."""
-    if row.kind == "images" and observed.images is not None:
-        return _flat(observed.images), _flat(row.values)
+def _comparable(
+    bench: Bench, observed: ObservedRun, record: InMemorySource
+) -> tuple[Vector, Vector]:
+    """Samples, and the record in question, as vectors of the same space."""
+    if record.kind == "images" and observed.images is not None:
+        return _flat(observed.images), _flat(record.values)
     encoder = bench.context.encoder
-    target = row.values if encoder is None else encoder.encode(row.values)
-    rows = observed.embeddings if observed.embeddings is not None else np.zeros((0, 1))
-    return rows.astype(np.float64), target.astype(np.float64)
+    target = record.values if encoder is None else encoder.encode(record.values)
+    samples = observed.embeddings if observed.embeddings is not None else np.zeros((0, 1))
+    return samples.astype(np.float64), target.astype(np.float64)
 
 
 def _flat(images: Images) -> Vector:

@@ -1,11 +1,11 @@
-"""The strongest attacker: knows every row but the one in question, and replays what it saw.
+"""The strongest attacker: knows every record but the one in question, and replays the run.
 
-Given the answers of a run, everything else in a method is public arithmetic. So whoever knows the
-other rows can run the method again with those answers in place of the vault's, and see for each
-stage what was asked, what all rows add up to with the row in question and without it, and so what
-that row changes. What is left of the answer is noise, or noise and that change. The sums are those
-of real vaults, mapped, viewed and added up as the run's was: were a record to change what another
-one adds, it would show here.
+Given the answers of a run, everything else in a method is public arithmetic. So an attacker who
+knows the other records can run the method again with those answers in place of the vault's, and
+compute for each stage what was asked, what all records add up to with the record in question and
+without it, and so what that record changes. What is left of the answer is noise, or noise and that
+change. The sums are those of real vaults, mapped, viewed and added up as the run's was: were a
+record to change what another one adds, it would show here.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.adjacent_datasets import Rows
-from understudy.audit.bench import Bench, Observed, workplace
+from understudy.audit.adjacent_datasets import InMemorySource
+from understudy.audit.bench import Bench, ObservedRun, temporary_folder
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Embeddings, Receipt, StageReceipt, Vector
 from understudy.metrics.noise_checks import StageNoise
 from understudy.privacy.queries import Query
 from understudy.privacy.vault import Transform, Vault
 
-_SINGLED = 3
+_FLIPPED_CANDIDATES = 3
 """Candidates of a run whose effect is taken from the sums with and without them.
 
-Each costs a pass over all rows. With more candidates than that, all of them together are held
+Each costs a pass over all records. With more candidates than that, all of them together are held
 against the sum of what each adds by itself, so that a record which moves another is found anyway.
 """
 
 
-class Parted(RunError):
-    """The replay asks for something else than the run did, although it saw the same answers.
+class ReplayDiverged(RunError):
+    """The replay asks for something else than the run did, although it has the same answers.
 
-    Then what is asked depends on private rows otherwise than through noisy answers.
+    Then what is asked depends on private records otherwise than through noisy answers.
     """
 
 
 @dataclass
-class Findings:
-    """What a replay found out.
+class ReplayFindings:
+    """What a replay shows about a run.
 
     Attributes:
-        towards: (m,) log likelihood ratio of each candidate being in, over all stages, were half
+        log_ratios: (m,) log likelihood ratio of each candidate being in, over all stages, were half
             of each other one there.
         overlap: (m, m) inner products of what the candidates add, in stated standard deviations.
         noise: Of each stage, in order.
-        longest: The longest contribution over the stated sensitivity.
+        longest_contribution: The longest contribution over the stated sensitivity.
         dependence: How far the sums are from a sum of what each record adds by itself, over the
             stated sensitivity: 0 where records are independent.
         stages: Receipts of the stages gone through.
     """
 
-    towards: Vector
+    log_ratios: Vector
     overlap: Vector
     noise: dict[str, StageNoise] = field(default_factory=dict)
-    longest: float = 0.0
+    longest_contribution: float = 0.0
     dependence: float = 0.0
     stages: list[StageReceipt] = field(default_factory=list)
 
     @classmethod
-    def about(cls, candidates: int) -> Findings:
-        """Nothing yet."""
+    def about(cls, candidates: int) -> ReplayFindings:
+        """Findings of a replay that has not begun."""
         return cls(np.zeros(candidates), np.zeros((candidates, candidates)))
 
     @property
@@ -83,90 +83,99 @@ class Findings:
         """(m,) how much each candidate looks as if it were in, the others taken out.
 
         The linear estimate of least squared error of whether each is there, a fair coin's choice
-        with variance 1/4; in units in which a candidate that overlaps with none scores `towards`.
+        with variance 1/4; in units in which one that overlaps with none scores its log ratio.
         """
-        each = self.overlap + 4 * np.eye(len(self.towards))
-        return np.asarray(np.linalg.solve(each, self.towards) * np.diag(each))
+        ridge = self.overlap + 4 * np.eye(len(self.log_ratios))
+        return np.asarray(np.linalg.solve(ridge, self.log_ratios) * np.diag(ridge))
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Rows whose presence is in question, each a unit.
+class CandidateRecords:
+    """Records whose presence is in question, each a unit.
 
     Attributes:
-        rows: (m,) the rows; each is in or out.
-        instead: What is there where a row is out, for replace-one; None: nothing.
+        records: (m,) the records; each is in or out.
+        replacements: What is there where a record is out, for replace-one; None: nothing.
         inside: (m,) which were in: what the owner knows, and the attacker does not.
     """
 
-    rows: Rows
-    instead: Rows | None
+    records: InMemorySource
+    replacements: InMemorySource | None
     inside: NDArray[np.bool_]
 
-    def there(self) -> Rows:
-        """The rows that were in, and what was there instead of the others."""
-        present = self.rows.only(self.inside)
+    def present_records(self) -> InMemorySource:
+        """The records that were in, and the replacements of the others."""
+        present = self.records.subset(self.inside)
         return (
-            present if self.instead is None else present.and_also(self.instead.only(~self.inside))
+            present
+            if self.replacements is None
+            else present.joined_with(self.replacements.subset(~self.inside))
         )
 
-    def joined(self, known: Rows) -> Rows:
-        """The whole dataset: what was there, then the known rows.
+    def with_known(self, known: InMemorySource) -> InMemorySource:
+        """The dataset of the run: the candidates that were in, then the known records.
 
-        In front, so that a row more or less moves every known row to another place of its batch.
+        In front, so that one more or less moves each known record to another position of a batch.
         """
-        return self.there().and_also(known)
+        return self.present_records().joined_with(known)
 
-    def flipped(self, number: int) -> Candidates:
+    def flipped(self, number: int) -> CandidateRecords:
         """The same where one of them was in instead of out, or out instead of in."""
         inside = self.inside.copy()
         inside[number] = not inside[number]
         return dataclasses.replace(self, inside=inside)
 
-    def nobody(self) -> Candidates:
+    def without_candidates(self) -> CandidateRecords:
         """The same where none was in."""
         return dataclasses.replace(self, inside=np.zeros_like(self.inside))
 
 
 @dataclass(frozen=True)
-class Worlds:
+class AdjacentVaults:
     """Datasets that differ in candidates, each in a vault of its own, mapped as the run's was.
 
     Attributes:
-        whole: D, the rows of the run.
-        rows: The candidates alone.
-        instead: What is there instead of them alone, for replace-one.
+        dataset: D, the records of the run.
+        candidates: The candidates alone.
+        replacements: Their replacements alone, for replace-one.
         flipped: By number of a candidate: D without it where it was in, with it where it was out.
-        nobody: D without any candidate; None where all of them are flipped.
+        without_candidates: D without any candidate; None where all of them are flipped.
     """
 
-    whole: Vault
-    rows: Vault
-    instead: Vault | None
+    dataset: Vault
+    candidates: Vault
+    replacements: Vault | None
     flipped: Mapping[int, Vault]
-    nobody: Vault | None
+    without_candidates: Vault | None
 
     @classmethod
-    def of(cls, known: Rows, candidates: Candidates, make: Callable[[Rows], Vault]) -> Worlds:
-        """Of a run's rows; of many candidates, `_SINGLED` by chance are flipped."""
+    def of(
+        cls,
+        known: InMemorySource,
+        candidates: CandidateRecords,
+        make: Callable[[InMemorySource], Vault],
+    ) -> AdjacentVaults:
+        """Vaults of a run's records, where some candidates, by chance, are flipped."""
         count = len(candidates.inside)
-        singled = np.random.default_rng().permutation(count)[:_SINGLED].tolist()
+        chosen = np.random.default_rng().permutation(count)[:_FLIPPED_CANDIDATES].tolist()
         return cls(
-            make(candidates.joined(known)),
-            make(candidates.rows),
-            None if candidates.instead is None else make(candidates.instead),
-            {number: make(candidates.flipped(number).joined(known)) for number in singled},
-            None if len(singled) == count else make(candidates.nobody().joined(known)),
+            make(candidates.with_known(known)),
+            make(candidates.records),
+            None if candidates.replacements is None else make(candidates.replacements),
+            {number: make(candidates.flipped(number).with_known(known)) for number in chosen},
+            None
+            if len(chosen) == count
+            else make(candidates.without_candidates().with_known(known)),
         )
 
-    def through(self, change: Callable[[Vault], Vault]) -> Worlds:
+    def through(self, change: Callable[[Vault], Vault]) -> AdjacentVaults:
         """All of them through an encoder or a view."""
-        return Worlds(
-            change(self.whole),
-            change(self.rows),
-            None if self.instead is None else change(self.instead),
+        return AdjacentVaults(
+            change(self.dataset),
+            change(self.candidates),
+            None if self.replacements is None else change(self.replacements),
             {number: change(vault) for number, vault in self.flipped.items()},
-            None if self.nobody is None else change(self.nobody),
+            None if self.without_candidates is None else change(self.without_candidates),
         )
 
 
@@ -175,46 +184,46 @@ def _exact(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
     return vault._exact(query, grid)
 
 
-def _each(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
-    """What each row of a vault adds by itself, each a unit: (n, slots, width)."""
-    place = vault._position
-    if place is None:
+def _contributions(vault: Vault, query: Query, grid: float) -> NDArray[np.int64]:
+    """What each record of a vault adds by itself, each a unit: (n, slots, width)."""
+    index = vault._position
+    if index is None:
         raise ConfigError("images hold no numbers to add up: map the vault with an encoder first")
     sums = []
-    for values, labels, _ in vault._inside.rows[place].blocks():
-        rows = vault._transform(values)
+    for values, labels, _ in vault._inside.rows[index].blocks():
+        embeddings = vault._transform(values)
         cells = labels if vault._labelled else np.zeros_like(labels)
         parts = (slice(i, i + 1) for i in range(len(labels)))
-        sums += [query.integer_sum(rows[part], cells[part], None, grid) for part in parts]
+        sums += [query.integer_sum(embeddings[part], cells[part], None, grid) for part in parts]
     return np.stack(sums)
 
 
 class Replay(Vault):
-    """A vault that gives the answers of a run that is over, and takes notes.
+    """A vault that gives the answers of a run that is over, and records findings.
 
     Args:
         bench: The method.
-        observed: What was seen of the run.
-        worlds: The run's rows, with and without the candidates.
+        observed: What the run released.
+        vaults: The run's records, with and without the candidates.
         inside: (m,) which candidates were in.
     """
 
-    __slots__ = ("_bench", "_observed", "_worlds", "findings", "inside")
+    __slots__ = ("_bench", "_observed", "_vaults", "findings", "inside")
 
     def __init__(
-        self, bench: Bench, observed: Observed, worlds: Worlds, inside: NDArray[np.bool_]
+        self, bench: Bench, observed: ObservedRun, vaults: AdjacentVaults, inside: NDArray[np.bool_]
     ) -> None:
-        self._bench, self._observed, self._worlds = bench, observed, worlds
+        self._bench, self._observed, self._vaults = bench, observed, vaults
         self.inside = inside
-        self.findings = Findings.about(len(inside))
+        self.findings = ReplayFindings.about(len(inside))
 
     def _through(self, change: Callable[[Vault], Vault]) -> Replay:
-        other = Replay(self._bench, self._observed, self._worlds.through(change), self.inside)
+        other = Replay(self._bench, self._observed, self._vaults.through(change), self.inside)
         other.findings = self.findings
         return other
 
     def close(self) -> None:
-        """Nothing of anybody's is held."""
+        """Nothing private is held."""
 
     def map(self, encode: Callable[[NDArray[Any]], Embeddings], **options: Any) -> Vault:
         """As of a vault."""
@@ -249,24 +258,28 @@ class Replay(Vault):
         """
         answer = self._observed.answers.get(stage)
         if answer is None or answer.query != query.fingerprint():
-            raise Parted(f"{stage}: asked for something else than the run was asked for")
+            raise ReplayDiverged(f"{stage}: asked for something else than the run was asked for")
         sigma = self.noise_sd(query, stage=stage)
         grid = query.grid(sigma)
         weights = np.ones(1) if query.weights is None else query.weights
         # From grid steps to stated standard deviations of the noise.
         scale: Vector = np.asarray(weights * (grid / sigma), dtype=np.float64)
-        exact = _exact(self._worlds.whole, query, grid)
+        exact = _exact(self._vaults.dataset, query, grid)
         steps = answer.noisy - exact
         self.findings.noise[stage] = StageNoise(steps.ravel(), (steps * scale).ravel())
-        moves, differences = self._moves(query, grid, exact)
+        changes, differences = self._changes(query, grid, exact)
         mu = self._bench.plan.stage_mu(stage)
-        self._note(stage, (moves * scale).reshape(len(moves), -1), mu)
-        apart = max((float(np.linalg.norm(one * scale)) for one in differences), default=0.0)
-        self.findings.dependence = max(self.findings.dependence, apart / mu)
-        self.findings.stages += [one for one in self._observed.receipt.stages if one.stage == stage]
+        self._note(stage, (changes * scale).reshape(len(changes), -1), mu)
+        distance = max(
+            (float(np.linalg.norm(difference * scale)) for difference in differences), default=0.0
+        )
+        self.findings.dependence = max(self.findings.dependence, distance / mu)
+        self.findings.stages += [
+            receipt for receipt in self._observed.receipt.stages if receipt.stage == stage
+        ]
         return np.asarray(answer.noisy * grid, dtype=np.float64)
 
-    def _moves(
+    def _changes(
         self, query: Query, grid: float, exact: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
         """What each candidate changes by being in, and where that is not what it adds by itself.
@@ -274,52 +287,58 @@ class Replay(Vault):
         Args:
             query: What is asked.
             grid: The grid step.
-            exact: (slots, width) the sum of the run's rows.
+            exact: (slots, width) the sum of the run's records.
 
         Returns:
             (m, slots, width) the changes, from the sums of D and of D without the candidate where
-            both are known; and the differences of such changes to what rows add by themselves.
+            both are known; and the differences of such changes to what records add by themselves.
         """
-        worlds, inside = self._worlds, self.inside
-        moves = _each(worlds.rows, query, grid)
-        if worlds.instead is not None:
-            moves = moves - _each(worlds.instead, query, grid)
+        vaults, inside = self._vaults, self.inside
+        changes = _contributions(vaults.candidates, query, grid)
+        if vaults.replacements is not None:
+            changes = changes - _contributions(vaults.replacements, query, grid)
         differences = []
-        if worlds.nobody is not None:
-            together = exact - _exact(worlds.nobody, query, grid)
-            differences.append(together - moves[inside].sum(axis=0))
-        for number, vault in worlds.flipped.items():
+        if vaults.without_candidates is not None:
+            together = exact - _exact(vaults.without_candidates, query, grid)
+            differences.append(together - changes[inside].sum(axis=0))
+        for number, vault in vaults.flipped.items():
             change = (exact - _exact(vault, query, grid)) * (1 if inside[number] else -1)
-            differences.append(change - moves[number])
-            moves[number] = change
-        return moves, differences
+            differences.append(change - changes[number])
+            changes[number] = change
+        return changes, differences
 
-    def _note(self, stage: str, moves: Vector, mu: float) -> None:
+    def _note(self, stage: str, changes: Vector, mu: float) -> None:
         """Add a stage to the findings.
 
         Args:
             stage: Its name.
-            moves: (m, D) what each candidate changes, in standard deviations of the noise.
+            changes: (m, D) what each candidate changes, in standard deviations of the noise.
             mu: What the longest of them may be.
         """
         findings = self.findings
         # What the answer holds beyond the sum without any candidate.
-        left = findings.noise[stage].scaled + moves[self.inside].sum(axis=0)
-        overlap = moves @ moves.T
+        remainder = findings.noise[stage].scaled + changes[self.inside].sum(axis=0)
+        overlap = changes @ changes.T
         # Gaussian log likelihood ratio; of the other candidates, half are expected to be in.
-        findings.towards += moves @ (left - moves.sum(axis=0) / 2)
+        findings.log_ratios += changes @ (remainder - changes.sum(axis=0) / 2)
         findings.overlap += overlap
-        findings.longest = max(findings.longest, float(np.sqrt(np.diag(overlap).max())) / mu)
+        findings.longest_contribution = max(
+            findings.longest_contribution, float(np.sqrt(np.diag(overlap).max())) / mu
+        )
 
 
-def replay(bench: Bench, observed: Observed, known: Rows, candidates: Candidates) -> Findings:
-    """What the strongest attacker finds out from a run.
+def replay(
+    bench: Bench, observed: ObservedRun, known: InMemorySource, candidates: CandidateRecords
+) -> ReplayFindings:
+    """What the strongest attacker learns from a run.
 
     Raises:
         Parted: The run's questions do not follow from its answers.
     """
-    with workplace() as place:
-        worlds = Worlds.of(known, candidates, lambda rows: bench.vault(rows, place)[0])
-        vault = Replay(bench, observed, worlds, candidates.inside)
+    with temporary_folder() as folder:
+        vaults = AdjacentVaults.of(
+            known, candidates, lambda records: bench.vault(records, folder)[0]
+        )
+        vault = Replay(bench, observed, vaults, candidates.inside)
         bench.run(vault)
     return vault.findings

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.adjacent_datasets import Rows
-from understudy.audit.bench import Bench, workplace
+from understudy.audit.adjacent_datasets import InMemorySource
+from understudy.audit.bench import Bench, temporary_folder
 from understudy.core.errors import ConfigError
 from understudy.core.types import Embeddings, Labels
 from understudy.metrics.attacks import Shadows, Trained
@@ -21,15 +21,15 @@ _EPOCHS = 100  # twice the recipe's: a network that fits its rows is what the at
 
 
 @dataclass(frozen=True)
-class Lira:
-    """What LiRA found.
+class LiraFindings:
+    """Findings of LiRA.
 
     Attributes:
         release: Against networks trained on releases of the method.
-        direct: Against the same networks trained on the private rows themselves.
-        bound: What the first shadow model alone proves: every row is a canary of it.
-        direct_bound: The same of a network trained on the private rows: what could be proven of a
-            method that hides nothing.
+        direct: Against the same networks trained on the private records themselves.
+        bound: What the first shadow model alone proves: every record is a canary of it.
+        direct_bound: The same of a network trained on the private records: what could be proven
+            of a method that hides nothing.
     """
 
     release: Roc
@@ -40,20 +40,20 @@ class Lira:
 
 def audit_by_lira(
     bench: Bench,
-    rows: Rows,
+    records: InMemorySource,
     models: int,
     *,
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda _: None,
-) -> Lira:
-    """Shadow runs of the method on random halves of the rows (Carlini et al. 2022, online).
+) -> LiraFindings:
+    """Shadow runs of the method on random halves of the records (Carlini et al. 2022, online).
 
     Args:
         bench: The method.
-        rows: Whose membership is in question.
+        records: Records whose membership is in question.
         models: Shadow models; an even number.
         confidence: Of the bound.
-        progress: Told of each network.
+        progress: Called with 1 after each network.
 
     Raises:
         ConfigError: No classes to train a network for.
@@ -63,60 +63,60 @@ def audit_by_lira(
         trainer,
     )  # imports torch, which is an extra
 
-    _require_classes(bench, rows)
-    seen, everyone = _embedded(bench, rows.values), np.arange(len(rows))
-    fit = trainer("two-layer", len(rows.classes), epochs=_EPOCHS)
+    _require_classes(bench, records)
+    embeddings, indices = _embeddings(bench, records.values), np.arange(len(records))
+    fit = trainer("two-layer", len(records.classes), epochs=_EPOCHS)
 
     def direct(chosen: NDArray[Any], labels: Labels, seed: int) -> Trained:
-        model = fit(seen[chosen], labels, seed)
-        return lambda asked: model(seen[asked])
+        model = fit(embeddings[chosen], labels, seed)
+        return lambda queried: model(embeddings[queried])
 
     def by_release(chosen: NDArray[Any], labels: Labels, seed: int) -> Trained:
         del labels
-        model = fit(*_released(bench, rows.only(chosen)), seed)
-        return lambda asked: model(seen[asked])
+        model = fit(*_released(bench, records.subset(chosen)), seed)
+        return lambda queried: model(embeddings[queried])
 
-    shadows, plain = (
+    shadows, direct_shadows = (
         Shadows.train(
-            train, everyone, rows.labels, models=models, seed=bench.seed, progress=progress
+            train, indices, records.labels, models=models, seed=bench.seed, progress=progress
         )
         for train in (by_release, direct)
     )
     budget = bench.plan.budget
-    promise = {"delta": budget.delta, "claimed": budget.epsilon}
-    proven, direct_bound = (
+    claim = {"delta": budget.delta, "claimed": budget.epsilon}
+    bound, direct_bound = (
         audit_one_run(
-            one.score(one.confidences[0], leave_out=0),
-            one.inside[0],
-            **promise,
+            shadow.score(shadow.confidences[0], leave_out=0),
+            shadow.inside[0],
+            **claim,
             confidence=confidence,
         )
-        for one in (shadows, plain)
+        for shadow in (shadows, direct_shadows)
     )
-    return Lira(shadows.attack(), plain.attack(), proven, direct_bound)
+    return LiraFindings(shadows.attack(), direct_shadows.attack(), bound, direct_bound)
 
 
-def _require_classes(bench: Bench, rows: Rows) -> None:
-    if len(rows.classes) < 2 or not getattr(bench.params, "conditional", True):
+def _require_classes(bench: Bench, records: InMemorySource) -> None:
+    if len(records.classes) < 2 or not getattr(bench.params, "conditional", True):
         raise ConfigError("LiRA trains classifiers: take a dataset and settings with classes")
 
 
-def _released(bench: Bench, rows: Rows) -> tuple[Embeddings, Labels]:
-    """A release of some rows, as the network sees it.
+def _released(bench: Bench, records: InMemorySource) -> tuple[Embeddings, Labels]:
+    """A release of some records, as the network takes it.
 
     Raises:
-        ConfigError: It holds no rows.
+        ConfigError: It holds no samples.
     """
-    with workplace() as place:
-        observed = bench.observe(rows, place / "run")
-    made = observed.embeddings if observed.images is None else observed.images
-    if made is None or len(made) == 0:
-        raise ConfigError("the release holds no rows to train on: raise --rows or --epsilon")
-    return _embedded(bench, made), observed.labels
+    with temporary_folder() as folder:
+        observed = bench.observe(records, folder / "run")
+    samples = observed.embeddings if observed.images is None else observed.images
+    if samples is None or len(samples) == 0:
+        raise ConfigError("the release holds no samples to train on: raise --rows or --epsilon")
+    return _embeddings(bench, samples), observed.labels
 
 
-def _embedded(bench: Bench, values: NDArray[Any]) -> Embeddings:
-    """Rows as the network sees them."""
+def _embeddings(bench: Bench, values: NDArray[Any]) -> Embeddings:
+    """Records or samples as the network takes them."""
     encoder = bench.context.encoder
     if values.ndim == 2:
         return values.astype(np.float32)

@@ -40,7 +40,7 @@ _GIVEN = ("method", *ROLES, "adjacency", "unit", "size", "label", "classes", "ch
 
 
 @options_of_a_run(*_GIVEN)
-def audit(
+def audit_command(
     source: _Source = None,
     epsilon: Annotated[float, typer.Option(help="The promise that is tried.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,

@@ -18,7 +18,7 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable 
 
 
 @app.command("list")
-def list_(ledger: Url = None) -> None:
+def list_command(ledger: Url = None) -> None:
     """List the datasets with their budgets and what was spent."""
     from understudy.run import books
 
@@ -26,15 +26,17 @@ def list_(ledger: Url = None) -> None:
 
 
 @app.command("show")
-def show_(source: Source, ledger: Url = None, size: Size = None, skip_bad: SkipBad = False) -> None:
+def show_command(
+    source: Source, ledger: Url = None, size: Size = None, skip_bad: SkipBad = False
+) -> None:
     """Show one dataset: budget, spending, every charge."""
     from understudy.run import books
 
-    show.account(books.account(source, ledger, size=size, skip_bad=skip_bad))
+    show.dataset_charges(books.dataset_account(source, ledger, size=size, skip_bad=skip_bad))
 
 
 @app.command("set-budget")
-def set_budget(
+def set_budget_command(
     source: Source,
     epsilon: Annotated[float, typer.Option(help="Total for everything ever released.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
@@ -45,25 +47,25 @@ def set_budget(
     """Set the total that all runs on a dataset may spend."""
     from understudy.run import books
 
-    made = books.set_budget(source, epsilon, delta, ledger, size=size, skip_bad=skip_bad)
+    made = books.set_dataset_budget(source, epsilon, delta, ledger, size=size, skip_bad=skip_bad)
     show.budget_set(made)
 
 
-@app.command()
-def verify(ledger: Url = None) -> None:
+@app.command("verify")
+def verify_command(ledger: Url = None) -> None:
     """Check that no row was changed, removed or moved."""
     from understudy.run import books
 
-    findings = books.verify(ledger)
-    show.findings(findings)
+    findings = books.verify_ledger(ledger)
+    show.ledger_findings(findings)
     if findings:
         raise typer.Exit(2)
 
 
-@app.command()
-def export(ledger: Url = None) -> None:
+@app.command("export")
+def export_command(ledger: Url = None) -> None:
     """Print every row as a line of JSON. No key and no private value is among them."""
     from understudy.run import books
 
-    for row in books.export(ledger):
+    for row in books.ledger_rows(ledger):
         typer.echo(json.dumps(row, ensure_ascii=False))

@@ -65,16 +65,17 @@ def synthesize(
     if chosen.dry_run:
         show.plan(plan_only(chosen))
     else:
-        show.result(run(chosen, show.carried, progress=progress))
+        show.result(run(chosen, show.capacity_table, progress=progress))
 
 
 for command in (
     evaluate_command.evaluate,
     report_command.report,
     report_command.compare,
-    audit_command.audit,
 ):
     app.command()(command)
+
+app.command("audit")(audit_command.audit_command)
 
 
 @app.command("runs")
@@ -127,7 +128,7 @@ def sample(
         return
     if given:
         raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
-    show.samples(draw(prompt or "", **common))
+    show.drawn_images(draw(prompt or "", **common))
 
 
 @app.command()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.methods.clustering.capacity import Carried
     from understudy.report import Premise
     from understudy.run.accuracy import Accuracy
-    from understudy.run.books import Entry
+    from understudy.run.books import DatasetAccount
     from understudy.run.doctor import Check
     from understudy.run.dry import DryRun
     from understudy.run.runs import RunSummary
@@ -38,12 +38,12 @@ def _table(*columns: str) -> Table:
 def plan(dry: DryRun) -> None:
     """A dry run's plan."""
     _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
-    _console.print(f"unit: one {dry.unit}; neighbours: {dry.adjacency}")
+    _console.print(f"unit: one {dry.unit}; adjacency: {dry.adjacency}")
     table = _table("stage", "share", "noise / sensitivity")
     for stage in dry.stages:
         table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
-    carried(dry.carried)
+    capacity_table(dry.carried)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
     premises(dry.premises)
     if dry.held_out is not None:
@@ -95,7 +95,7 @@ def _short(value: object) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def carried(classes: Sequence[Carried]) -> None:
+def capacity_table(classes: Sequence[Carried]) -> None:
     """What classes of several sizes can carry at this epsilon; nothing where that is not known."""
     if not classes:
         return
@@ -230,12 +230,12 @@ def checks(found: Sequence[Check]) -> None:
     _console.print(table)
 
 
-def _total(entry: Entry) -> str:
+def _total(entry: DatasetAccount) -> str:
     budget = entry.dataset.budget
     return "none set" if budget is None else f"{budget.epsilon:g}"
 
 
-def datasets(entries: Sequence[Entry]) -> None:
+def datasets(entries: Sequence[DatasetAccount]) -> None:
     """Every dataset of a ledger."""
     table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit")
     for entry in entries:
@@ -252,7 +252,7 @@ def datasets(entries: Sequence[Entry]) -> None:
     _console.print(table)
 
 
-def account(entry: Entry) -> None:
+def dataset_charges(entry: DatasetAccount) -> None:
     """One dataset with every row."""
     datasets([entry])
     if entry.concerned:
@@ -275,7 +275,7 @@ def account(entry: Entry) -> None:
     _console.print(table)
 
 
-def budget_set(entry: Entry) -> None:
+def budget_set(entry: DatasetAccount) -> None:
     """A new total."""
     _console.print(
         f"{entry.dataset.name}: total epsilon {_total(entry)} at delta {entry.spent.delta:g}, "
@@ -285,7 +285,7 @@ def budget_set(entry: Entry) -> None:
         _console.print("more than that is spent already: every further run will be refused")
 
 
-def findings(found: Sequence[str]) -> None:
+def ledger_findings(found: Sequence[str]) -> None:
     """What is wrong with a ledger."""
     for finding in found:
         _console.print(finding)
@@ -304,7 +304,7 @@ def exported(path: Path) -> None:
     _console.print(f"written: {path}")
 
 
-def samples(made: Samples) -> None:
+def drawn_images(made: Samples) -> None:
     """Pictures that were drawn."""
     _console.print(f"pictures: {len(made.pictures)} in {made.sheet.parent}")
     _console.print(f"sheet:    {made.sheet}")

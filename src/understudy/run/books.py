@@ -16,7 +16,7 @@ from understudy.privacy.ledger.ledger import Dataset, Ledger, LedgerRow, LedgerS
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetAccount:
     """A dataset and what was spent on it.
 
     Attributes:
@@ -34,15 +34,15 @@ class Entry:
     concerned: tuple[Dataset, ...] = ()
 
 
-def overview(ledger: str | None) -> list[Entry]:
+def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
     with Ledger(ledger) as book:
-        return [Entry(d, book.spent(d.id), (), book.address) for d in book.datasets()]
+        return [DatasetAccount(d, book.spent(d.id), (), book.address) for d in book.datasets()]
 
 
-def account(
+def dataset_account(
     source: str, ledger: str | None, *, size: int | None = None, skip_bad: bool = False
-) -> Entry:
+) -> DatasetAccount:
     """One dataset, found by its files, or by its name or id in the ledger.
 
     Raises:
@@ -52,7 +52,7 @@ def account(
     with Ledger(ledger) as book:
         dataset = _find(book, source, size, skip_bad)
         spent, rows = book.spent(dataset.id), tuple(book.rows(dataset.id))
-        return Entry(dataset, spent, rows, book.address, tuple(book.concerned(dataset.id)))
+        return DatasetAccount(dataset, spent, rows, book.address, tuple(book.concerned(dataset.id)))
 
 
 def _is_place(source: str) -> bool:
@@ -78,7 +78,7 @@ def _open(source: str, size: int | None, skip_bad: bool) -> Source:
     return open_source(source, size=size, skip_bad=skip_bad, label=NO_LABELS)
 
 
-def set_budget(
+def set_dataset_budget(
     source: str,
     epsilon: float,
     delta: float,
@@ -86,7 +86,7 @@ def set_budget(
     *,
     size: int | None = None,
     skip_bad: bool = False,
-) -> Entry:
+) -> DatasetAccount:
     """Set the total of a dataset, registering it if need be."""
     budget = Budget(epsilon, delta)
     with Ledger(ledger) as book:
@@ -95,16 +95,16 @@ def set_budget(
         else:
             dataset = _find(book, source, size, skip_bad)
         spent = book.set_budget(dataset.id, budget)
-        return Entry(book.find(dataset.id), spent, (), book.address)
+        return DatasetAccount(book.find(dataset.id), spent, (), book.address)
 
 
-def verify(ledger: str | None) -> list[str]:
+def verify_ledger(ledger: str | None) -> list[str]:
     """What is wrong with a ledger; empty where every row is as it was written."""
     with Ledger(ledger) as book:
         return book.verify()
 
 
-def export(ledger: str | None) -> Iterator[dict[str, Any]]:
+def ledger_rows(ledger: str | None) -> Iterator[dict[str, Any]]:
     """Every row as JSON values."""
     with Ledger(ledger) as book:
         for row in book.rows():

@@ -117,13 +117,13 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     return tuple(found)
 
 
-def write_public(folder: RunFolder, record: RunRecord) -> None:
+def write_release_documents(folder: RunFolder, record: RunRecord) -> None:
     """The dataset card, the privacy statement and ``privacy.json``, into the release."""
     for name, text in public_documents(record).items():
         (folder.release / name).write_text(text, encoding="utf-8")
 
 
-def write_pictures(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
+def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
     """A contact sheet of the release, a row a class, beside it."""
     path = folder.out / CONTACT_SHEET
     path.write_bytes(contact_sheet_of(synthetic))

@@ -17,7 +17,7 @@ from understudy.run.prepare import Prepared, prepare
 
 
 @dataclass(frozen=True)
-class Stage:
+class StagePlan:
     """One release of a plan.
 
     Attributes:
@@ -39,7 +39,7 @@ class DryRun:
         method: The method.
         settings: Its parameters.
         unit: The unit of protection.
-        adjacency: What makes two datasets neighbours.
+        adjacency: What makes two datasets adjacent.
         epsilon: Of the run.
         delta: Of the run.
         mu: Gaussian-DP parameter of the run.
@@ -67,7 +67,7 @@ class DryRun:
     epsilon: float
     delta: float
     mu: float
-    stages: tuple[Stage, ...]
+    stages: tuple[StagePlan, ...]
     dataset: str | None
     budget: float | None
     spent: float
@@ -83,7 +83,7 @@ class DryRun:
     carried: tuple[Carried, ...] = ()
 
 
-def carried(prepared: Prepared) -> tuple[Carried, ...]:
+def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
     """What classes of several sizes can carry under the noise of a run's plan: public arithmetic.
 
     () where the method cannot tell.
@@ -127,7 +127,7 @@ def dry_run(config: RunConfig) -> DryRun:
         delta=config.delta,
         mu=plan.mu,
         stages=tuple(
-            Stage(name, share, 1 / plan.stage_mu(name)) for name, share in plan.shares.items()
+            StagePlan(name, share, 1 / plan.stage_mu(name)) for name, share in plan.shares.items()
         ),
         dataset=None if dataset is None else dataset.name,
         budget=preview.budget,
@@ -140,7 +140,7 @@ def dry_run(config: RunConfig) -> DryRun:
         held_out=config.hold_out,
         notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
         fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
-        carried=carried(prepared),
+        carried=class_capacities(prepared),
         sampling={
             role: f"{model.name}: {model.sampling}"
             for role, model in prepared.context.models.items()

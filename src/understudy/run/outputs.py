@@ -24,7 +24,7 @@ from understudy.core.ports import Source
 from understudy.core.types import Shape
 from understudy.data import open_source
 
-Arrays = Mapping[str, NDArray[Any]]
+NamedArrays = Mapping[str, NDArray[Any]]
 
 _NOT_A_RUN = {
     False: "choose another --out",
@@ -58,7 +58,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
+def write_arrays(path: Path, arrays: NamedArrays) -> None:
     """Write an npz of numbers or of text so that it is there whole or not at all."""
     part = path.with_suffix(".part")
     with part.open("wb") as file:
@@ -68,7 +68,7 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     part.replace(path)
 
 
-def read_arrays(path: Path) -> Arrays:
+def read_arrays(path: Path) -> NamedArrays:
     """What `write_arrays` wrote.
 
     Raises:
@@ -139,7 +139,7 @@ class RunFolder(RunPaths):
         super().__init__(out)
         self.run = run
 
-    def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+    def keep(self, name: str, make: Callable[[], NamedArrays]) -> NamedArrays:
         """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
 
         Args:

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import InputError, RunError
-from understudy.core.ports import Encoder, Events, Source
-from understudy.core.types import Embeddings, Fit, Receipt, Release
+from understudy.core.ports import Events
+from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import Carried
-from understudy.metrics.fidelity import frechet_distance
-from understudy.metrics.moments import Moments
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
 from understudy.report import Spending
-from understudy.run.accuracy import Accuracy, measure
+from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
     ONE_CLASS,
@@ -39,11 +34,11 @@ from understudy.run.documents import (
     run_record,
     spending,
     synthetic_sample,
+    write_contact_sheet,
     write_owner,
-    write_pictures,
-    write_public,
+    write_release_documents,
 )
-from understudy.run.dry import carried
+from understudy.run.dry import class_capacities
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
@@ -147,7 +142,7 @@ def synthesize(
         unit: Column that says whose row it is; None: every image is a unit.
         unit_rows: At most so many rows of a unit are used; 50,000 or fewer, for the exact sums take
             a unit's rows in one block.
-        adjacency: What makes two datasets neighbours.
+        adjacency: What makes two datasets adjacent.
         ledger: Where spending is recorded: a path or a database URL; None: the user's own ledger.
         test: A real test set, to measure accuracy on; owner-only.
         test_rows: Train on at most so many rows when accuracy is measured; None: on all.
@@ -281,7 +276,7 @@ class _Run:
             self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
         )
         account.check()
-        plan(carried(prepared))
+        plan(class_capacities(prepared))
         if (known := words_fit(prepared)) is not None:
             _report_fit(self.fits, self.events, known)
         with private_cache(folder.cache) as cache:
@@ -347,7 +342,7 @@ class _Run:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
         record = run_record(prepared, release, receipt, facts)
-        write_public(folder, record)
+        write_release_documents(folder, record)
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:
@@ -361,7 +356,7 @@ class _Run:
                     rows=prepared.config.test_rows,
                 )
         images = None if release.image_shape is None else synthetic_sample(release)
-        pictures = None if images is None else write_pictures(folder, images)
+        pictures = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
         write_owner(folder, prepared, record, charged, accuracies, images, self.seconds, self.fits)
@@ -435,39 +430,6 @@ def _warnings(
                 "reach it, and the most voted of the others make up the count of their class"
             )
     return tuple(found)
-
-
-class Watch:
-    """Compares with the private rows themselves, without noise: for the owner alone.
-
-    Args:
-        source: The private rows.
-        encoder: Images to embeddings; None where the source holds embeddings.
-        owner: The owner's folder; every comparison is added to ``watch.jsonl`` there.
-        events: Where the distance is reported.
-    """
-
-    def __init__(
-        self, source: Source, encoder: Encoder | None, owner: Path, events: Events
-    ) -> None:
-        self._source, self._encoder = source, encoder
-        self._file, self._events = owner / "watch.jsonl", events
-
-    def __call__(self, words: str, embeddings: Embeddings) -> None:
-        """Note the Frechet distance of (n, d) synthetic embeddings to all private ones."""
-        distance = frechet_distance(self._private, embeddings)
-        self._events.notice(f"{words}: Frechet distance {distance:.4g}", owner_only=True)
-        line = {"when": words, "frechet": distance, "rows": len(embeddings), "kind": "owner-only"}
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    @cached_property
-    def _private(self) -> Moments:
-        rows = []
-        for batch in self._source.batches(256):
-            values = batch.values
-            rows.append(values if self._encoder is None else self._encoder.encode(values))
-        return Moments.of(np.concatenate(rows))
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
