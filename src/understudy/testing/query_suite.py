@@ -73,12 +73,12 @@ class QuerySuite:
         return values, rng.integers(0, self.classes, count)
 
     def test_it_states_what_it_asks(self, query: Query) -> None:
-        assert query.words
+        assert query.description
         assert query.slots > 0
         assert query.width > 0
         assert query.size == query.slots * query.width
         assert 0 < query.bound < np.inf
-        assert query.rows_at_once > 0
+        assert query.records_at_once > 0
 
     def test_sums_are_integers(self, query: Query, grid: float) -> None:
         values, labels = self.records()
@@ -139,7 +139,7 @@ class QuerySuite:
         values, labels = self.records()
         for bad in (np.nan, np.inf):
             values[3, 0] = bad
-            with pytest.raises(InputError, match="finite"):
+            with np.errstate(invalid="ignore"), pytest.raises(InputError, match="finite"):
                 query.integer_sum(values, labels, None, grid)
 
     def test_its_fingerprint_is_of_its_public_parameters(self, query: Query) -> None:
