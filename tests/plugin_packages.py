@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+
+_FILE = re.compile(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PROJECT = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def install(
@@ -34,3 +39,11 @@ def install(
     ]
     (information / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     importlib.invalidate_caches()  # the folder may have been listed within the clock's last tick
+
+
+def install_page(page: Path, folder: Path) -> None:
+    """Install the package whose files and ``pyproject.toml`` stand on a page of the documents."""
+    text = page.read_text(encoding="utf-8")
+    (project,) = (tomllib.loads(block)["project"] for block in _PROJECT.findall(text))
+    modules = {name.removesuffix(".py"): code for name, code in _FILE.findall(text)}
+    install(folder, project["name"], modules, project["entry-points"])

@@ -64,9 +64,14 @@ def _understudy(arguments: list[str], whole: bool) -> str | None:
         if child is None:
             return f"there is no command {name}; there are {', '.join(command.commands)}"
         command, context = child, child.context_class(child, parent=context, info_name=name)
+    read = _whole if whole else _part
+    return refusal_of(lambda: _wrong_values(command.name, read(command, arguments, context)))
+
+
+def refusal_of(call: Callable[[], str | None]) -> str | None:
+    """What a call returns, or the message of the program, or of its parser, that refuses it."""
     try:
-        values = (_whole if whole else _part)(command, arguments, context)
-        return _wrong_values(command.name, values)
+        return call()
     except UnderstudyError as error:
         return str(error)
     except Exception as error:  # click's own, whichever package they come from
@@ -283,7 +288,10 @@ def _attribute(owner: Any, name: str) -> Any:
 
 def _bind(function: Any, arguments: list[Any], keywords: dict[str, Any]) -> None:
     """Raise TypeError where the arguments do not fit; free keyword arguments are roles."""
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin constructor, such as an exception's, takes anything
+        return
     try:
         signature.bind(*arguments, **keywords)
     except TypeError as error:

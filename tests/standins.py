@@ -16,8 +16,7 @@ from PIL import Image
 
 from tests.backends.tiny_onnx import block_fill, block_means
 from tests.documents import Command
-from tests.reading import NUMBERS, PROGRAM
-from understudy.core.errors import UnderstudyError
+from tests.reading import NUMBERS, PROGRAM, refusal_of
 
 CLASSES = ("cat", "dog", "eel")
 SIDE, EACH = 64, 24
@@ -42,16 +41,8 @@ class Standins:
         for option, value in (("--out", "out"), ("--ledger", str(place / "ledger.db"))):
             words += [] if option in words else [option, value]
         words += [] if "--dry-run" in words else ["--dry-run"]
-        try:
-            with _inside(place), contextlib.redirect_stdout(io.StringIO()):
-                PROGRAM.main(args=words, prog_name="understudy", standalone_mode=False)
-        except UnderstudyError as error:
-            return str(error)
-        except Exception as error:  # click's own, whichever package they come from
-            if not hasattr(error, "format_message"):
-                raise
-            return str(error.format_message())
-        return None
+        with _inside(place):
+            return refusal_of(lambda: _run(words))
 
     def _replaced(self, words: list[str], place: Path) -> list[str]:
         """The words with stand-ins for what is on no machine, made where they are needed."""
@@ -145,10 +136,14 @@ def _dataset(
 def _pristine_model(place: Path, name: str) -> None:
     """A model of NIQE, fitted by the program itself to drawn public images."""
     source = ["procedural:scenes?count=40&channels=3", "--out", name, "--block", "16"]
-    with _inside(place), contextlib.redirect_stdout(io.StringIO()):
-        PROGRAM.main(
-            args=["studio", "fit-niqe", *source], prog_name="understudy", standalone_mode=False
-        )
+    with _inside(place):
+        _run(["studio", "fit-niqe", *source])
+
+
+def _run(words: list[str]) -> None:
+    """The program, without what it prints; its errors are raised."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        PROGRAM.main(args=words, prog_name="understudy", standalone_mode=False)
 
 
 @contextlib.contextmanager

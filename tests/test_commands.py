@@ -8,13 +8,25 @@ stands, what it is and why it fails.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.documents import Command, Snippet, commands, documents, snippets
+from tests.plugin_packages import install_page
 from tests.reading import problem_of_command, problem_of_snippet
 from tests.standins import Standins
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plugins(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The package of docs/plugins.md, which its commands speak of."""
+    site = tmp_path_factory.mktemp("site")
+    install_page(repository / "docs" / "plugins.md", site)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(site)
+        yield
 
 
 def lines(problems: list[tuple[str, str, str]]) -> str:

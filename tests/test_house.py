@@ -12,10 +12,9 @@ import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 import understudy
+from tests import house
+from tests.house import PACKAGE, ROOT, SOURCES
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "understudy"
-SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 SUITES = sorted((PACKAGE / "testing").glob("*_suite*.py"))
 WRITTEN = sorted(
@@ -63,6 +62,46 @@ def length(function: Function) -> int:
     public = function.name in understudy.__all__ and ast.get_docstring(function)
     first = function.body[1].lineno if public else function.lineno
     return (function.end_lineno or first) - first + 1
+
+
+def test_a_basename_is_unique() -> None:
+    assert not house.repeated_basenames()
+
+
+def test_a_public_name_is_defined_once() -> None:
+    allowed, _ = house.allowances()
+    repeated = house.repeated_names()
+    assert not {name: repeated[name] for name in repeated if name not in allowed}
+
+
+def test_names_are_nouns_of_the_field() -> None:
+    _, allowed = house.allowances()
+    denied = house.denied_identifiers()
+    assert not {
+        package: places
+        for package, places in denied.items()
+        if len(places) > allowed.get(package, 0)
+    }
+
+
+def test_a_module_of_one_importer_is_no_fragment() -> None:
+    fragments = [
+        house.module_of(path)
+        for path in SOURCES
+        if path.stem != "__init__"
+        and lines(path) < house.SHORT
+        and len(house.importers()[house.module_of(path)]) == 1
+        and house.module_of(path) not in house.SHORT_MODULES
+    ]
+    assert not fragments
+
+
+def test_every_exception_to_the_rules_is_still_needed() -> None:
+    for module in house.SHORT_MODULES:
+        path = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        assert lines(path) < house.SHORT
+    names = {name for _, tree in house.trees() for _, name in house.identifiers(tree)}
+    assert set(house.SHARED_NAMES) <= names
 
 
 def test_nothing_is_named_utils() -> None:

@@ -28,7 +28,7 @@ from understudy.testing import (
     SegmenterSuite,
     TextEncoderSuite,
 )
-from understudy.testing.embedding_suites import ROWS, encoder_once
+from understudy.testing.embedding_suites import EMBEDDED, encoder_once
 from understudy.testing.sample_inputs import extreme_images, load_once
 
 __all__ = ["hub"]
@@ -95,7 +95,7 @@ class HubCase:
 
     @pytest.fixture
     def images(self, case: tuple[str, Shape]) -> Images:
-        return extreme_images(case[1], ROWS)
+        return extreme_images(case[1], EMBEDDED)
 
 
 class TestHubEncoders(HubCase, EncoderSuite):

@@ -12,7 +12,7 @@ from understudy.core.entry_points import BACKENDS, BUILT_IN
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Embeddings, Images, Shape
 from understudy.testing import DecoderSuite, EncoderSuite
-from understudy.testing.embedding_suites import ROWS, decoder_once, encoder_once
+from understudy.testing.embedding_suites import EMBEDDED, decoder_once, encoder_once
 from understudy.testing.sample_inputs import extreme_images
 
 ENCODERS: list[tuple[str, Shape]] = [
@@ -73,7 +73,7 @@ class TestEncoders(EncoderSuite):
 
     @pytest.fixture
     def images(self, case: tuple[str, Shape]) -> Images:
-        return extreme_images(case[1], ROWS)
+        return extreme_images(case[1], EMBEDDED)
 
 
 class TestDecoders(DecoderSuite):
@@ -90,7 +90,7 @@ class TestDecoders(DecoderSuite):
     @pytest.fixture
     def embeddings(self, case: tuple[str, str, Shape]) -> Embeddings:
         _, encoder_name, shape = case
-        return encoder_once(encoder_name, shape).encode(extreme_images(shape, ROWS))
+        return encoder_once(encoder_name, shape).encode(extreme_images(shape, EMBEDDED))
 
 
 def test_every_built_in_model_is_listed_here() -> None:

@@ -17,7 +17,7 @@ from understudy.testing.sample_inputs import (
     striped_images,
 )
 
-ROWS = 5
+CAPTIONS = 5
 
 
 class CaptionerSuite:
@@ -92,8 +92,8 @@ class WriterSuite:
         assert again.write(2, seed=3) == writer.write(2, seed=3)
 
     def test_it_writes_as_many_as_asked_each_on_one_line(self, writer: Writer) -> None:
-        captions = writer.write(ROWS, seed=1)
-        assert len(captions) == ROWS
+        captions = writer.write(CAPTIONS, seed=1)
+        assert len(captions) == CAPTIONS
         assert all(isinstance(caption, str) for caption in captions)
         assert all(caption == " ".join(caption.split()) != "" for caption in captions)
         assert writer.write(0) == []
@@ -116,10 +116,10 @@ class WriterSuite:
         assert writer.vary(changed, degree=0.5, seed=5)[:2] == varied[:2]
 
     def test_it_varies_each_text_once(self, writer: Writer) -> None:
-        captions = writer.write(ROWS, seed=6)
+        captions = writer.write(CAPTIONS, seed=6)
         before = list(captions)
         varied = writer.vary(captions, degree=1.0, seed=7)
-        assert len(varied) == ROWS
+        assert len(varied) == CAPTIONS
         assert all(caption.strip() for caption in varied)
         assert captions == before
         assert sum(new != old for new, old in zip(varied, captions, strict=True)) >= 3

@@ -18,10 +18,10 @@ from understudy.testing.sample_inputs import (
     largest_difference,
 )
 
-ROWS = 11
-SEEDS = np.arange(ROWS, dtype=np.uint64)
-PROMPTS = ("a dog", "a cat on a sofa", "a dog", "", "a blue wall")
-PROMPTED = len(PROMPTS)
+EMBEDDED = 11
+SEEDS = np.arange(EMBEDDED, dtype=np.uint64)
+DECODER_PROMPTS = ("a dog", "a cat on a sofa", "a dog", "", "a blue wall")
+PROMPTED = len(DECODER_PROMPTS)
 
 
 @cache
@@ -57,8 +57,8 @@ class EncoderSuite:
 
     @pytest.fixture
     def images(self) -> Images:
-        """`ROWS` images that it takes."""
-        return extreme_images(self.shape, ROWS)
+        """`EMBEDDED` images that it takes."""
+        return extreme_images(self.shape, EMBEDDED)
 
     def test_an_encoder_says_what_it_is(self, encoder: Encoder) -> None:
         assert isinstance(encoder, Encoder)
@@ -69,7 +69,7 @@ class EncoderSuite:
 
     def test_embeddings_are_finite_rows(self, encoder: Encoder, images: Images) -> None:
         embeddings = encoder.encode(images)
-        assert embeddings.shape == (ROWS, encoder.dim)
+        assert embeddings.shape == (EMBEDDED, encoder.dim)
         assert embeddings.dtype == np.float32
         assert np.isfinite(embeddings).all()
         assert np.linalg.norm(embeddings[0] - embeddings[1]) > 0
@@ -99,7 +99,7 @@ class EncoderSuite:
     def test_a_row_depends_on_its_own_image_only(self, encoder: Encoder, images: Images) -> None:
         together = encoder.encode(images)
         backwards = encoder.encode(images[::-1])[::-1]
-        alone = np.concatenate([encoder.encode(images[i : i + 1]) for i in range(ROWS)])
+        alone = np.concatenate([encoder.encode(images[i : i + 1]) for i in range(EMBEDDED)])
         slack = 1e-5 * np.abs(together).max()
         np.testing.assert_allclose(backwards, together, rtol=0, atol=slack)
         np.testing.assert_allclose(alone, together, rtol=0, atol=slack)
@@ -150,7 +150,7 @@ class TextEncoderSuite:
     @pytest.fixture
     def images(self) -> Images:
         """Images that it takes."""
-        return extreme_images(self.shape, ROWS)
+        return extreme_images(self.shape, EMBEDDED)
 
     def test_texts_are_unit_rows_in_the_space_of_the_images(
         self, encoder: TextEncoder, images: Images
@@ -200,9 +200,9 @@ class DecoderSuite:
 
     @pytest.fixture
     def embeddings(self) -> Embeddings:
-        """`ROWS` embeddings by its encoder, the first two of a black and of a white image."""
+        """`EMBEDDED` embeddings by its encoder, the first two of a black and of a white image."""
         encoder = encoder_once(self.encoder_name, self.shape)
-        return encoder.encode(extreme_images(self.shape, ROWS))
+        return encoder.encode(extreme_images(self.shape, EMBEDDED))
 
     def test_a_decoder_says_what_it_is(self, decoder: Decoder, embeddings: Embeddings) -> None:
         assert isinstance(decoder, Decoder)
@@ -211,7 +211,7 @@ class DecoderSuite:
 
     def test_decoded_images_are_uint8(self, decoder: Decoder, embeddings: Embeddings) -> None:
         images = decoder.decode(embeddings, seeds=SEEDS)
-        assert images.shape == (ROWS, *decoder.shape)
+        assert images.shape == (EMBEDDED, *decoder.shape)
         assert images.dtype == np.uint8
         assert images[1].astype(int).sum() > images[0].astype(int).sum()
         assert decoder.decode(embeddings[:0], seeds=SEEDS[:0]).shape == (0, *decoder.shape)
@@ -226,7 +226,9 @@ class DecoderSuite:
         self, decoder: Decoder, embeddings: Embeddings
     ) -> None:
         together = decoder.decode(embeddings, seeds=SEEDS).astype(int)
-        alone = [decoder.decode(embeddings[i : i + 1], seeds=SEEDS[i : i + 1]) for i in range(ROWS)]
+        alone = [
+            decoder.decode(embeddings[i : i + 1], seeds=SEEDS[i : i + 1]) for i in range(EMBEDDED)
+        ]
         # A value halfway between two may round either way.
         assert np.abs(together - np.concatenate(alone)).max() <= 1
 
@@ -282,7 +284,7 @@ class PromptedDecoderSuite:
 
     def test_a_decoder_draws_embeddings_with_prompts(self, decoder: PromptedDecoder) -> None:
         rows = unit_embeddings(decoder)
-        images = decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS[:PROMPTED])
+        images = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED])
         assert decoder.stochastic
         assert images.shape == (PROMPTED, *decoder.shape)
         assert images.dtype == np.uint8
@@ -294,11 +296,13 @@ class PromptedDecoderSuite:
         )
         assert decoder.decode(rows, seeds=SEEDS[:PROMPTED]).shape == (PROMPTED, *decoder.shape)
         np.testing.assert_array_equal(
-            decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS[:PROMPTED]), images
+            decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED]), images
         )
         assert (
             largest_difference(
-                decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS[:PROMPTED] + np.uint64(9)),
+                decoder.decode_prompted(
+                    rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED] + np.uint64(9)
+                ),
                 images,
             )
             > CLOSE
@@ -309,7 +313,7 @@ class PromptedDecoderSuite:
         seeds = np.array([3, 5, 3, 7, 2**64 - 1], dtype=np.uint64)
         for drawn in (
             decoder.decode(rows, seeds=seeds),
-            decoder.decode_prompted(rows, PROMPTS[:1] * PROMPTED, seeds=seeds),
+            decoder.decode_prompted(rows, DECODER_PROMPTS[:1] * PROMPTED, seeds=seeds),
         ):
             assert largest_difference(drawn[2], drawn[0]) <= CLOSE
             for other in (1, 3, 4):
@@ -319,13 +323,15 @@ class PromptedDecoderSuite:
         self, decoder: PromptedDecoder
     ) -> None:
         rows = unit_embeddings(decoder)
-        images = decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS[:PROMPTED])
+        images = decoder.decode_prompted(rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED])
         for part in (slice(1), slice(2), slice(2, 5), slice(4, 5)):
-            alone = decoder.decode_prompted(rows[part], PROMPTS[part], seeds=SEEDS[:PROMPTED][part])
+            alone = decoder.decode_prompted(
+                rows[part], DECODER_PROMPTS[part], seeds=SEEDS[:PROMPTED][part]
+            )
             assert largest_difference(alone, images[part]) <= CLOSE
         changed = rows.copy()
         changed[1] = -8 * rows[1]
-        shifted = decoder.decode_prompted(changed, PROMPTS, seeds=SEEDS[:PROMPTED])
+        shifted = decoder.decode_prompted(changed, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED])
         assert largest_difference(shifted[[0, 2, 3, 4]], images[[0, 2, 3, 4]]) <= CLOSE
         assert largest_difference(shifted[1], images[1]) > 0
 
@@ -334,9 +340,11 @@ class PromptedDecoderSuite:
         with pytest.raises(BackendError, match="embeddings of shape"):
             decoder.decode(rows[:, 1:], seeds=SEEDS[:PROMPTED])
         with pytest.raises(BackendError, match="4 prompts for 5"):
-            decoder.decode_prompted(rows, PROMPTS[:4], seeds=SEEDS[:PROMPTED])
+            decoder.decode_prompted(rows, DECODER_PROMPTS[:4], seeds=SEEDS[:PROMPTED])
         with pytest.raises(BackendError, match="noise_level"):
-            decoder.decode_prompted(rows, PROMPTS, seeds=SEEDS[:PROMPTED], noise_level=100_000)
+            decoder.decode_prompted(
+                rows, DECODER_PROMPTS, seeds=SEEDS[:PROMPTED], noise_level=100_000
+            )
         with pytest.raises(BackendError, match="4,\\) for 5 embeddings"):
             decoder.decode(rows, seeds=SEEDS[:PROMPTED][:4])
         rows[0, 0] = np.nan

@@ -14,8 +14,8 @@ from understudy.core.ports import Generator, Tuner
 from understudy.core.types import Images, Masks
 from understudy.testing.sample_inputs import CLOSE, largest_difference, load_once
 
-ROWS = 5
-PROMPTS = ["a dog", "a cat on a sofa", "a dog", "", "a blue wall"]
+DRAWN_IMAGES = 5
+GENERATOR_PROMPTS = ["a dog", "a cat on a sofa", "a dog", "", "a blue wall"]
 PROMPT, CLASS = "xyz dog", "a dog"
 SETTINGS: list[dict[str, Any]] = [
     {"steps": 1, "rate": 1e-2},
@@ -29,7 +29,7 @@ _DRAWN: dict[tuple[str, str], Images] = {}
 def smooth_images(generator: Generator) -> Images:
     """Images without noise, which any autoencoder's range would cut off."""
     row, column = np.indices(generator.shape[:2])
-    waves = [np.sin(row / (3 + k)) * np.cos(column / (2 + k)) for k in range(ROWS)]
+    waves = [np.sin(row / (3 + k)) * np.cos(column / (2 + k)) for k in range(DRAWN_IMAGES)]
     grey = (127 + 100 * np.stack(waves)).astype(np.uint8)
     return np.repeat(grey[..., None], generator.shape[2], axis=3)
 
@@ -37,7 +37,7 @@ def smooth_images(generator: Generator) -> Images:
 def hole_masks(generator: Generator) -> Masks:
     """Three holes, everything, and nothing."""
     height, width = generator.shape[:2]
-    masks = np.zeros((ROWS, height, width), dtype=np.bool_)
+    masks = np.zeros((DRAWN_IMAGES, height, width), dtype=np.bool_)
     for row, mask in enumerate(masks[:3]):
         mask[height // 4 : height // 2 + row, width // 4 : 3 * width // 4] = True
     masks[3] = True
@@ -46,7 +46,7 @@ def hole_masks(generator: Generator) -> Masks:
 
 def run_task(generator: Generator, task: str, rows: slice, seed: int = 1) -> Images:
     """A task on some of the rows."""
-    prompts, images = PROMPTS[rows], smooth_images(generator)[rows]
+    prompts, images = GENERATOR_PROMPTS[rows], smooth_images(generator)[rows]
     if task == "text":
         return generator.generate(prompts, seed=seed)
     if task == "variation":
@@ -97,7 +97,7 @@ class GeneratorSuite:
     def test_each_task_gives_an_image_a_row(self, generator: Generator) -> None:
         for task in sorted(generator.tasks):
             drawn = task_images(generator, task)
-            assert drawn.shape == (ROWS, *generator.shape)
+            assert drawn.shape == (DRAWN_IMAGES, *generator.shape)
             assert drawn.dtype == np.uint8
             assert largest_difference(drawn[0], drawn[1]) > CLOSE
             assert run_task(generator, task, slice(0)).shape == (0, *generator.shape)
@@ -115,7 +115,7 @@ class GeneratorSuite:
     def test_rows_of_one_prompt_differ(self, generator: Generator) -> None:
         for task in sorted(generator.tasks - {"inpainting"}):
             drawn = task_images(generator, task)
-            assert PROMPTS[0] == PROMPTS[2]
+            assert GENERATOR_PROMPTS[0] == GENERATOR_PROMPTS[2]
             assert largest_difference(drawn[0], drawn[2]) > CLOSE
 
     def test_a_row_depends_on_its_own_inputs_and_place_only(self, generator: Generator) -> None:
@@ -140,14 +140,14 @@ class GeneratorSuite:
         np.testing.assert_array_equal(drawn[4], images[4])
         assert (drawn[masks] != images[masks]).mean() > 0.5
         np.testing.assert_array_equal(
-            generator.inpaint(images, masks, PROMPTS, strength=0.0, seed=1), images
+            generator.inpaint(images, masks, GENERATOR_PROMPTS, strength=0.0, seed=1), images
         )
 
     def test_no_strength_gives_the_images_back(self, generator: Generator) -> None:
         if "variation" not in generator.tasks:
             pytest.skip("makes no variations")
         images = smooth_images(generator)
-        same = generator.vary(images, PROMPTS, strength=0.0, seed=1)
+        same = generator.vary(images, GENERATOR_PROMPTS, strength=0.0, seed=1)
         np.testing.assert_array_equal(same, images)
         assert not np.shares_memory(same, images)
 
@@ -155,7 +155,7 @@ class GeneratorSuite:
         if "variation" not in generator.tasks:
             pytest.skip("makes no variations")
         images = smooth_images(generator)
-        others, prompts = images[::-1].copy(), PROMPTS[:1]
+        others, prompts = images[::-1].copy(), GENERATOR_PROMPTS[:1]
         differences = []
         for strength in (0.5, 1.0):
             one = generator.vary(images[:1], prompts, strength=strength, seed=1)
@@ -172,25 +172,25 @@ class GeneratorSuite:
         for array in (images, masks):
             array.setflags(write=False)
         if "variation" in generator.tasks:
-            generator.vary(images[:1], PROMPTS[:1], strength=0.5)
+            generator.vary(images[:1], GENERATOR_PROMPTS[:1], strength=0.5)
         if "inpainting" in generator.tasks:
-            generator.inpaint(images[:1], masks[:1], PROMPTS[:1])
+            generator.inpaint(images[:1], masks[:1], GENERATOR_PROMPTS[:1])
         np.testing.assert_array_equal(images, before[0])
         np.testing.assert_array_equal(masks, before[1])
 
     def test_other_tasks_are_refused(self, generator: Generator) -> None:
         images, masks = smooth_images(generator), hole_masks(generator)
         with pytest.raises(UnsupportedTask, match="control:weather"):
-            generator.control("weather", images, PROMPTS)
+            generator.control("weather", images, GENERATOR_PROMPTS)
         if "text" not in generator.tasks:
             with pytest.raises(UnsupportedTask, match="text"):
-                generator.generate(PROMPTS)
+                generator.generate(GENERATOR_PROMPTS)
         if "inpainting" not in generator.tasks:
             with pytest.raises(UnsupportedTask, match="inpainting"):
-                generator.inpaint(images, masks, PROMPTS)
+                generator.inpaint(images, masks, GENERATOR_PROMPTS)
         if "variation" not in generator.tasks:
             with pytest.raises(UnsupportedTask, match="variation"):
-                generator.vary(images, PROMPTS, strength=0.5)
+                generator.vary(images, GENERATOR_PROMPTS, strength=0.5)
 
     def test_wrong_inputs_are_refused(self, generator: Generator) -> None:
         images, masks = smooth_images(generator), hole_masks(generator)
@@ -199,16 +199,16 @@ class GeneratorSuite:
                 generator.generate("a dog")
         if "variation" in generator.tasks:
             with pytest.raises(BackendError, match="4 prompts for 5 images"):
-                generator.vary(images, PROMPTS[:4], strength=0.5)
+                generator.vary(images, GENERATOR_PROMPTS[:4], strength=0.5)
             with pytest.raises(BackendError, match="between 0 and 1"):
-                generator.vary(images, PROMPTS, strength=1.5)
+                generator.vary(images, GENERATOR_PROMPTS, strength=1.5)
             with pytest.raises(BackendError, match="uint8 images of shape"):
-                generator.vary(images[:, 1:], PROMPTS, strength=0.5)
+                generator.vary(images[:, 1:], GENERATOR_PROMPTS, strength=0.5)
         if "inpainting" in generator.tasks:
             with pytest.raises(BackendError, match="bool masks of shape"):
-                generator.inpaint(images, masks[:, 1:], PROMPTS)
+                generator.inpaint(images, masks[:, 1:], GENERATOR_PROMPTS)
             with pytest.raises(BackendError, match="4 prompts for 5 images"):
-                generator.inpaint(images, masks, PROMPTS[:4])
+                generator.inpaint(images, masks, GENERATOR_PROMPTS[:4])
 
     def test_the_name_loads_the_same_generator(self, generator: Generator) -> None:
         again = load_model(Generator, generator.name)
