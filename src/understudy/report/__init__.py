@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from understudy.report.card import dataset_card
-from understudy.report.comparison import Comparison, compare
+from understudy.report.comparison import Comparison, compare_releases
 from understudy.report.html import comparison_report, owner_report, public_report
 from understudy.report.images import contact_sheet
 from understudy.report.json_files import (
@@ -21,14 +21,14 @@ from understudy.report.json_files import (
     read_score,
 )
 from understudy.report.record import (
-    Model,
+    ModelRecord,
+    ModelScore,
     OwnerRecord,
     Premise,
     Recall,
     Released,
     RunRecord,
     Sample,
-    Score,
     Sheet,
     Spending,
 )
@@ -37,19 +37,19 @@ from understudy.report.tables import as_csv, as_parquet
 
 __all__ = [
     "Comparison",
-    "Model",
+    "ModelRecord",
+    "ModelScore",
     "OwnerRecord",
     "Premise",
     "Recall",
     "Released",
     "RunRecord",
     "Sample",
-    "Score",
     "Sheet",
     "Spending",
     "as_csv",
     "as_parquet",
-    "compare",
+    "compare_releases",
     "comparison_report",
     "contact_sheet",
     "dataset_card",

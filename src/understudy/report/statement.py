@@ -34,7 +34,7 @@ NOT_COVERED = (
     "What is true of the images as a whole, or of a class of them. Learning that is the purpose.",
     "Groups of units: the bound weakens with the size of the group, as stated. Near-copies of an "
     "image, or several images of one person that the unit does not tie together, are a group.",
-    "Accuracies, comparisons and pictures of real data that the owner may have seen. They are not "
+    "Accuracies, comparisons and images of real data that the owner may have seen. They are not "
     "in this folder; publishing them is outside of the guarantee.",
     "The choice of options, where somebody made it by looking at results on the private images.",
     "Time, memory, error messages and logs of the run, for who could observe the owner's machine.",
@@ -115,7 +115,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "epsilon": receipt.epsilon,
             "delta": receipt.delta,
             "slack": receipt.slack,
-            "mu": meaning.run_mu(receipt),
+            "mu": meaning.composed_mu(receipt),
             "unit": receipt.unit,
             "adjacency": receipt.adjacency,
             "neighbours": meaning.neighbours_in_words(receipt),

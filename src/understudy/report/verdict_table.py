@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from understudy.core.results import Evaluation, Grade, Group, Kind
 from understudy.core.types import Receipt
 from understudy.report import meaning
-from understudy.report.record import RunRecord, Score
+from understudy.report.record import ModelScore, RunRecord
 
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
@@ -107,7 +107,7 @@ def guarantee_card(receipt: Receipt) -> Card:
 
 
 def cards(
-    record: RunRecord, evaluation: Evaluation | None, scores: Sequence[Score] = ()
+    record: RunRecord, evaluation: Evaluation | None, scores: Sequence[ModelScore] = ()
 ) -> list[Card]:
     """The four verdicts, and those on attacks and the audit where there are any."""
     told = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
@@ -126,7 +126,7 @@ def cards(
     return found
 
 
-def _known(scores: Sequence[Score]) -> str:
+def _known(scores: Sequence[ModelScore]) -> str:
     """What the run itself measured of utility, where it did."""
     best = max(scores, key=lambda score: score.synthetic, default=None)
     if best is None:

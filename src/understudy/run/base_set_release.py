@@ -19,7 +19,7 @@ from understudy.data.names import class_names
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context
 from understudy.methods.prompts import check_template, prompts_of
-from understudy.report import Model, RunRecord, public_documents
+from understudy.report import ModelRecord, RunRecord, public_documents
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.run.documents import contact_sheet_of, first_of_each, understudy_version
 from understudy.run.models import phrase_of
@@ -126,7 +126,7 @@ def _record(
         date=datetime.now(UTC).date().isoformat(),
         params={"template": template, "seed": seed},
         image_shape=generator.shape,
-        models=(Model("generator", generator.name, generator.licence),),
+        models=(ModelRecord("generator", generator.name, generator.licence),),
         facts=facts,
         how=_HOW,
         licence=licence,

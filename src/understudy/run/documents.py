@@ -16,7 +16,7 @@ from understudy.core.types import Fit, Images, Labels, Receipt, Release
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
-    Model,
+    ModelRecord,
     OwnerRecord,
     RunRecord,
     Sheet,
@@ -47,7 +47,7 @@ def run_record(
     """The public facts of a run."""
     config = prepared.config
     models = [
-        Model(role.replace("_", " "), model.name, model.licence)
+        ModelRecord(role.replace("_", " "), model.name, model.licence)
         for role, model in prepared.context.models.items()
     ]
     return RunRecord(
