@@ -9,13 +9,13 @@ from tests.metric_values import metric_value
 from understudy.core.results import Curve, Evaluation, Pairs, Verdict
 from understudy.core.types import Receipt, StageReceipt
 from understudy.report import (
+    BudgetState,
     ModelRecord,
     ModelScore,
     OwnerRecord,
     Recall,
     RunRecord,
     Sheet,
-    Spending,
 )
 
 MU = 0.2680511
@@ -76,7 +76,7 @@ def owner() -> OwnerRecord:
         dataset="ward-seven-photos",
         rows=48_613,
         skipped=17,
-        spending=Spending(epsilon=3.25, delta=1e-5, spent=1.6234, remaining=1.4711),
+        spending=BudgetState(epsilon=3.25, delta=1e-5, spent=1.6234, remaining=1.4711),
         scores=(
             ModelScore(
                 "small CNN",

@@ -61,7 +61,7 @@ def test_four_verdicts_always_and_two_where_they_were_given(record: RunRecord) -
     )
     assert [(c.title, c.word) for c in cards(record, given)][4:] == [
         ("Attacks", "not sure"),
-        ("Audit", "promise kept"),
+        ("Audit", "guarantee holds"),
     ]
 
 

@@ -1,9 +1,9 @@
-"""Attribute inference: does the release tell a private record's secret to who knows the rest?
+"""Attribute inference: does the release reveal an attribute of a record whose rest is known?
 
 The attacker knows the embedding of a record (its image, or all of it but one column) and wants
-one attribute: its class, or a column. He learns it from the release. What he gets right of records
-that were held out is knowledge of the population, which is what the release is for; what he gets
-right beyond that of private records is a leak (the view of Yeom et al. 2018, section 4).
+one attribute: its class, or a column. It is learnt from the release. What is right of records that
+were held out is knowledge of the population, which is what the release is for; what is right beyond
+that of private records is a leak (the view of Yeom et al. 2018, section 4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How near a release comes to private rows, beside how near real rows come that were never in it.
+"""How near a release comes to private rows, and how near real rows come that took no part.
 
 Nothing in here is DP: what it finds is for the owner alone.
 """

@@ -2,7 +2,7 @@
 
 SpinML, section 3.4: the mean cosine of the embeddings of private and of synthetic images, over
 all pairs, by a large vision model; and of private images and the prompts that went to the
-server, by a model with both in one space, beside an empty prompt. Higher leaks more.
+server, by a model with both in one space, with an empty prompt as the baseline. Higher leaks more.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def prompt_similarity(
     *,
     confidence: float = 0.95,
 ) -> PromptSimilarity:
-    """SIM of prompts and private images, beside the empty prompt's.
+    """SIM of prompts and private images; the baseline is the empty prompt's.
 
     Args:
         private: (n, d) embeddings of private images (`TextEncoder.encode`).

@@ -1,4 +1,4 @@
-"""Train on a release, test on real data; beside it, the same network trained on the real data.
+"""Train on a release, test on real data; the baseline is the same network trained on real data.
 
 What comes out describes private data without noise: it is marked owner-only and never enters a
 release folder. Importing this module needs no torch; training does.
@@ -86,7 +86,7 @@ BALANCED_ACCURACY_WITH_PRIVATE = Metric(
     group="utility",
     name="balanced accuracy, trained on the release and the private rows",
     explanation="Balanced accuracy of a model that is trained on both together: whether the "
-    "release adds anything for who has the private rows.",
+    "release adds anything for an owner of the private rows.",
     better="higher",
     unit="%",
     baseline=TRAINED_ON_PRIVATE,

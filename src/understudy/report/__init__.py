@@ -21,6 +21,7 @@ from understudy.report.json_files import (
     read_score,
 )
 from understudy.report.record import (
+    BudgetState,
     ModelRecord,
     ModelScore,
     OwnerRecord,
@@ -30,12 +31,12 @@ from understudy.report.record import (
     RunRecord,
     Sample,
     Sheet,
-    Spending,
 )
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
 
 __all__ = [
+    "BudgetState",
     "Comparison",
     "ModelRecord",
     "ModelScore",
@@ -46,7 +47,6 @@ __all__ = [
     "RunRecord",
     "Sample",
     "Sheet",
-    "Spending",
     "as_csv",
     "as_parquet",
     "compare_releases",

@@ -1,4 +1,4 @@
-"""Several releases side by side: what they promise, what was measured of them, and the trade."""
+"""Several releases side by side: their guarantees, what was measured, and the trade."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Comparison:
 
     Attributes:
         releases: They themselves.
-        facts: What they promise and hold: a name, and a text for each.
+        facts: Their guarantees and what they hold: a name, and a text for each.
         shared: Values that at least two of them have.
         notes: Why numbers do not compare; empty where nothing stands against it.
         trades: Values over epsilon; empty where no two epsilons have one.

@@ -30,7 +30,7 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     ),
     (
         "attack",
-        "Attacks: can somebody tell who took part?",
+        "Attacks: can an attacker tell who took part?",
         "Each attack sees the release and guesses whether a row was among the private ones. The "
         "baseline is a blind attack, which learns from other private rows and non-members what "
         "tells them apart and never sees the release. What the release adds to it is a leak; what "
@@ -48,7 +48,7 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     ),
     (
         "audit",
-        "Audit: does the program keep its promise?",
+        "Audit: does the program keep its guarantee?",
         "Runs on neighbouring datasets, and how well they can be told apart.",
     ),
 )

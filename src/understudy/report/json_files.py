@@ -12,11 +12,11 @@ from understudy.core.results import EVALUATION_SCHEMA, Evaluation
 from understudy.report import verdict_table
 from understudy.report.comparison import release_facts
 from understudy.report.record import (
+    BudgetState,
     ModelScore,
     OwnerRecord,
     Recall,
     RunRecord,
-    Spending,
 )
 from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
 
@@ -142,7 +142,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             dataset=content.get("dataset") or content["settings"]["source"],
             rows=content["rows"],
             skipped=content["skipped"],
-            spending=Spending(**content["spending"]),
+            spending=BudgetState(**content["spending"]),
             scores=tuple(map(read_score, content.get("accuracy", ()))),
             seconds=content["seconds"],
         )

@@ -125,7 +125,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class BudgetState:
     """The dataset's budget after the run, from the ledger.
 
     Attributes:
@@ -246,7 +246,7 @@ class OwnerRecord:
     dataset: str
     rows: int
     skipped: int = 0
-    spending: Spending | None = None
+    spending: BudgetState | None = None
     scores: tuple[ModelScore, ...] = ()
     sheets: tuple[Sheet, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -16,11 +16,11 @@ from understudy.core.types import Fit, Images, Labels, Receipt, Release
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
+    BudgetState,
     ModelRecord,
     OwnerRecord,
     RunRecord,
     Sheet,
-    Spending,
     contact_sheet,
     owner_report,
     public_documents,
@@ -92,7 +92,7 @@ def contact_sheet_of(synthetic: Mapping[int, Images]) -> bytes:
     return contact_sheet(images, columns)
 
 
-def spending(ledger: Ledger, dataset_id: str) -> Spending:
+def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     """The dataset's budget and what is left of it.
 
     Raises:
@@ -102,7 +102,7 @@ def spending(ledger: Ledger, dataset_id: str) -> Spending:
     spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon
     left = None if total is None else max(0.0, total - spent.epsilon)
-    return Spending(total, spent.delta, spent.epsilon, left)
+    return BudgetState(total, spent.delta, spent.epsilon, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Charged:
 
     ledger: str
     dataset: str
-    spending: Spending
+    spending: BudgetState
 
 
 def write_owner(

@@ -15,6 +15,7 @@ from understudy.core.types import Images
 from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
+    BudgetState,
     Comparison,
     ModelScore,
     OwnerRecord,
@@ -22,7 +23,6 @@ from understudy.report import (
     RunRecord,
     Sample,
     Sheet,
-    Spending,
     as_csv,
     as_parquet,
     compare_releases,
@@ -249,7 +249,7 @@ def read_pairs(path: Path) -> Pairs | None:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
 
 
-def _budget(run: dict[str, Any], ledger: str | None) -> Spending | None:
+def _budget(run: dict[str, Any], ledger: str | None) -> BudgetState | None:
     """How the dataset stands now; None where the ledger of the run is not at hand."""
     address, dataset = ledger or run.get("ledger"), run.get("dataset_id")
     if ledger is None and not (address and dataset and Path(address).is_file()):

@@ -22,7 +22,7 @@ from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.vault import Vault
-from understudy.report import Spending
+from understudy.report import BudgetState
 from understudy.run.accuracy import Accuracy, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
@@ -253,7 +253,7 @@ def _report_fit(fits: list[Fit], fit: Fit) -> None:
 
 
 def _warnings(
-    spent: Spending,
+    spent: BudgetState,
     concerned: Sequence[Dataset],
     delta: float,
     facts: Mapping[str, Any],
