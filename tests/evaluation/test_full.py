@@ -192,9 +192,8 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(tmp_path, monkeyp
     test = folder_of(tmp_path / "test", blobs(1, 20))
     place = folder_of(tmp_path / "out", blobs(2, 20), release=True)
 
-    monkeypatch.setattr(
-        "understudy.evaluation.evaluate.read", None
-    )  # whoever gets there fails otherwise
+    # What gets there fails otherwise.
+    monkeypatch.setattr("understudy.evaluation.evaluate.embed_dataset", None)
 
     def refused(error, words, **options):
         with pytest.raises(error, match=words):

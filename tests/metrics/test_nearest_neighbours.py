@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 
 from understudy.core.errors import InputError
 from understudy.metrics import nearest_neighbours
-from understudy.metrics.nearest_neighbours import clouds, coverage, kth_squares, nearest
+from understudy.metrics.nearest_neighbours import clouds, coverage, kth_squares, nearest_rows
 
 
 @pytest.fixture(params=[7, 64, 2048], ids=lambda size: f"blocks of {size}")
@@ -62,17 +62,17 @@ def test_the_nearest_row_and_how_far_it_is():
     rows, queries = two_sets()
     every = cdist(queries, rows)
     for count in (1, 3):
-        found, distance = nearest(*reversed(clouds(rows, queries)), count)
+        found, distance = nearest_rows(*reversed(clouds(rows, queries)), count)
         assert found.tolist() == every.argsort(axis=1)[:, :count].tolist()
         assert distance == pytest.approx(np.sort(every, axis=1)[:, :count], rel=1e-4)
     with pytest.raises(InputError, match="91 nearest rows were asked for and there are 90"):
-        nearest(*reversed(clouds(rows, queries)), 91)
+        nearest_rows(*reversed(clouds(rows, queries)), 91)
 
 
 @pytest.mark.usefixtures("block")
 def test_a_copy_is_at_no_distance_and_no_row_is_its_own_neighbour():
     rows, queries = two_sets()
-    _, distance = nearest(*clouds(np.concatenate([rows[:10], queries]), rows))
+    _, distance = nearest_rows(*clouds(np.concatenate([rows[:10], queries]), rows))
     assert (distance[:10] == 0).all()
     assert (distance[10:] > 0).all()
     twice = np.concatenate([rows, rows[:10]])

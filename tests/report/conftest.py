@@ -8,7 +8,15 @@ from tests.metric_values import metric_value
 
 from understudy.core.results import Curve, Evaluation, Pairs, Verdict
 from understudy.core.types import Receipt, StageReceipt
-from understudy.report import Model, OwnerRecord, Recall, RunRecord, Score, Sheet, Spending
+from understudy.report import (
+    BudgetState,
+    ModelRecord,
+    ModelScore,
+    OwnerRecord,
+    Recall,
+    RunRecord,
+    Sheet,
+)
 
 MU = 0.2680511
 SHARES = {"kmeans 1": 0.2, "moments": 0.5, "votes": 0.3}
@@ -51,8 +59,8 @@ def record(receipt: Receipt) -> RunRecord:
         image_shape=(4, 6, 1),
         dim=24,
         models=(
-            Model("encoder", "onnx:/somebody/secret-place/enc.onnx?size=128", "MIT, a zoo"),
-            Model("decoder", "embedded:dct", "none"),
+            ModelRecord("encoder", "onnx:/somebody/secret-place/enc.onnx?size=128", "MIT, a zoo"),
+            ModelRecord("decoder", "embedded:dct", "none"),
         ),
         public_sources=("/somebody/secret-place/photos",),
         facts={"kept clusters": 15},
@@ -68,9 +76,9 @@ def owner() -> OwnerRecord:
         dataset="ward-seven-photos",
         rows=48_613,
         skipped=17,
-        spending=Spending(epsilon=3.25, delta=1e-5, spent=1.6234, remaining=1.4711),
+        spending=BudgetState(epsilon=3.25, delta=1e-5, spent=1.6234, remaining=1.4711),
         scores=(
-            Score(
+            ModelScore(
                 "small CNN",
                 0.7123,
                 0.9187,
@@ -80,7 +88,7 @@ def owner() -> OwnerRecord:
                 0.9146,
                 recalls=(Recall("Ankle boot", 0.4377, 0.8812), Recall("Trouser", 0.9869, 0.9562)),
             ),
-            Score("ResNet-9", 0.6984),
+            ModelScore("ResNet-9", 0.6984),
         ),
         sheets=(
             Sheet("Trouser", images, images[::-1]),

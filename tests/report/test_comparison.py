@@ -12,7 +12,7 @@ import pytest
 from tests.metric_values import metric_value
 
 from understudy.core.results import Evaluation
-from understudy.report import Released, RunRecord, compare
+from understudy.report import Released, RunRecord, compare_releases
 
 Make = Callable[..., Released]
 
@@ -44,7 +44,9 @@ def make(record: RunRecord) -> Make:
 
 
 def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make) -> None:
-    found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8)), make("c", 2, None)])
+    found = compare_releases(
+        [make("a", 1, figures(0.6)), make("b", 4, figures(0.8)), make("c", 2, None)]
+    )
     shared = {one.value.name: one.cells for one in found.shared}
     assert [cell.text for cell in shared["accuracy"]] == ["60.0\u00a0%", "80.0\u00a0%", ""]
     assert [cell.best for cell in shared["accuracy"]] == [False, True, False]
@@ -53,7 +55,7 @@ def test_what_is_shared_is_beside_each_other_and_the_better_is_marked(make: Make
 
 
 def test_other_features_are_another_figure_and_a_note(make: Make) -> None:
-    found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8, "clip"))])
+    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8, "clip"))])
     assert [one.value.name for one in found.shared] == ["accuracy"]
     assert found.notes == (
         "Measured with different features (a: dct; b: clip): those numbers do not compare.",
@@ -62,12 +64,12 @@ def test_other_features_are_another_figure_and_a_note(make: Make) -> None:
 
 def test_other_private_rows_are_a_note(make: Make) -> None:
     other = replace(figures(0.8), settings={"features": "dct", "rows": {"private": 50}})
-    (note,) = compare([make("a", 1, figures(0.6)), make("b", 4, other)]).notes
+    (note,) = compare_releases([make("a", 1, figures(0.6)), make("b", 4, other)]).notes
     assert note.startswith("Measured with different rows (a: private: 100; b: private: 50)")
 
 
 def test_releases_that_are_alike_need_no_note(make: Make) -> None:
-    assert compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8))]).notes == ()
+    assert compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8))]).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -83,18 +85,18 @@ def test_releases_that_are_alike_need_no_note(make: Make) -> None:
 def test_what_stands_against_comparing_is_said(
     make: Make, change: dict[str, Any], note: str
 ) -> None:
-    found = compare([make("a", 1, figures(0.6)), make("b", 4, figures(0.8), **change)])
+    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, figures(0.8), **change)])
     assert len(found.notes) == 1
     assert note in found.notes[0]
 
 
 def test_what_was_not_measured_is_said(make: Make) -> None:
-    found = compare([make("a", 1, None), make("b", 4, figures(0.8))])
+    found = compare_releases([make("a", 1, None), make("b", 4, figures(0.8))])
     assert "Not measured yet: a." in found.notes[0]
 
 
 def test_the_trade_is_drawn_by_method_in_the_order_of_epsilon(make: Make) -> None:
-    found = compare(
+    found = compare_releases(
         [
             make("late", 4, figures(0.8)),
             make("early", 1, figures(0.6)),
@@ -110,12 +112,12 @@ def test_the_trade_is_drawn_by_method_in_the_order_of_epsilon(make: Make) -> Non
 
 
 def test_one_epsilon_is_no_curve(make: Make) -> None:
-    assert compare([make("a", 1, figures(0.6)), make("b", 1, figures(0.8))]).trades == ()
+    assert compare_releases([make("a", 1, figures(0.6)), make("b", 1, figures(0.8))]).trades == ()
 
 
 def test_for_programs(make: Make) -> None:
     broken = Evaluation((metric_value("utility", "accuracy", math.nan),))
-    found = compare([make("a", 1, figures(0.6)), make("b", 4, broken)])
+    found = compare_releases([make("a", 1, figures(0.6)), make("b", 4, broken)])
     rows = found.rows()
     assert [row["release"] for row in rows] == ["a"] * 3 + ["b"]
     read = json.loads(json.dumps(found.as_dict(), allow_nan=False))

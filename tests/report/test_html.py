@@ -13,7 +13,14 @@ from PIL import Image
 from tests.report.pages import Page
 
 from understudy.core.types import Receipt
-from understudy.report import OwnerRecord, RunRecord, Sheet, Spending, contact_sheet, owner_report
+from understudy.report import (
+    BudgetState,
+    OwnerRecord,
+    RunRecord,
+    Sheet,
+    contact_sheet,
+    owner_report,
+)
 
 
 def test_the_page_is_well_formed_and_says_who_may_see_it(
@@ -127,7 +134,7 @@ def test_a_page_with_nothing_but_the_least(record: RunRecord, receipt: Receipt) 
 
 
 def test_a_dataset_without_a_total(record: RunRecord, owner: OwnerRecord) -> None:
-    spending = Spending(epsilon=None, delta=1e-5, spent=1.0, remaining=None)
+    spending = BudgetState(epsilon=None, delta=1e-5, spent=1.0, remaining=None)
     words = Page(owner_report(record, replace(owner, spending=spending))).words
     assert "no total was set" in words
 

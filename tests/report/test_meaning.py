@@ -10,7 +10,7 @@ from understudy.report import meaning
 
 
 def test_mu_composes_by_squares(receipt: Receipt) -> None:
-    assert meaning.run_mu(receipt) == pytest.approx(0.2680511, rel=1e-12)
+    assert meaning.composed_mu(receipt) == pytest.approx(0.2680511, rel=1e-12)
 
 
 def test_the_bound_of_a_gaussian_release(receipt: Receipt) -> None:

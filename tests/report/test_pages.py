@@ -26,7 +26,7 @@ from understudy.report import (
     Released,
     RunRecord,
     Sample,
-    compare,
+    compare_releases,
     comparison_report,
     owner_report,
     public_report,
@@ -64,7 +64,7 @@ def pages(
         "whole": owner_report(record, whole),
         "bare": owner_report(long, replace(owner, dataset="/a/long/path" * 9, sheets=())),
         "public": public_report(record, samples),
-        "compared": comparison_report(compare(releases), samples),
+        "compared": comparison_report(compare_releases(releases), samples),
     }
 
 
@@ -184,9 +184,9 @@ def test_large_images_are_made_smaller(record: RunRecord, owner: OwnerRecord) ->
 
 
 def test_a_comparison_of_public_releases_is_no_secret(releases: tuple[Released, ...]) -> None:
-    measured = comparison_report(compare(releases))
+    measured = comparison_report(compare_releases(releases))
     assert "Owner only." in Page(measured).words
-    bare = comparison_report(compare([replace(one, evaluation=None) for one in releases]))
+    bare = comparison_report(compare_releases([replace(one, evaluation=None) for one in releases]))
     assert "Owner only." not in Page(bare).words
 
 

@@ -14,8 +14,8 @@ from understudy.report.plots import (
     TOP,
     WIDTH,
     Axis,
-    Line,
     Plot,
+    PlotLine,
     around,
     short,
 )
@@ -42,7 +42,7 @@ def test_ticks_are_round_and_on_the_axis(axis: Axis, ticks: list[float]) -> None
 @pytest.mark.parametrize("log", [False, True])
 def test_a_line_runs_from_corner_to_corner(log: bool) -> None:
     axes = Axis("x", 1, 100, log=log), Axis("y", 1, 100, log=log)
-    plot = Plot("p", *axes, (Line("a", (1, 100), (1, 100)),))
+    plot = Plot("p", *axes, (PlotLine("a", (1, 100), (1, 100)),))
     assert corners(plot.drawing().paths[0]) == [
         (LEFT, HEIGHT - BOTTOM),
         (WIDTH - RIGHT, TOP),
@@ -67,14 +67,17 @@ def test_guessing_is_the_diagonal_on_both_kinds_of_axes() -> None:
 
 def test_thousands_of_points_are_thinned_out_but_keep_the_ends() -> None:
     many = tuple(k / 9999 for k in range(10_000))
-    plot = Plot("p", Axis("x", 0, 1), Axis("y", 0, 1), (Line("a", many, many),))
+    plot = Plot("p", Axis("x", 0, 1), Axis("y", 0, 1), (PlotLine("a", many, many),))
     points = corners(plot.drawing().paths[0])
     assert 100 < len(points) < 700
     assert points[-1] == (WIDTH - RIGHT, TOP)
 
 
 def test_a_plot_in_words_and_numbers() -> None:
-    lines = (Line("ours", (1, 2, 3), (10, 20, 30), ("a", "b", "c")), Line("theirs", (1,), (5,)))
+    lines = (
+        PlotLine("ours", (1, 2, 3), (10, 20, 30), ("a", "b", "c")),
+        PlotLine("theirs", (1,), (5,)),
+    )
     plot = Plot("p", Axis("rows", 1, 3, log=True), Axis("accuracy", 0, 30), lines, marks=True)
     assert plot.describe() == (
         "accuracy over rows (logarithmic). ours: 1: 10, 2: 20, 3: 30. theirs: 1: 5."
@@ -92,7 +95,7 @@ def test_a_plot_in_words_and_numbers() -> None:
 
 def test_the_table_of_a_roc_never_promises_more_than_the_curve() -> None:
     """Between two points the lower one is what a threshold reaches."""
-    line = Line("a", (0, 0.04, 0.3, 1), (0, 0.2, 0.9, 1))
+    line = PlotLine("a", (0, 0.04, 0.3, 1), (0, 0.2, 0.9, 1))
     plot = Plot("ROC", Axis("fpr", 0, 1), Axis("tpr", 0, 1), (line,), chance=True)
     head, rows = plot.table()
     assert head == ["fpr", "a"]

@@ -185,7 +185,7 @@ def test_hostile_names_stay_text(record: RunRecord) -> None:
         params={HOSTILE: HOSTILE},
         facts={HOSTILE: [HOSTILE]},
         public_sources=(HOSTILE,),
-        models=(report.Model("encoder", HOSTILE, HOSTILE),),
+        models=(report.ModelRecord("encoder", HOSTILE, HOSTILE),),
     )
     for text in (dataset_card(hostile).partition("\n---\n")[2], statement_text(hostile)):
         assert "<script" not in text

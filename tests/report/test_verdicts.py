@@ -8,7 +8,7 @@ import pytest
 
 from understudy.core.results import Evaluation, Verdict
 from understudy.core.types import Receipt
-from understudy.report import RunRecord, Score
+from understudy.report import ModelScore, RunRecord
 from understudy.report.rendering import coded
 from understudy.report.verdict_table import cards, guarantee_card, guarantee_sentence
 
@@ -39,7 +39,7 @@ def test_the_sentence_fits_the_neighbours(receipt: Receipt) -> None:
 
 
 def test_what_the_run_measured_is_told_where_no_model_was_trained_since(record: RunRecord) -> None:
-    scores = (Score("CNN", 0.5), Score("ResNet-9", 0.7123, 0.9))
+    scores = (ModelScore("CNN", 0.5), ModelScore("ResNet-9", 0.7123, 0.9))
     told = Verdict("utility", "unknown", "Not measured: add --full.", "Useful: ...")
     for evaluation in (None, Evaluation(verdicts=(told,))):
         card = next(c for c in cards(record, evaluation, scores) if c.title == "Utility")
@@ -61,7 +61,7 @@ def test_four_verdicts_always_and_two_where_they_were_given(record: RunRecord) -
     )
     assert [(c.title, c.word) for c in cards(record, given)][4:] == [
         ("Attacks", "not sure"),
-        ("Audit", "promise kept"),
+        ("Audit", "guarantee holds"),
     ]
 
 

@@ -62,7 +62,10 @@ def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path
         assert "differential" not in text
         assert "noisy" not in text
         assert "epsilon 0" not in text
-    assert "epsilon 0" not in report.write_public(tmp_path / "out", tmp_path / "p.html").read_text()
+    assert (
+        "epsilon 0"
+        not in report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
+    )
 
 
 def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path) -> None:

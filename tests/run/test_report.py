@@ -146,7 +146,7 @@ def test_nothing_that_is_private_is_in_the_public_report(
 ) -> None:
     out = runs / "run-1"
     planted(out, marked)
-    page = report.write_public(out, tmp_path / "public.html").read_text()
+    page = report.write_public_report(out, tmp_path / "public.html").read_text()
     assert marks(page, source, marked) == set()
     assert marks(json.dumps(report.public_as_dict(out)), source, marked) == set()
     assert len(pictures(page)) == len(CLASSES)
@@ -171,11 +171,11 @@ def test_the_public_report_reads_nothing_of_the_owners(
 ) -> None:
     out = runs / "run-1"
     planted(out, marked)
-    with_owner = report.write_public(out, tmp_path / "a.html").read_bytes()
+    with_owner = report.write_public_report(out, tmp_path / "a.html").read_bytes()
     alone = shutil.copytree(out / "release", tmp_path / "elsewhere")
     shutil.rmtree(out / "owner")
-    assert report.write_public(out, tmp_path / "b.html").read_bytes() == with_owner
-    assert report.write_public(alone, tmp_path / "c.html").read_bytes() == with_owner
+    assert report.write_public_report(out, tmp_path / "b.html").read_bytes() == with_owner
+    assert report.write_public_report(alone, tmp_path / "c.html").read_bytes() == with_owner
 
 
 def test_the_report_made_anew_is_the_one_that_the_run_wrote(finished: Path, tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:
         ledger=str(tmp_path / "ledger.db"),
     )
     assert pictures(report.refresh(tmp_path / "out").read_text()) == []
-    page = report.write_public(tmp_path / "out", tmp_path / "p.html").read_text()
+    page = report.write_public_report(tmp_path / "out", tmp_path / "p.html").read_text()
     assert "30 synthetic embeddings" in Page(page).words
 
 
@@ -257,7 +257,7 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     measured(runs / "run-1", marked, {"accuracy": 0.5}, rows=10)
     measured(runs / "run-4", marked, {"accuracy": 0.7}, rows=20)
     folders = [runs / "run-1", runs / "run-4"]
-    found = report.compare(folders)
+    found = report.compare_folders(folders)
     assert [one.value.name for one in found.shared] == ["accuracy"]
     assert "Measured with different rows (run-1: 10; run-4: 20)" in found.notes[0]
     page = report.write_comparison(folders, found, tmp_path / "c.html").read_text()
@@ -273,16 +273,20 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
 
 def test_releases_of_the_same_name_are_told_apart(runs: Path, tmp_path: Path) -> None:
     other = shutil.copytree(runs / "run-1", tmp_path / "second" / "run-1")
-    found = report.compare([runs / "run-1", other])
+    found = report.compare_folders([runs / "run-1", other])
     assert [one.name for one in found.releases] == ["runs/run-1", "second/run-1"]
 
 
 @pytest.mark.parametrize(
     ("fault", "error", "message"),
     [
-        (lambda runs: report.compare([runs / "run-1"]), ConfigError, "two or more"),
-        (lambda runs: report.compare([runs / "run-1"] * 2), ConfigError, "two or more .* found 1"),
-        (lambda runs: report.compare([runs / "run-1", runs]), RunError, "holds no release"),
+        (lambda runs: report.compare_folders([runs / "run-1"]), ConfigError, "two or more"),
+        (
+            lambda runs: report.compare_folders([runs / "run-1"] * 2),
+            ConfigError,
+            "two or more .* found 1",
+        ),
+        (lambda runs: report.compare_folders([runs / "run-1", runs]), RunError, "holds no release"),
         (lambda runs: report.load(runs), RunError, "holds no release"),
         (
             lambda runs: report.load(shutil.copytree(runs / "run-1" / "release", runs / "alone")),
@@ -300,7 +304,7 @@ def test_releases_of_the_same_name_are_told_apart(runs: Path, tmp_path: Path) ->
             "there is no folder",
         ),
         (
-            lambda runs: report.write_public(runs / "run-1", runs / "no" / "a.html"),
+            lambda runs: report.write_public_report(runs / "run-1", runs / "no" / "a.html"),
             ConfigError,
             "there is no folder",
         ),

@@ -44,7 +44,7 @@ def report(
     if public is not None:
         if table is not None or beside or ledger is not None:
             raise ConfigError("--public takes no --table, --beside or --ledger: they are private")
-        _told(reports.write_public(folder, public), as_json)
+        _told(reports.write_public_report(folder, public), as_json)
         if as_json:
             _json(reports.public_as_dict(folder))
         return
@@ -69,7 +69,7 @@ def compare(
 
     if table is not None:
         reports.require_table(table)
-    found = reports.compare(releases)
+    found = reports.compare_folders(releases)
     if as_json:
         _json(found.as_dict())
     else:

@@ -17,7 +17,7 @@ from scipy import stats
 from understudy.core.errors import InputError
 from understudy.core.results import Metric
 from understudy.core.types import Labels, Vector
-from understudy.metrics.nearest_neighbours import clouds, nearest
+from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.roc import Roc, area_by_groups, roc
 from understudy.metrics.subsets import some
 
@@ -39,7 +39,7 @@ def by_distance(candidates: NDArray[Any], release: NDArray[Any]) -> Vector:
         release: (m, d) of the release.
     """
     asked, rows = clouds(candidates, release)
-    return -nearest(asked, rows)[1][:, 0]
+    return -nearest_rows(asked, rows)[1][:, 0]
 
 
 def by_calibrated_distance(

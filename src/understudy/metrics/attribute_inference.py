@@ -1,9 +1,9 @@
-"""Attribute inference: does the release tell a private record's secret to who knows the rest?
+"""Attribute inference: does the release reveal an attribute of a record whose rest is known?
 
-The attacker knows the embedding of a record (its picture, or all of it but one column) and wants
-one attribute: its class, or a column. He learns it from the release. What he gets right of records
-that were held out is knowledge of the population, which is what the release is for; what he gets
-right beyond that of private records is a leak (the view of Yeom et al. 2018, section 4).
+The attacker knows the embedding of a record (its image, or all of it but one column) and wants
+one attribute: its class, or a column. It is learnt from the release. What is right of records that
+were held out is knowledge of the population, which is what the release is for; what is right beyond
+that of private records is a leak (the view of Yeom et al. 2018, section 4).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy import stats
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Labels
-from understudy.metrics.nearest_neighbours import clouds, nearest
+from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.roc import clopper_pearson
 
 How = Literal["neighbours", "network"]
@@ -144,7 +144,7 @@ def _voted(sets: tuple[tuple[NDArray[Any], Labels], ...], k: int, values: int) -
     secrets = sets[0][1]
     found = []
     for each in asked:
-        near = secrets[nearest(each, rows, k)[0]]
+        near = secrets[nearest_rows(each, rows, k)[0]]
         votes = np.zeros((len(near), values))
         for at in range(k):  # nearer rows weigh a little more, too little to outvote anybody
             votes[np.arange(len(near)), near[:, at]] += 1 + 0.5 ** (at + 1) / (k + 1)

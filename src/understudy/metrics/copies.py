@@ -13,7 +13,7 @@ from understudy.core.types import Labels, Vector
 from understudy.metrics.leakage import Closeness
 
 _TAILS = (0.0, 0.001, 0.01)
-"""Parts of the held-out rows that may lie below a threshold: nobody, one in 1,000, one in 100."""
+"""Parts of the held-out rows that may lie below a threshold: none, one in 1,000, one in 100."""
 
 _TIMES = 2.0
 """Near-copies are at least so many times as frequent as chance makes them."""

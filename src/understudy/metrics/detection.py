@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.types import Found, Vector
 
-Rule = Literal["coco", "voc"]
+MatchingRule = Literal["coco", "voc"]
 """``coco``: precision at 101 recalls, the best 100 boxes of a class in an image, a box may take
 the next best object where its best is taken (pycocotools). ``voc``: the area under the whole
 curve, and a box whose best object is taken is a miss (PASCAL VOC since 2010)."""
@@ -45,7 +45,7 @@ class Detection:
     recalls: dict[str, Vector]
     precisions: dict[str, Vector]
     iou: float
-    rule: Rule
+    rule: MatchingRule
 
 
 def average_precision(
@@ -54,7 +54,7 @@ def average_precision(
     classes: Sequence[str],
     *,
     iou: float = 0.5,
-    rule: Rule = "coco",
+    rule: MatchingRule = "coco",
 ) -> Detection:
     """Average precision of what was found in each image against what is in it.
 
@@ -104,7 +104,7 @@ def overlaps(boxes: NDArray[Any], others: NDArray[Any]) -> Vector:
 
 
 def _hits(
-    found: Sequence[Found], truth: Sequence[Found], label: int, iou: float, rule: Rule
+    found: Sequence[Found], truth: Sequence[Found], label: int, iou: float, rule: MatchingRule
 ) -> NDArray[np.bool_]:
     """Whether each box of a class found an object of its own, best box of all images first."""
     scores, hits = [], []
@@ -121,7 +121,7 @@ def _hits(
     return np.asarray(np.concatenate(hits)[order])
 
 
-def _matched(overlap: Vector, iou: float, rule: Rule) -> NDArray[np.bool_]:
+def _matched(overlap: Vector, iou: float, rule: MatchingRule) -> NDArray[np.bool_]:
     """Of one image, best box first: each takes an object that no better one took."""
     hits = np.zeros(len(overlap), dtype=np.bool_)
     if not overlap.size:
@@ -141,7 +141,7 @@ def _curve(hits: NDArray[np.bool_], objects: int) -> tuple[Vector, Vector]:
     return right / objects, np.maximum.accumulate(precision[::-1])[::-1]
 
 
-def _area(recall: Vector, precision: Vector, rule: Rule) -> float:
+def _area(recall: Vector, precision: Vector, rule: MatchingRule) -> float:
     if rule == "voc":
         return float((np.diff(recall, prepend=0.0) * precision).sum())
     at = np.searchsorted(recall, _RECALLS, side="left")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,10 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError, MissingExtra
 from understudy.core.results import Metric
 from understudy.metrics.labelled import Labelled, match_classes
-from understudy.metrics.utility import Network, UtilityResult, score
+from understudy.metrics.utility import EpochProgress, Network, UtilityResult, score
 
 if TYPE_CHECKING:
     from understudy.metrics.networks.classifier import Classifier
-
-Progress = Callable[[int, int], None]
-"""Called after every epoch with (epochs done, epochs in all)."""
 
 _GRADIENTS = 2**26
 """Numbers of per-row gradients held at once: 256 MB."""
@@ -83,7 +80,7 @@ def dp_sgd(
     lr: float = 0.5,
     clip: float = 1.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> DpSgd:
     """Train one of our networks on real data by DP-SGD (Abadi et al. 2016), with Opacus.
 
@@ -142,7 +139,7 @@ def _trained(
     network: Network,
     asked: _Asked,
     seed: int,
-    progress: Progress | None,
+    progress: EpochProgress | None,
 ) -> DpSgd:
     start = time.perf_counter()
     rows, tests = (

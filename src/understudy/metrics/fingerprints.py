@@ -11,7 +11,7 @@ from scipy.fft import dct
 
 from understudy.core.results import Metric
 from understudy.core.types import Images, Labels
-from understudy.metrics.nearest_neighbours import Progress, blocks, side_by_side
+from understudy.metrics.nearest_neighbours import RowProgress, row_blocks, side_by_side
 
 _HASH_SIDE = 8
 _HASH_OF = 32
@@ -105,7 +105,7 @@ def perceptual_hashes(images: Images) -> Hashes:
     small = area_means(images, _HASH_OF).mean(axis=3)
     basis = _low_frequencies()
     low = (basis @ small @ basis.T).reshape(len(images), -1)
-    # The mean of the picture says nothing of its shapes, so it does not move the median.
+    # The mean of the image says nothing of its shapes, so it does not move the median.
     above = low > np.median(low[:, 1:], axis=1)[:, None]
     found: Hashes = np.packbits(above, axis=1).view(">u8").astype(np.uint64)[:, 0]
     return found
@@ -118,7 +118,7 @@ def _low_frequencies() -> NDArray[np.float32]:
 
 
 def nearest_hashes(
-    queries: Hashes, rows: Hashes, progress: Progress = lambda done: None
+    queries: Hashes, rows: Hashes, progress: RowProgress = lambda done: None
 ) -> tuple[Labels, Labels]:
     """The row whose hash differs least from each query's, and in how many of the 64 bits.
 
@@ -137,7 +137,7 @@ def nearest_hashes(
 
     def search(mine: slice) -> slice:
         least = np.full(mine.stop - mine.start, 255, dtype=np.uint8)
-        for theirs in blocks(len(rows)):
+        for theirs in row_blocks(len(rows)):
             differ = np.bitwise_count(queries[mine, None] ^ rows[None, theirs])
             better = np.flatnonzero(differ.min(axis=1) < least)
             at = differ[better].argmin(axis=1)
@@ -146,6 +146,6 @@ def nearest_hashes(
         bits[mine] = least
         return mine
 
-    for mine in side_by_side(search, blocks(len(queries))):
+    for mine in side_by_side(search, row_blocks(len(queries))):
         progress(mine.stop - mine.start)
     return found, bits

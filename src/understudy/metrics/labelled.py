@@ -13,7 +13,7 @@ from understudy.core.errors import InputError
 from understudy.core.types import Batch, Labels, SyntheticBatch
 from understudy.metrics.subsets import some
 
-Rows = Batch | SyntheticBatch | tuple[NDArray[Any], Labels]
+LabelledRows = Batch | SyntheticBatch | tuple[NDArray[Any], Labels]
 """Some rows with a class each."""
 
 
@@ -46,7 +46,7 @@ class Labelled:
 
 
 def gather(
-    batches: Iterable[Rows],
+    batches: Iterable[LabelledRows],
     classes: Sequence[str],
     *,
     of: Literal["embeddings", "images"] = "images",
@@ -95,7 +95,7 @@ def match_classes(labels: Labels, classes: Sequence[str], onto: Sequence[str]) -
     return table[labels]
 
 
-def _pair(rows: Rows, of: Literal["embeddings", "images"]) -> tuple[NDArray[Any], Labels]:
+def _pair(rows: LabelledRows, of: Literal["embeddings", "images"]) -> tuple[NDArray[Any], Labels]:
     if isinstance(rows, tuple):
         return rows
     if isinstance(rows, Batch):

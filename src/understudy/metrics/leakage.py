@@ -1,4 +1,4 @@
-"""How near a release comes to private rows, beside how near real rows come that were never in it.
+"""How near a release comes to private rows, and how near real rows come that took no part.
 
 Nothing in here is DP: what it finds is for the owner alone.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.results import Metric
 from understudy.core.types import Images, Labels, Vector
-from understudy.metrics.nearest_neighbours import Cloud, Progress, clouds, nearest
+from understudy.metrics.nearest_neighbours import Cloud, RowProgress, clouds, nearest_rows
 from understudy.metrics.subsets import some
 
 _GRID = 4  # parts a side of the regional mutual information
@@ -123,7 +123,7 @@ def closeness(
     private: NDArray[Any],
     release: NDArray[Any],
     held_out: NDArray[Any],
-    progress: Progress = lambda done: None,
+    progress: RowProgress = lambda done: None,
 ) -> Closeness:
     """Nearest private rows of the release, of held-out real rows, and of private rows themselves.
 
@@ -157,7 +157,7 @@ def closeness(
 def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
     """The two nearest of some private rows, without themselves."""
     count = min(3, len(real))
-    found, distances = nearest(asked, real, count)
+    found, distances = nearest_rows(asked, real, count)
     # A row is its own nearest; among many equal ones it may be none of the first.
     itself = found == own[:, None]
     itself[:, -1] |= ~itself.any(axis=1)
@@ -168,9 +168,11 @@ def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
     return Within(names[:, 0], first, first / np.maximum(second, 1e-12))
 
 
-def _two_nearest(queries: Cloud, rows: Cloud, progress: Progress) -> tuple[Labels, Vector, Vector]:
+def _two_nearest(
+    queries: Cloud, rows: Cloud, progress: RowProgress
+) -> tuple[Labels, Vector, Vector]:
     """The nearest row, its distance, and that over the second's; 0 where there are two copies."""
-    found, distances = nearest(queries, rows, 2, progress)
+    found, distances = nearest_rows(queries, rows, 2, progress)
     first, second = distances.T
     return found[:, 0], first, first / np.maximum(second, 1e-12)
 

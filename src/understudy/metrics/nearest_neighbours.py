@@ -25,9 +25,9 @@ _EXACT = 5000**2
 NEAREST_NEIGHBOURS = 5
 """The neighbour that the balls of precision, recall, density and coverage reach to."""
 
-Floats = NDArray[np.floating[Any]]
+FloatRows = NDArray[np.floating[Any]]
 
-Progress = Callable[[int], None]
+RowProgress = Callable[[int], None]
 """Called with the number of rows just done."""
 
 
@@ -80,8 +80,8 @@ class Cloud:
     def __init__(self, embeddings: NDArray[Any], centre: Vector, dtype: Any = np.float32) -> None:
         n, d = embeddings.shape
         # [x, |x|^2, 1] . [-2 y, 1, |y|^2] is the squared distance: one product and no more passes.
-        self._left: Floats = np.ones((n, d + 2), dtype)
-        for block in blocks(n):
+        self._left: FloatRows = np.ones((n, d + 2), dtype)
+        for block in row_blocks(n):
             self._left[block, :d] = embeddings[block] - centre
             rows = self._left[block, :d]
             self._left[block, d] = np.einsum("nd,nd->n", rows, rows)
@@ -90,18 +90,18 @@ class Cloud:
         return len(self._left)
 
     @property
-    def rows(self) -> Floats:
+    def rows(self) -> FloatRows:
         """(n, d), less the centre."""
         return self._left[:, :-2]
 
-    def right(self, block: slice) -> Floats:
+    def right(self, block: slice) -> FloatRows:
         """A block's rows as the other side of `to`: (d + 2, rows)."""
         made = self._left[block] * self._left.dtype.type(-2)
         made[:, -2] = 1
         made[:, -1] = self._left[block, -2]
         return made.T
 
-    def to(self, other: Floats, mine: slice) -> Floats:
+    def to(self, other: FloatRows, mine: slice) -> FloatRows:
         """Squared distances of a block's rows to those of another's `right`: (rows, columns).
 
         Rounding may leave one a little below 0.
@@ -118,7 +118,7 @@ def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
     for one in sets:
         if one.ndim != 2 or not len(one):
             raise InputError(f"expected (n, d) embeddings, n at least 1, found {one.shape}")
-        if not all(np.isfinite(one[block]).all() for block in blocks(len(one))):
+        if not all(np.isfinite(one[block]).all() for block in row_blocks(len(one))):
             raise InputError("the embeddings hold numbers that are not finite")
         if one.shape[1] != sets[0].shape[1]:
             raise InputError(
@@ -129,13 +129,13 @@ def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
     return tuple(Cloud(one, centre, dtype) for one in sets)
 
 
-def blocks(count: int) -> Iterator[slice]:
+def row_blocks(count: int) -> Iterator[slice]:
     """Slices that cover ``range(count)``."""
     for start in range(0, count, _BLOCK):
         yield slice(start, min(start + _BLOCK, count))
 
 
-def kth_squares(cloud: Cloud, k: int, progress: Progress = _silent) -> Floats:
+def kth_squares(cloud: Cloud, k: int, progress: RowProgress = _silent) -> FloatRows:
     """Squared distance of each row to its k-th nearest other row: (n,).
 
     Every pair of blocks is computed once and read in both directions.
@@ -175,15 +175,15 @@ def kth_squares(cloud: Cloud, k: int, progress: Progress = _silent) -> Floats:
 
 def _pairs(count: int) -> Iterator[tuple[slice, slice]]:
     """Every two blocks once, and each with itself."""
-    for mine in blocks(count):
-        yield from ((mine, theirs) for theirs in blocks(count) if theirs.start >= mine.start)
+    for mine in row_blocks(count):
+        yield from ((mine, theirs) for theirs in row_blocks(count) if theirs.start >= mine.start)
 
 
-Gains = tuple[Labels, Floats]
+Gains = tuple[Labels, FloatRows]
 """Rows, and the smallest values that a block has for them, in no order."""
 
 
-def _gains(block: Floats, k: int, worst: Floats, part: slice) -> Gains:
+def _gains(block: FloatRows, k: int, worst: FloatRows, part: slice) -> Gains:
     """The k smallest of each of a block's rows that has one below its k-th so far."""
     rows = np.flatnonzero(block.min(axis=1) < worst[part])
     found = block[rows]
@@ -192,8 +192,8 @@ def _gains(block: Floats, k: int, worst: Floats, part: slice) -> Gains:
     return rows + part.start, found
 
 
-def nearest(
-    queries: Cloud, rows: Cloud, count: int = 1, progress: Progress = _silent
+def nearest_rows(
+    queries: Cloud, rows: Cloud, count: int = 1, progress: RowProgress = _silent
 ) -> tuple[Labels, Vector]:
     """The nearest rows of each query, nearest first, and the distances to them: (n, count) each.
 
@@ -212,7 +212,7 @@ def nearest(
     def search(mine: slice) -> tuple[Labels, Vector]:
         names = np.zeros((mine.stop - mine.start, count), dtype=np.int64)
         least = np.full(names.shape, np.inf, dtype=rows.rows.dtype)
-        for theirs in blocks(len(rows)):
+        for theirs in row_blocks(len(rows)):
             _merge(names, least, queries.to(rows.right(theirs), mine), theirs.start)
         # Again from the differences, so that a copy is at no distance at all.
         apart = [queries.rows[mine] - rows.rows[names[:, at]] for at in range(count)]
@@ -221,13 +221,13 @@ def nearest(
         return np.take_along_axis(names, order, 1), np.take_along_axis(exact, order, 1)
 
     found = []
-    for names, exact in side_by_side(search, blocks(len(queries))):
+    for names, exact in side_by_side(search, row_blocks(len(queries))):
         found.append((names, exact))
         progress(len(names))
     return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
 
 
-def _merge(names: Labels, least: Floats, block: Floats, start: int) -> None:
+def _merge(names: Labels, least: FloatRows, block: FloatRows, start: int) -> None:
     """Put a block's columns among the nearest so far, in place, where they are nearer."""
     count = least.shape[1]
     gains = np.flatnonzero(block.min(axis=1) < least.max(axis=1))
@@ -239,7 +239,7 @@ def _merge(names: Labels, least: Floats, block: Floats, start: int) -> None:
     names[gains] = np.take_along_axis(both, best, 1)
 
 
-def _smallest(block: Floats, count: int) -> tuple[Labels, Floats]:
+def _smallest(block: FloatRows, count: int) -> tuple[Labels, FloatRows]:
     """Columns and values of the few smallest of each row; the block is spoilt."""
     every = np.arange(len(block))
     columns, values = [], []
@@ -278,7 +278,7 @@ def coverage(
     synthetic: NDArray[Any],
     *,
     k: int = NEAREST_NEIGHBOURS,
-    progress: Progress = _silent,
+    progress: RowProgress = _silent,
 ) -> Coverage:
     """Improved precision and recall, density and coverage, as ``prdc`` computes them.
 
@@ -300,7 +300,7 @@ def coverage(
 
     def compare(mine: slice) -> tuple[slice, Labels]:
         hits = np.zeros(len(two), dtype=np.int64)
-        for theirs in blocks(len(two)):
+        for theirs in row_blocks(len(two)):
             block = one.to(two.right(theirs), mine)
             rows, columns = np.nonzero(block < reach[mine, None])
             hits[theirs] += np.bincount(columns, minlength=block.shape[1])
@@ -308,7 +308,7 @@ def coverage(
             reached[mine] |= (block < reach_back[None, theirs]).any(axis=1)
         return mine, hits
 
-    for mine, hits in side_by_side(compare, blocks(len(one))):
+    for mine, hits in side_by_side(compare, row_blocks(len(one))):
         inside += hits
         progress(mine.stop - mine.start)
     return Coverage(

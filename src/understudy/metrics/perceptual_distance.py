@@ -1,4 +1,4 @@
-"""LPIPS: how different two pictures look, by the features of a network (Zhang et al. 2018).
+"""LPIPS: how different two images look, by the features of a network (Zhang et al. 2018).
 
 Its networks and weights are other people's and come from a file: see `backends.perceptual`. All
 pairs are too many for it; it is for the nearest pairs that a cheaper distance has found.
@@ -19,7 +19,7 @@ from understudy.core.errors import InputError
 from understudy.core.results import Metric
 from understudy.core.types import Images, Vector
 
-Maps = Callable[[Images], Sequence[NDArray[np.float32]]]
+FeatureMaps = Callable[[Images], Sequence[NDArray[np.float32]]]
 """Images to the feature maps of some layers: a sequence of (n, channels, height, width)."""
 
 _TINY = 1e-10
@@ -35,8 +35,8 @@ PERCEPTUAL_DISTANCE = Metric(
 )
 
 
-def lpips(features: Maps, weights: Sequence[NDArray[Any]], a: Images, b: Images) -> Vector:
-    """The distance of each pair: (n,), not below 0, 0 for the same picture.
+def lpips(features: FeatureMaps, weights: Sequence[NDArray[Any]], a: Images, b: Images) -> Vector:
+    """The distance of each pair: (n,), not below 0, 0 for the same image.
 
     Eq. 1: features of unit length at each place, squared differences weighted by channel, averaged
     over the places, summed over the layers.

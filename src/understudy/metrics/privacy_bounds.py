@@ -1,4 +1,4 @@
-"""Does an implementation keep its promise? Lower bounds on epsilon from runs that test it."""
+"""Does an implementation keep its guarantee? Lower bounds on epsilon from runs that test it."""
 
 from __future__ import annotations
 

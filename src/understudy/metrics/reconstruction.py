@@ -1,13 +1,12 @@
-"""Reconstruction: how much of each private picture can be read off the release?
+"""Reconstruction: how much of each private image can be read off the release?
 
-The attack is the best there is without knowing the mechanism: for every private picture, the
-synthetic one that comes nearest to it. The same for held-out pictures says how much of any picture
+The attack is the best there is without knowing the mechanism: for every private image, the
+synthetic one that comes nearest to it. The same for held-out images says how much of any image
 of the kind can be found in a release of this size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +14,9 @@ import numpy as np
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
 from understudy.core.types import Images, Labels, Vector
-from understudy.metrics.nearest_neighbours import blocks, clouds, nearest
+from understudy.metrics.nearest_neighbours import RowProgress, clouds, nearest_rows, row_blocks
 from understudy.metrics.roc import clopper_pearson
 from understudy.metrics.similarity import decibels, mse, ssim
-
-Progress = Callable[[int], None]
-"""Called with the number of pictures done since the last call."""
 
 _NUMBERS = 2**25
 """Pixel values of the release that are made ready at once: 256 MB."""
@@ -65,12 +61,12 @@ MATCHED_BETTER = Metric(
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The synthetic picture that comes nearest to each real one.
+    """The synthetic image that comes nearest to each real one.
 
     Attributes:
-        rows: (n,) which synthetic picture.
+        rows: (n,) which synthetic image.
         mse: (n,) mean squared difference of the pixels, 0 to 255 squared.
-        ssim: (n,) structural similarity of the two, 1 for the same picture.
+        ssim: (n,) structural similarity of the two, 1 for the same image.
     """
 
     rows: Labels
@@ -85,11 +81,11 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """Best matches over the release, of private and of held-out pictures. Owner-only.
+    """Best matches over the release, of private and of held-out images. Owner-only.
 
     Attributes:
-        private: Of the private pictures.
-        held_out: Of real pictures that were not in the private data.
+        private: Of the private images.
+        held_out: Of real images that were not in the private data.
     """
 
     private: Matches
@@ -97,7 +93,7 @@ class Reconstruction:
 
     @property
     def closer(self) -> Interval:
-        """Part of the private pictures matched better than all but 1 % of held-out ones.
+        """Part of the private images matched better than all but 1 % of held-out ones.
 
         0.01 where nothing leaks. Clopper and Pearson's interval, the threshold taken as given.
         """
@@ -105,14 +101,14 @@ class Reconstruction:
         return Interval(float(near.mean()), *clopper_pearson(int(near.sum()), len(near)))
 
     def worst(self, count: int) -> Labels:
-        """The private pictures that are matched best, best first: (count,) rows."""
+        """The private images that are matched best, best first: (count,) rows."""
         return np.asarray(np.argsort(self.private.mse, kind="stable")[:count])
 
 
 def reconstruct(
-    private: Images, release: Images, held_out: Images, *, progress: Progress | None = None
+    private: Images, release: Images, held_out: Images, *, progress: RowProgress | None = None
 ) -> Reconstruction:
-    """The best match over the release for every private and every held-out picture.
+    """The best match over the release for every private and every held-out image.
 
     Nearest by the mean squared difference; SSIM is of that match. Memory does not grow with the
     release beyond 256 MB.
@@ -121,15 +117,15 @@ def reconstruct(
         private: (p, height, width, channels) uint8, at least 11 x 11 pixels.
         release: (n, ...) of the same shape.
         held_out: (m, ...) of the same shape, not in the private data.
-        progress: Told how many of the p + m pictures are done.
+        progress: Told how many of the p + m images are done.
 
     Raises:
-        InputError: An empty set, other shapes, or pictures too small for SSIM.
+        InputError: An empty set, other shapes, or images too small for SSIM.
     """
     for name, images in (("private", private), ("synthetic", release), ("held-out", held_out)):
         if images.ndim != 4 or not len(images) or images.shape[1:] != private.shape[1:]:
             raise InputError(
-                "pictures of one size and colour are compared, one or more of each kind: the "
+                "images of one size and colour are compared, one or more of each kind: the "
                 f"{name} ones have shape {images.shape}, the private ones {private.shape}"
             )
     return Reconstruction(
@@ -137,9 +133,9 @@ def reconstruct(
     )
 
 
-def _matches(asked: Images, release: Images, progress: Progress | None) -> Matches:
+def _matches(asked: Images, release: Images, progress: RowProgress | None) -> Matches:
     rows = np.zeros(len(asked), dtype=np.int64)
-    for mine in blocks(len(asked)):
+    for mine in row_blocks(len(asked)):
         rows[mine] = _best(asked[mine], release)
         if progress is not None:
             progress(mine.stop - mine.start)
@@ -148,14 +144,14 @@ def _matches(asked: Images, release: Images, progress: Progress | None) -> Match
 
 
 def _best(asked: Images, release: Images) -> Labels:
-    """The nearest synthetic picture of each, the first of equals."""
+    """The nearest synthetic image of each, the first of equals."""
     flat = asked.reshape(len(asked), -1)
     part = max(1, _NUMBERS // flat.shape[1])
     rows = np.zeros(len(asked), dtype=np.int64)
     least = np.full(len(asked), np.inf)
     for start in range(0, len(release), part):
         there, mine = clouds(release[start : start + part].reshape(-1, flat.shape[1]), flat)
-        found, distances = (each[:, 0] for each in nearest(mine, there))
+        found, distances = (each[:, 0] for each in nearest_rows(mine, there))
         nearer = distances < least
         rows[nearer], least[nearer] = found[nearer] + start, distances[nearer]
     return rows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from understudy.core.errors import InputError
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.utility import (
+    EpochProgress,
     Network,
     UtilityResult,
     fit,
@@ -17,10 +18,7 @@ from understudy.metrics.utility import (
     score,
 )
 
-Progress = Callable[[int, int], None]
-"""Called with (epochs done, epochs in all)."""
-
-MOST = 10
+EPOCH_FACTOR = 10
 """A small part is trained on for at most so many times the epochs."""
 
 
@@ -61,7 +59,7 @@ def accuracy_by_size(
     sizes: Sequence[int] | None = None,
     seeds: Sequence[int] = (0,),
     epochs: int | None = None,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> SizeCurve:
     """Train on random parts of different sizes, and test each.
 
@@ -104,16 +102,16 @@ def accuracy_by_size(
 
 
 def _passes(network: Network, sizes: Sequence[int], epochs: int | None) -> list[int]:
-    """Epochs at each size: the steps of the largest, as far as `MOST` lets them."""
+    """Epochs at each size: the steps of the largest, as far as `EPOCH_FACTOR` lets them."""
     if epochs is None:
         from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES
 
         recipe = IMAGES[network][1] if network in IMAGES else EMBEDDINGS
         epochs = recipe.passes(sizes[-1])
-    return [min(MOST * epochs, math.ceil(epochs * sizes[-1] / size)) for size in sizes]
+    return [min(EPOCH_FACTOR * epochs, math.ceil(epochs * sizes[-1] / size)) for size in sizes]
 
 
-def _after(progress: Progress | None, before: int, whole: int) -> Progress | None:
+def _after(progress: EpochProgress | None, before: int, whole: int) -> EpochProgress | None:
     if progress is None:
         return None
     return lambda done, _: progress(before + done, whole)

@@ -1,4 +1,4 @@
-"""What a classifier's answers on a test split are worth: who was mistaken for whom, how sure."""
+"""What a classifier's answers on a test split are worth: confusion, recalls and calibration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Semantic embedding similarity (SIM): what a picture shows, rather than its pixels.
+"""Semantic embedding similarity (SIM): what an image shows, rather than its pixels.
 
-SpinML, section 3.4: the mean cosine of the embeddings of private and of synthetic pictures, over
-all pairs, by a large vision model; and of private pictures and the prompts that went to the
-server, by a model with both in one space, beside an empty prompt. Higher leaks more.
+SpinML, section 3.4: the mean cosine of the embeddings of private and of synthetic images, over
+all pairs, by a large vision model; and of private images and the prompts that went to the
+server, by a model with both in one space, with an empty prompt as the baseline. Higher leaks more.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from understudy.core.types import Vector
 
 @dataclass(frozen=True, slots=True)
 class PromptSimilarity:
-    """SIM of prompts and private pictures (SpinML, table 4d).
+    """SIM of prompts and private images (SpinML, table 4d).
 
     Attributes:
-        prompts: Mean cosine over all pairs of a prompt and a picture.
-        empty: Mean cosine of the empty prompt and a picture: what no information comes to.
+        prompts: Mean cosine over all pairs of a prompt and an image.
+        empty: Mean cosine of the empty prompt and an image: what no information comes to.
         above: prompts - empty; near 0 where the prompts tell little.
     """
 
@@ -42,7 +42,7 @@ def semantic_similarity(
     The interval treats both sides as samples; where either has one row, it has no spread.
 
     Args:
-        private: (n, d) embeddings of private pictures, or of their objects or backgrounds alone.
+        private: (n, d) embeddings of private images, or of their objects or backgrounds alone.
         synthetic: (m, d) of what was made or shared, by the same model.
         confidence: Of the interval.
 
@@ -80,10 +80,10 @@ def prompt_similarity(
     *,
     confidence: float = 0.95,
 ) -> PromptSimilarity:
-    """SIM of prompts and private pictures, beside the empty prompt's.
+    """SIM of prompts and private images; the baseline is the empty prompt's.
 
     Args:
-        private: (n, d) embeddings of private pictures (`TextEncoder.encode`).
+        private: (n, d) embeddings of private images (`TextEncoder.encode`).
         prompts: (m, d) embeddings of the prompts (`TextEncoder.encode_text`).
         empty: (1, d) embedding of the empty prompt.
         confidence: Of the intervals.
@@ -94,7 +94,7 @@ def prompt_similarity(
     if len(empty) != 1:
         raise InputError(f"there is one empty prompt: (1, d), found {empty.shape}")
     images, texts, nothing = _directions(private, prompts, empty)
-    more = texts - nothing  # differences picture by picture: what all prompts share drops out
+    more = texts - nothing  # differences image by image: what all prompts share drops out
     by_image, by_text = images @ more.mean(axis=0), more @ images.mean(axis=0)
     return PromptSimilarity(
         semantic_similarity(private, prompts, confidence=confidence),

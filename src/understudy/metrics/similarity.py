@@ -1,4 +1,4 @@
-"""How alike two pictures are, pixel by pixel: MSE, PSNR and SSIM."""
+"""How alike two images are, pixel by pixel: MSE, PSNR and SSIM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mse(a: Images, b: Images) -> Vector:
 
 
 def psnr(a: Images, b: Images) -> Vector:
-    """Peak signal-to-noise ratio of each pair in decibels; infinite for the same picture.
+    """Peak signal-to-noise ratio of each pair in decibels; infinite for the same image.
 
     Args:
         a: (n, height, width, channels) uint8.
@@ -55,17 +55,17 @@ def decibels(errors: Vector) -> Vector:
 
 
 def ssim(a: Images, b: Images) -> Vector:
-    """Structural similarity of each pair, in [-1, 1]; 1 for the same picture (Wang et al. 2004).
+    """Structural similarity of each pair, in [-1, 1]; 1 for the same image (Wang et al. 2004).
 
     As published: a Gaussian window of 11 x 11 with deviation 1.5, K1 = 0.01, K2 = 0.03, only where
-    the window lies inside the picture; colours one by one, averaged.
+    the window lies inside the image; colours one by one, averaged.
 
     Args:
         a: (n, height, width, channels) uint8, at least 11 x 11 pixels.
         b: The same shape.
 
     Raises:
-        InputError: Other shapes, or pictures smaller than the window.
+        InputError: Other shapes, or images smaller than the window.
     """
     _check(a, b)
     if min(a.shape[1:3]) < 2 * _REACH + 1:

@@ -1,4 +1,4 @@
-"""Train on a release, test on real data; beside it, the same network trained on the real data.
+"""Train on a release, test on real data; the baseline is the same network trained on real data.
 
 What comes out describes private data without noise: it is marked owner-only and never enters a
 release folder. Importing this module needs no torch; training does.
@@ -29,7 +29,7 @@ Network = Literal[
 ]
 """``two-layer`` reads embeddings, the others images."""
 
-Progress = Callable[[int, int], None]
+EpochProgress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all)."""
 
 TrainingSet = Literal["synthetic", "real", "both"]
@@ -86,7 +86,7 @@ BALANCED_ACCURACY_WITH_PRIVATE = Metric(
     group="utility",
     name="balanced accuracy, trained on the release and the private rows",
     explanation="Balanced accuracy of a model that is trained on both together: whether the "
-    "release adds anything for who has the private rows.",
+    "release adds anything for an owner of the private rows.",
     better="higher",
     unit="%",
     baseline=TRAINED_ON_PRIVATE,
@@ -197,7 +197,7 @@ def utility(
     seed: int = 0,
     epochs: int | None = None,
     at_most: int | None = None,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> UtilityResult:
     """Train on one dataset, test on another; classes are matched by name.
 
@@ -228,7 +228,7 @@ def fit(
     network: Network,
     seed: int = 0,
     epochs: int | None = None,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train a network, and give it back.
 
@@ -309,7 +309,7 @@ def utility_report(
     network: Network,
     seeds: Sequence[int] = (0,),
     epochs: int | None = None,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
     both: bool = False,
     keep: Keep | None = None,
 ) -> UtilityReport:
@@ -396,6 +396,6 @@ def _summary(results: Sequence[UtilityResult]) -> dict[str, Any]:
     return {**summary, "runs": [asdict(result) for result in results]}
 
 
-def _part(progress: Progress, number: int, trainings: int) -> Progress:
+def _part(progress: EpochProgress, number: int, trainings: int) -> EpochProgress:
     """Progress of one training among several of the same length."""
     return lambda done, total: progress(number * total + done, trainings * total)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from understudy.report.card import dataset_card
-from understudy.report.comparison import Comparison, compare
+from understudy.report.comparison import Comparison, compare_releases
 from understudy.report.html import comparison_report, owner_report, public_report
 from understudy.report.images import contact_sheet
 from understudy.report.json_files import (
@@ -21,35 +21,35 @@ from understudy.report.json_files import (
     read_score,
 )
 from understudy.report.record import (
-    Model,
+    BudgetState,
+    ModelRecord,
+    ModelScore,
     OwnerRecord,
     Premise,
     Recall,
     Released,
     RunRecord,
     Sample,
-    Score,
     Sheet,
-    Spending,
 )
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
 
 __all__ = [
+    "BudgetState",
     "Comparison",
-    "Model",
+    "ModelRecord",
+    "ModelScore",
     "OwnerRecord",
     "Premise",
     "Recall",
     "Released",
     "RunRecord",
     "Sample",
-    "Score",
     "Sheet",
-    "Spending",
     "as_csv",
     "as_parquet",
-    "compare",
+    "compare_releases",
     "comparison_report",
     "contact_sheet",
     "dataset_card",

@@ -13,7 +13,7 @@ from understudy.report import meaning
 from understudy.report.record import RunRecord
 from understudy.report.rendering import environment
 
-SIZES = (
+SIZE_CATEGORIES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
     (100_000, "10K<n<100K"),
@@ -29,12 +29,13 @@ def front_matter(record: RunRecord) -> dict[str, Any]:
     images = record.image_shape is not None
     labelled = len(record.classes) > 1
     task = "image-classification" if labelled else "unconditional-image-generation"
+    size = next((name for top, name in SIZE_CATEGORIES if record.count < top), "n>100M")
     matter: dict[str, Any] = {
         "pretty_name": record.title,
         "license": record.licence,
         "task_categories": [task if images else "feature-extraction"],
         "tags": _tags(record),
-        "size_categories": [next((name for top, name in SIZES if record.count < top), "n>100M")],
+        "size_categories": [size],
     }
     if record.format in PATTERNS:
         files = [{"split": "train", "path": PATTERNS[record.format]}]

@@ -1,4 +1,4 @@
-"""Several releases side by side: what they promise, what was measured of them, and the trade."""
+"""Several releases side by side: their guarantees, what was measured, and the trade."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.core.results import Group, Kind, MetricValue
 from understudy.report import meaning
-from understudy.report.plots import Line, Plot, around
+from understudy.report.plots import Plot, PlotLine, around
 from understudy.report.record import Released
 from understudy.report.rendering import value
 from understudy.report.tables import Cell, cell, least_public
@@ -69,7 +69,7 @@ class Comparison:
 
     Attributes:
         releases: They themselves.
-        facts: What they promise and hold: a name, and a text for each.
+        facts: Their guarantees and what they hold: a name, and a text for each.
         shared: Values that at least two of them have.
         notes: Why numbers do not compare; empty where nothing stands against it.
         trades: Values over epsilon; empty where no two epsilons have one.
@@ -114,7 +114,7 @@ def _not_finite(item: object) -> bool:
     return isinstance(item, float) and not math.isfinite(item)
 
 
-def compare(releases: Sequence[Released]) -> Comparison:
+def compare_releases(releases: Sequence[Released]) -> Comparison:
     """Put releases side by side.
 
     Args:
@@ -240,7 +240,7 @@ def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]
     if len({epsilon for epsilon, *_ in points}) < 2:
         return None
     lines = tuple(
-        Line(
+        PlotLine(
             method,
             [x for x, _, of, _ in points if of == method],
             [y for _, y, of, _ in points if of == method],
@@ -259,7 +259,7 @@ def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]
     )
 
 
-def facts_of(one: Released) -> dict[str, Any]:
+def release_facts(one: Released) -> dict[str, Any]:
     """A release's epsilon and metric values of all rows as JSON values."""
     return {
         "name": one.name,

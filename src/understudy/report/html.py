@@ -30,7 +30,7 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     ),
     (
         "attack",
-        "Attacks: can somebody tell who took part?",
+        "Attacks: can an attacker tell who took part?",
         "Each attack sees the release and guesses whether a row was among the private ones. The "
         "baseline is a blind attack, which learns from other private rows and non-members what "
         "tells them apart and never sees the release. What the release adds to it is a leak; what "
@@ -48,7 +48,7 @@ _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     ),
     (
         "audit",
-        "Audit: does the program keep its promise?",
+        "Audit: does the program keep its guarantee?",
         "Runs on neighbouring datasets, and how well they can be told apart.",
     ),
 )
@@ -68,7 +68,7 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnPlot:
     """A plot that is ready to be written."""
 
     key: str
@@ -86,7 +86,7 @@ class Section:
     intro: str
     rows: list[tables.MetricRow]
     classes: tables.ClassTable | None
-    plots: list[Drawn]
+    plots: list[DrawnPlot]
     words: list[tuple[str, str]]
     confusions: list[tables.Confusion]
     advice: str = ""
@@ -99,7 +99,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         record: The public facts of the run.
         owner: What only the owner may see.
     """
-    first, more = images.nearest(owner.pairs)
+    first, more = images.nearest_pairs(owner.pairs)
     trades = comparison.trades(owner.releases)
     return _render(
         "report.html",
@@ -109,7 +109,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         best=max(owner.scores, key=lambda score: score.synthetic, default=None),
         cards=verdict_table.cards(record, owner.evaluation, owner.scores),
         budget_bar=_budget_bar(record, owner),
-        pictures=images.gallery(owner.sheets),
+        gallery=images.gallery(owner.sheets),
         pairs=first,
         more_pairs=more,
         sections=_sections(owner.evaluation) if owner.evaluation else [],
@@ -129,7 +129,7 @@ def public_report(record: RunRecord, samples: Sequence[Sample] = ()) -> str:
         "public.html",
         record,
         card=verdict_table.guarantee_card(record.receipt),
-        samples=images.samples(tuple(samples)),
+        samples=images.sample_images(tuple(samples)),
         groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],
     )
 
@@ -151,7 +151,7 @@ def comparison_report(found: Comparison, samples: Sequence[Sample] = ()) -> str:
             trades=[
                 _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(found.trades)
             ],
-            samples=images.samples(tuple(samples)),
+            samples=images.sample_images(tuple(samples)),
             words=tables.explained(one.value for one in found.shared),
         )
     )
@@ -202,8 +202,8 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     return found
 
 
-def _drawn(key: str, plot: Plot, kind: Kind) -> Drawn:
-    return Drawn(f"plot-{key}", plot, plot.drawing(), kind)
+def _drawn(key: str, plot: Plot, kind: Kind) -> DrawnPlot:
+    return DrawnPlot(f"plot-{key}", plot, plot.drawing(), kind)
 
 
 def _bar(parts: list[tuple[str, float]]) -> list[_Segment]:

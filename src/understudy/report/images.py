@@ -22,8 +22,8 @@ _MARGIN = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture in the page; the address is empty where there is nothing to show.
+class PageImage:
+    """An image in the page; the address is empty where there is nothing to show.
 
     Attributes:
         uri: ``data:`` address of a PNG.
@@ -37,25 +37,25 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class PairPicture:
+class PairImage:
     """A synthetic image beside the private one nearest to it.
 
     Attributes:
-        picture: Synthetic on the left, private on the right.
+        image: Synthetic on the left, private on the right.
         distance: How far they are from each other, as text.
         synthetic: Row of the synthetic image.
         real: Row of the private one.
         same: Whether they are equal.
     """
 
-    picture: Picture
+    image: PageImage
     distance: str
     synthetic: int
     real: int
     same: bool
 
 
-def picture(images: Images, columns: int | None = None, side: int = _GALLERY_SIDE) -> Picture:
+def page_image(images: Images, columns: int | None = None, side: int = _GALLERY_SIDE) -> PageImage:
     """A contact sheet.
 
     Args:
@@ -64,10 +64,10 @@ def picture(images: Images, columns: int | None = None, side: int = _GALLERY_SID
         side: Most pixels a side of one image; larger ones are made smaller.
     """
     if len(images) == 0:
-        return Picture("", 0)
+        return PageImage("", 0)
     data = base64.b64encode(contact_sheet(smaller(images, side), columns)).decode("ascii")
     sharp = max(images.shape[1:3]) < _SHARP_BELOW
-    return Picture(f"data:image/png;base64,{data}", len(images), sharp)
+    return PageImage(f"data:image/png;base64,{data}", len(images), sharp)
 
 
 def contact_sheet(images: Images, columns: int | None = None) -> bytes:
@@ -118,29 +118,29 @@ def smaller(images: Images, side: int) -> Images:
     return np.stack(small).reshape(len(images), height, width, images.shape[3])
 
 
-def gallery(sheets: tuple[Sheet, ...]) -> list[tuple[str, Picture, Picture]]:
+def gallery(sheets: tuple[Sheet, ...]) -> list[tuple[str, PageImage, PageImage]]:
     """Class, real images and synthetic ones, of every class."""
     most = _most(len(sheets))
-    return [(s.name, picture(s.real[:most]), picture(s.synthetic[:most])) for s in sheets]
+    return [(s.name, page_image(s.real[:most]), page_image(s.synthetic[:most])) for s in sheets]
 
 
-def samples(found: tuple[Sample, ...]) -> list[tuple[str, Picture]]:
+def sample_images(found: tuple[Sample, ...]) -> list[tuple[str, PageImage]]:
     """Class and synthetic images, of every class."""
     most = _most(len(found))
-    return [(one.name, picture(one.images[:most])) for one in found]
+    return [(one.name, page_image(one.images[:most])) for one in found]
 
 
 def _most(classes: int) -> int:
     return _FEW_IMAGES if classes > _MANY_CLASSES else 16
 
 
-def nearest(pairs: Pairs | None) -> tuple[list[PairPicture], list[PairPicture]]:
+def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]]:
     """The nearest pairs, the first of them and the rest; no more than a page can hold."""
     if pairs is None:
         return [], []
     made = [
-        PairPicture(
-            picture(np.stack([synthetic, real]), 2, _PAIR_SIDE),
+        PairImage(
+            page_image(np.stack([synthetic, real]), 2, _PAIR_SIDE),
             f"{distance:.4g}",
             int(rows[0]),
             int(rows[1]),

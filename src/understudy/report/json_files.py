@@ -10,13 +10,13 @@ from typing import Any
 from understudy.core.errors import InputError, RunError
 from understudy.core.results import EVALUATION_SCHEMA, Evaluation
 from understudy.report import verdict_table
-from understudy.report.comparison import facts_of
+from understudy.report.comparison import release_facts
 from understudy.report.record import (
+    BudgetState,
+    ModelScore,
     OwnerRecord,
     Recall,
     RunRecord,
-    Score,
-    Spending,
 )
 from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
 
@@ -59,7 +59,7 @@ def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
         "accuracy": [asdict(score) for score in owner.scores],
         "evaluation": None if owner.evaluation is None else owner.evaluation.as_dict(),
         "nearest_pairs": _pairs(owner),
-        "releases": [jsonable(facts_of(one)) for one in owner.releases],
+        "releases": [jsonable(release_facts(one)) for one in owner.releases],
         "seconds": dict(owner.seconds),
     }
 
@@ -129,7 +129,7 @@ def read_evaluation(content: Mapping[str, Any]) -> Evaluation:
 
 
 def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
-    """The owner's facts from ``run.json``, without pictures and without what was measured later.
+    """The owner's facts from ``run.json``, without images and without what was measured later.
 
     Args:
         content: The content of ``run.json``.
@@ -142,7 +142,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             dataset=content.get("dataset") or content["settings"]["source"],
             rows=content["rows"],
             skipped=content["skipped"],
-            spending=Spending(**content["spending"]),
+            spending=BudgetState(**content["spending"]),
             scores=tuple(map(read_score, content.get("accuracy", ()))),
             seconds=content["seconds"],
         )
@@ -150,7 +150,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
         raise RunError(f"run.json is not whole ({error}): restore it from a copy") from error
 
 
-def read_score(entry: Mapping[str, Any]) -> Score:
+def read_score(entry: Mapping[str, Any]) -> ModelScore:
     """Means over the seeds of one network's results on the real test split.
 
     Args:
@@ -169,7 +169,7 @@ def read_score(entry: Mapping[str, Any]) -> Score:
     ]
     balanced = [fmean(one["balanced"] for one in side) for side in (release, real)]
     plain = [fmean(one["accuracy"] for one in side) for side in (release, real)]
-    return Score(
+    return ModelScore(
         entry["model"],
         balanced[0],
         balanced[1],

@@ -25,7 +25,7 @@ from understudy.core.results import (
     Verdict,
 )
 from understudy.core.types import Receipt, StageReceipt
-from understudy.report.record import Format, Model, Premise, RunRecord
+from understudy.report.record import Format, ModelRecord, Premise, RunRecord
 
 Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
@@ -252,7 +252,7 @@ class PrivacyFile(BaseModel):
             ),
             version=self.software.version,
             date=self.date,
-            models=tuple(Model(**model.model_dump()) for model in self.models),
+            models=tuple(ModelRecord(**model.model_dump()) for model in self.models),
             public_sources=self.public_data,
             premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
             **data.model_dump(),

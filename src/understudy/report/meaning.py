@@ -11,7 +11,7 @@ GROUPS = (1, 2, 5, 10)
 """Sizes of groups of units that the documents state a bound for."""
 
 
-def run_mu(receipt: Receipt) -> float:
+def composed_mu(receipt: Receipt) -> float:
     """Mu of the stages composed: the root of the sum of mu_k squared (Dong, Roth and Su 2022)."""
     return math.sqrt(math.fsum(stage.mu**2 for stage in receipt.stages))
 
@@ -49,7 +49,9 @@ def guess_bound(receipt: Receipt, units: int = 1) -> float:
         delta = receipt.delta * (math.expm1(epsilon) / single if single else units)
         general = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
     slack = min(receipt.slack * units, 1.0)
-    gaussian = 0.5 * (1 + math.erf(run_mu(receipt) * units / 2 / math.sqrt(2))) + math.sinh(slack)
+    gaussian = 0.5 * (1 + math.erf(composed_mu(receipt) * units / 2 / math.sqrt(2))) + math.sinh(
+        slack
+    )
     return min(general, gaussian if receipt.stages else 1.0, 1.0)
 
 

@@ -32,7 +32,7 @@ _MARKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """One line.
 
     Attributes:
@@ -101,7 +101,7 @@ class Plot:
     title: str
     x: Axis
     y: Axis
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     chance: bool = False
     marks: bool = False
 
@@ -245,11 +245,11 @@ def _thinned(count: int, most: int) -> list[int]:
     return [round(k * (count - 1) / (most - 1)) for k in range(most)]
 
 
-def _few(line: Line) -> list[tuple[float, float]]:
+def _few(line: PlotLine) -> list[tuple[float, float]]:
     return [(line.x[index], line.y[index]) for index in _thinned(len(line.x), 3)]
 
 
-def _reached(line: Line, at: float) -> float:
+def _reached(line: PlotLine, at: float) -> float:
     """The highest y up to an x: what a threshold that keeps to that x achieves."""
     return max((y for x, y in zip(line.x, line.y, strict=True) if x <= at), default=0.0)
 

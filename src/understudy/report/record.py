@@ -30,7 +30,7 @@ def public_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelRecord:
     """A model that took part in a run.
 
     Attributes:
@@ -104,7 +104,7 @@ class RunRecord:
     params: Mapping[str, Any] = field(default_factory=dict)
     image_shape: Shape | None = None
     dim: int | None = None
-    models: tuple[Model, ...] = ()
+    models: tuple[ModelRecord, ...] = ()
     public_sources: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     how: str = ""
@@ -125,7 +125,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class BudgetState:
     """The dataset's budget after the run, from the ledger.
 
     Attributes:
@@ -157,7 +157,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ModelScore:
     """How one model does on the real test split, trained on the release and on the real data.
 
     Attributes:
@@ -246,8 +246,8 @@ class OwnerRecord:
     dataset: str
     rows: int
     skipped: int = 0
-    spending: Spending | None = None
-    scores: tuple[Score, ...] = ()
+    spending: BudgetState | None = None
+    scores: tuple[ModelScore, ...] = ()
     sheets: tuple[Sheet, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     evaluation: Evaluation | None = None

@@ -1,4 +1,4 @@
-"""The templates, and how a stranger's text is put into Markdown and HTML without doing harm."""
+"""The templates, and how text from outside is put into Markdown and HTML without doing harm."""
 
 from __future__ import annotations
 

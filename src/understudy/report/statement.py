@@ -34,10 +34,11 @@ NOT_COVERED = (
     "What is true of the images as a whole, or of a class of them. Learning that is the purpose.",
     "Groups of units: the bound weakens with the size of the group, as stated. Near-copies of an "
     "image, or several images of one person that the unit does not tie together, are a group.",
-    "Accuracies, comparisons and pictures of real data that the owner may have seen. They are not "
+    "Accuracies, comparisons and images of real data that the owner may have seen. They are not "
     "in this folder; publishing them is outside of the guarantee.",
-    "The choice of options, where somebody made it by looking at results on the private images.",
-    "Time, memory, error messages and logs of the run, for who could observe the owner's machine.",
+    "The choice of options, where it was made by looking at results on the private images.",
+    "Time, memory, error messages and logs of the run, for an attacker who could observe the "
+    "owner's machine.",
     "The images that pretrained models were trained on, where models are listed.",
 )
 
@@ -50,15 +51,15 @@ ASSUMPTIONS = (
     "Every model that saw the images treats records independently: what it makes of one depends on "
     "that one alone, to the last bit. Models are probed before a run and called with batches of "
     "constant shape; that is evidence, and no proof against a model made to deceive.",
-    "The operating system's generator of random numbers is good and nobody else saw its output.",
-    "The unit is the right one: nobody's contribution is spread over several units.",
+    "The operating system's generator of random numbers is good and its output was not observed.",
+    "The unit is the right one: no person's contribution is spread over several units.",
 )
 
 PUBLIC_COVERED = ("Everything: no file of this folder was computed from private data.",)
 
 PUBLIC_NOT_COVERED = (
     "The images that pretrained models were trained on, where models are listed.",
-    "The choice of class names, prompts and models, where somebody made it by looking at private "
+    "The choice of class names, prompts and models, where it was made by looking at private "
     "images.",
 )
 
@@ -115,7 +116,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "epsilon": receipt.epsilon,
             "delta": receipt.delta,
             "slack": receipt.slack,
-            "mu": meaning.run_mu(receipt),
+            "mu": meaning.composed_mu(receipt),
             "unit": receipt.unit,
             "adjacency": receipt.adjacency,
             "neighbours": meaning.neighbours_in_words(receipt),

@@ -11,7 +11,7 @@ from typing import Any
 
 from understudy.core.results import FIELDS, Curve, Evaluation, Group, Kind, MetricValue
 from understudy.report import meaning
-from understudy.report.plots import LINES, Axis, Line, Plot, around
+from understudy.report.plots import LINES, Axis, Plot, PlotLine, around
 
 _MOST_CLASSES = 25  # of a confusion that is shown whole
 _ROC_LOW = 1e-3
@@ -226,12 +226,12 @@ def _points(curve: Curve) -> list[tuple[float, float]]:
     return [(x, y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
 
 
-def _line(curve: Curve) -> Line:
+def _line(curve: Curve) -> PlotLine:
     x, y = zip(*_points(curve), strict=True)
-    return Line(curve.name.removeprefix("ROC of "), x, y)
+    return PlotLine(curve.name.removeprefix("ROC of "), x, y)
 
 
-def _roc(x_name: str, y_name: str, lines: tuple[Line, ...]) -> list[Plot]:
+def _roc(x_name: str, y_name: str, lines: tuple[PlotLine, ...]) -> list[Plot]:
     even = Axis(x_name, 0, 1), Axis(y_name, 0, 1)
     low = Axis(x_name, _ROC_LOW, 1, log=True), Axis(y_name, _ROC_LOW, 1, log=True)
     return [
@@ -240,7 +240,7 @@ def _roc(x_name: str, y_name: str, lines: tuple[Line, ...]) -> list[Plot]:
     ]
 
 
-def _plain(x_name: str, y_name: str, lines: tuple[Line, ...]) -> Plot:
+def _plain(x_name: str, y_name: str, lines: tuple[PlotLine, ...]) -> Plot:
     x = around(x_name, [value for line in lines for value in line.x])
     y = around(y_name, [value for line in lines for value in line.y], log=False)
     few = max(len(line.x) for line in lines) <= 25

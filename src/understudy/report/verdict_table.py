@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from understudy.core.results import Evaluation, Grade, Group, Kind
 from understudy.core.types import Receipt
 from understudy.report import meaning
-from understudy.report.record import RunRecord, Score
+from understudy.report.record import ModelScore, RunRecord
 
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
@@ -20,9 +20,9 @@ _WORDS: dict[Group | str, dict[Grade, str]] = {
     "leakage": {"good": "none found", "fair": "look closer", "poor": "found"},
     "attack": {"good": "gain nothing", "fair": "gain a little", "poor": "succeed"},
     "audit": {
-        "good": "promise kept",
+        "good": "guarantee holds",
         "fair": "look closer",
-        "poor": "promise broken",
+        "poor": "guarantee broken",
         "unknown": "nothing found",
     },
 }
@@ -35,12 +35,12 @@ _TITLES: dict[Group | str, str] = {
     "audit": "Audit",
 }
 _ASKED: dict[Group | str, str] = {
-    "guarantee": "What is promised, whatever anyone does?",
+    "guarantee": "What is guaranteed, whatever anyone does?",
     "fidelity": "Do the rows look like the real ones?",
     "utility": "Can models be trained on them?",
     "leakage": "Is a private image in them?",
     "attack": "Can an attacker tell who took part?",
-    "audit": "Does the program keep its promise?",
+    "audit": "Does the program keep its guarantee?",
 }
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
 _NOT_YET = "Not measured yet: run `understudy evaluate FOLDER --real SOURCE --test SOURCE"
@@ -55,7 +55,7 @@ class Card:
         asked: The question it answers.
         grade: How good.
         word: The grade in a word that fits the question: ``"none found"``.
-        sign: The grade as a sign, for who sees no colours.
+        sign: The grade as a sign, for readers who see no colours.
         sentence: The numbers that decided.
         rule: The thresholds; may be empty.
         kind: Whether it may be told.
@@ -76,16 +76,16 @@ class Card:
 def guarantee_sentence(receipt: Receipt) -> str:
     """The guarantee in one sentence."""
     if meaning.is_public(receipt):
-        return "No private data was used, so the release gives nothing away about anybody's."
+        return "No private data was used, so the release gives nothing away."
     what = (
         "which of two candidates a certain unit was"
         if receipt.adjacency == "replace-one"
         else "whether a certain unit was used"
     )
+    unit, bound = meaning.unit_in_words(receipt), meaning.percent(meaning.guess_bound(receipt))
     return (
-        f"Whoever sees the release and guesses {what} (unit: {meaning.unit_in_words(receipt)}) is "
-        f"right at most {meaning.percent(meaning.guess_bound(receipt))} of the time, whatever "
-        "else they know; a coin flip is right 50 % of the time."
+        f"An attacker who sees the release and guesses {what} (unit: {unit}) is right at most "
+        f"{bound} of the time, whatever else is known; a coin flip is right 50 % of the time."
     )
 
 
@@ -107,7 +107,7 @@ def guarantee_card(receipt: Receipt) -> Card:
 
 
 def cards(
-    record: RunRecord, evaluation: Evaluation | None, scores: Sequence[Score] = ()
+    record: RunRecord, evaluation: Evaluation | None, scores: Sequence[ModelScore] = ()
 ) -> list[Card]:
     """The four verdicts, and those on attacks and the audit where there are any."""
     told = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
@@ -126,7 +126,7 @@ def cards(
     return found
 
 
-def _known(scores: Sequence[Score]) -> str:
+def _known(scores: Sequence[ModelScore]) -> str:
     """What the run itself measured of utility, where it did."""
     best = max(scores, key=lambda score: score.synthetic, default=None)
     if best is None:

@@ -23,7 +23,7 @@ from understudy.metrics.utility import (
     mean_and_spread,
     utility_report,
 )
-from understudy.report import Score, read_score
+from understudy.report import ModelScore, read_score
 from understudy.run.config import unknown
 from understudy.run.progress import Bars
 
@@ -62,7 +62,7 @@ class Accuracy:
         return {"model": self.model, "kind": "owner-only", **asdict(self.report)}
 
     @property
-    def score(self) -> Score:
+    def score(self) -> ModelScore:
         """The same with its baselines and recalls, as it is printed and reported."""
         return read_score(self.as_dict())
 

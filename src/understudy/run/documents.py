@@ -18,12 +18,12 @@ from understudy.data.names import UNLABELLED
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
-    Model,
+    BudgetState,
+    ModelRecord,
     OwnerRecord,
     Premise,
     RunRecord,
     Sheet,
-    Spending,
     contact_sheet,
     owner_report,
     public_documents,
@@ -65,7 +65,7 @@ def run_record(
     """The public facts of a run."""
     config = prepared.config
     models = [
-        Model(role.replace("_", " "), model.name, model.licence)
+        ModelRecord(role.replace("_", " "), model.name, model.licence)
         for role, model in prepared.context.models.items()
     ]
     return RunRecord(
@@ -137,7 +137,7 @@ def contact_sheet_of(synthetic: Mapping[int, Images]) -> bytes:
     return contact_sheet(images, columns)
 
 
-def spending(ledger: Ledger, dataset_id: str) -> Spending:
+def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     """The dataset's budget and what is left of it.
 
     Raises:
@@ -147,7 +147,7 @@ def spending(ledger: Ledger, dataset_id: str) -> Spending:
     spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon
     left = None if total is None else max(0.0, total - spent.epsilon)
-    return Spending(total, spent.delta, spent.epsilon, left)
+    return BudgetState(total, spent.delta, spent.epsilon, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Charged:
 
     ledger: str
     dataset: str
-    spending: Spending
+    spending: BudgetState
 
 
 def write_owner(

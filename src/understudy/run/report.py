@@ -15,16 +15,17 @@ from understudy.core.types import Images
 from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
+    BudgetState,
     Comparison,
+    ModelScore,
     OwnerRecord,
     Released,
     RunRecord,
     Sample,
-    Score,
     Sheet,
-    Spending,
     as_csv,
     as_parquet,
+    compare_releases,
     comparison_report,
     owner_json,
     owner_report,
@@ -34,7 +35,6 @@ from understudy.report import (
     read_owner,
     read_record,
 )
-from understudy.report import compare as compare_records
 from understudy.run.documents import first_of_each, read_gallery, spending
 from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
 
@@ -43,7 +43,7 @@ _BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """A run as its owner's report tells it. Owner-only.
 
     Attributes:
@@ -77,7 +77,7 @@ class Report:
 
 def load(
     folder: str | Path, *, ledger: str | None = None, beside: Sequence[str | Path] = ()
-) -> Report:
+) -> RunReport:
     """Read back what a run and its evaluation left.
 
     Args:
@@ -111,7 +111,7 @@ def load(
         pairs=read_pairs(root / "owner" / "pairs.npz"),
         releases=_named([root, *others]) if others else (),
     )
-    return Report(record, owner, root)
+    return RunReport(record, owner, root)
 
 
 def refresh(
@@ -130,7 +130,7 @@ def refresh(
     return load(folder, ledger=ledger, beside=beside).write()
 
 
-def write_public(folder: str | Path, out: Path) -> Path:
+def write_public_report(folder: str | Path, out: Path) -> Path:
     """Write the part of the report that may go with the release.
 
     Reads the folder of the release and nothing else: nothing of the owner's is opened.
@@ -148,11 +148,11 @@ def write_public(folder: str | Path, out: Path) -> Path:
 
 
 def public_as_dict(folder: str | Path) -> dict[str, Any]:
-    """The public report as JSON values; reads what `write_public` reads."""
+    """The public report as JSON values; reads what `write_public_report` reads."""
     return public_json(_public(folder)[0])
 
 
-def compare(folders: Sequence[str | Path]) -> Comparison:
+def compare_folders(folders: Sequence[str | Path]) -> Comparison:
     """Put several releases side by side.
 
     Args:
@@ -168,14 +168,14 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
             f"a comparison needs two or more different releases, found {len(places)}: "
             "understudy compare FOLDER FOLDER"
         )
-    return compare_records(_named(places))
+    return compare_releases(_named(places))
 
 
 def write_comparison(folders: Sequence[str | Path], found: Comparison, out: Path) -> Path:
     """Write a comparison as a page with a few images of each release.
 
     Args:
-        folders: The releases, as for `compare`.
+        folders: The releases, as for `compare_folders`.
         found: Their comparison.
         out: The HTML file.
 
@@ -248,7 +248,7 @@ def read_pairs(path: Path) -> Pairs | None:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
 
 
-def _budget(run: dict[str, Any], ledger: str | None) -> Spending | None:
+def _budget(run: dict[str, Any], ledger: str | None) -> BudgetState | None:
     """How the dataset stands now; None where the ledger of the run is not at hand."""
     address, dataset = ledger or run.get("ledger"), run.get("dataset_id")
     if ledger is None and not (address and dataset and Path(address).is_file()):
@@ -298,7 +298,7 @@ def _released(folder: Path, name: str) -> Released:
     return Released(name, record, evaluation)
 
 
-def _of_scores(scores: Sequence[Score]) -> Evaluation | None:
+def _of_scores(scores: Sequence[ModelScore]) -> Evaluation | None:
     """What a run measured by itself (``--test``), as metric values."""
     values: list[MetricValue] = []
     for score in scores:

@@ -24,7 +24,7 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
-from understudy.report import Spending
+from understudy.report import BudgetState
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
@@ -394,7 +394,7 @@ def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
 
 
 def _warnings(
-    spent: Spending,
+    spent: BudgetState,
     concerned: Sequence[Dataset],
     delta: float,
     facts: Mapping[str, Any],

@@ -22,12 +22,10 @@ from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
 from understudy.metrics.networks.classifier import Classifier, untrained
 from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
+from understudy.metrics.utility import EpochProgress
 
 import torch  # isort: skip  (after networks, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip
-
-Progress = Callable[[int, int], None]
-"""Called after every epoch with (epochs done, epochs in all)."""
 
 ImageNetwork = Literal["cnn", "convnet", "resnet9", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"]
 """What ``network=`` of :func:`train_on_images` names; the keys of `recipes.IMAGES`."""
@@ -43,7 +41,7 @@ def train_on_embeddings(
     batch: int = 512,
     lr: float = 1e-2,
     momentum: float = 0.9,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train the two-layer network on embeddings (clustering paper, appendix C.3).
 
@@ -88,7 +86,7 @@ def train_on_images(
     batch: int | None = None,
     augment: bool = True,
     flip: bool = False,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train a small network on images. Memory beyond ``images`` is that of one batch.
 
@@ -135,7 +133,7 @@ def train(
     classes: int,
     seed: int = 0,
     epochs: int | None = None,
-    progress: Progress | None = None,
+    progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train any network by its name: ``"two-layer"`` on embeddings, the others on images.
 
@@ -180,7 +178,7 @@ def _fit(
     y: Labels,
     recipe: Recipe,
     change: Callable[[Tensor], Tensor] | None,
-    progress: Progress | None,
+    progress: EpochProgress | None,
 ) -> None:
     model = classifier.model.train()
     loss = nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)

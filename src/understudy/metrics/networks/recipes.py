@@ -69,8 +69,8 @@ IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
 ConvNet, ResNet-50 and VGG-11 as the alignment paper trains them; WRN-40-4 and MobileNetV2 with the
 weight decay of their own papers. All in one cycle: the rate climbs, then falls by a cosine.
 ResNet-9 in the paper's batches of 64, but by Adam: by the paper's SGD (rate 5e-2, weight decay
-1e-3) it had learnt nothing of 1,000 pictures after 320 steps (36 % of four classes, trained and
-tested on pictures of the same kind), by Adam all there is after 128 (99.6 %).
+1e-3) it had learnt nothing of 1,000 images after 320 steps (36 % of four classes, trained and
+tested on images of the same kind), by Adam all there is after 128 (99.6 %).
 """
 
 
