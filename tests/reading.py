@@ -22,7 +22,7 @@ import typer
 import understudy
 from tests.conftest import REPOSITORY
 from tests.documents import Command, Snippet
-from understudy.backends.registry import BUILT_IN, backends
+from understudy.backends.registry import BUILT_IN_BACKENDS, backends
 from understudy.cli.main import app
 from understudy.core.errors import UnderstudyError
 from understudy.evaluation.inputs import Asked
@@ -127,7 +127,7 @@ def _wrong_model(name: str) -> str | None:
 
 @functools.cache
 def _families() -> set[str]:
-    return {one.name.partition(":")[0] for one in backends()} | set(BUILT_IN)
+    return {one.name.partition(":")[0] for one in backends()} | set(BUILT_IN_BACKENDS)
 
 
 def _mention_of_option(words: list[str]) -> str | None:

@@ -40,7 +40,9 @@ def install(folder: Path, family: str, module: str, code: str) -> None:
     info = folder / f"{module}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{family} = {module}:backend\n")
+    (info / "entry_points.txt").write_text(
+        f"[{registry.BACKEND_GROUP}]\n{family} = {module}:backend\n"
+    )
     importlib.invalidate_caches()  # the folder may have been listed within the clock's last tick
 
 
@@ -102,7 +104,7 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
     import tomllib
 
     declared = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
-    assert declared["project"]["entry-points"][registry.GROUP] == registry.BUILT_IN
+    assert declared["project"]["entry-points"][registry.BACKEND_GROUP] == registry.BUILT_IN_BACKENDS
 
 
 @pytest.mark.parametrize(

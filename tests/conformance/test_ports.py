@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.backends.tiny_onnx import block_fill, block_means, channel_means
 
-from understudy.backends.registry import BUILT_IN, backends, load_decoder, load_encoder
+from understudy.backends.registry import BUILT_IN_BACKENDS, backends, load_decoder, load_encoder
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Images, Shape
@@ -96,7 +96,7 @@ def pictures(shape: Shape) -> Images:
 
 
 def test_every_built_in_model_is_listed_here() -> None:
-    families = tuple(f"{family}:" for family in BUILT_IN)
+    families = tuple(f"{family}:" for family in BUILT_IN_BACKENDS)
     listed = [info for info in backends() if info.name.startswith(families)]
     tested = {"encoder": [case[0] for case in ENCODERS], "decoder": [case[0] for case in DECODERS]}
     missing = [

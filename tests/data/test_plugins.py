@@ -47,7 +47,7 @@ def open_stripes(name, size, *, split, unit):
 
 
 def register(monkeypatch, *values, prefix="stripes"):
-    found = [EntryPoint(prefix, value, plugins.GROUP) for value in values]
+    found = [EntryPoint(prefix, value, plugins.SOURCE_GROUP) for value in values]
     monkeypatch.setattr(plugins, "entry_points", lambda group: found)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.backends.arrays import Floats
+from understudy.backends.arrays import FloatArray
 from understudy.core.errors import BackendError, MissingExtra
 
 _PROBE = """
@@ -26,7 +26,7 @@ session.run([sys.argv[3]], {sys.argv[2]: numpy.zeros(shape, numpy.float32)})
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class OnnxOptions:
     """What encoders and decoders share; `onnx.EncoderOptions` says what each option means."""
 
     batch: int = 64
@@ -45,7 +45,7 @@ class RunOptions:
 class OnnxModel:
     """A loaded file with one chosen input and output."""
 
-    def __init__(self, file: str, options: RunOptions) -> None:
+    def __init__(self, file: str, options: OnnxOptions) -> None:
         self.path = Path(file).expanduser()
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; write onnx:FILE")
@@ -102,7 +102,7 @@ class OnnxModel:
                 return value
         return f"see {self.path.name}"
 
-    def run(self, values: Floats) -> Floats:
+    def run(self, values: FloatArray) -> FloatArray:
         """Run at most ``batch`` rows.
 
         Raises:

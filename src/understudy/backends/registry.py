@@ -31,8 +31,8 @@ from understudy.core.ports import (
 from understudy.core.types import Shape
 
 __all__ = [
-    "BUILT_IN",
-    "GROUP",
+    "BACKEND_GROUP",
+    "BUILT_IN_BACKENDS",
     "BackendInfo",
     "backends",
     "load_decoder",
@@ -40,9 +40,9 @@ __all__ = [
     "load_model",
 ]
 
-GROUP = "understudy.backends"
+BACKEND_GROUP = "understudy.backends"
 
-BUILT_IN = {
+BUILT_IN_BACKENDS = {
     "embedded": "understudy.backends.embedded:backend",
     "hf": "understudy.backends.hub.hub_models:backend",
     "inception": "understudy.backends.inception:backend",
@@ -196,8 +196,8 @@ def _split_options(rest: str, name: str) -> tuple[str, dict[str, Any]]:
 
 def _families() -> dict[str, set[str]]:
     """Family to the objects registered for it; more than one is a conflict."""
-    found = {family: {value} for family, value in BUILT_IN.items()}
-    for entry in entry_points(group=GROUP):
+    found = {family: {value} for family, value in BUILT_IN_BACKENDS.items()}
+    for entry in entry_points(group=BACKEND_GROUP):
         found.setdefault(entry.name, set()).add(entry.value)
     return found
 
@@ -217,7 +217,7 @@ def _load(family: str) -> Backend:
             "Uninstall all but one of these packages"
         )
     try:
-        backend = EntryPoint(name=family, value=values[0], group=GROUP).load()
+        backend = EntryPoint(name=family, value=values[0], group=BACKEND_GROUP).load()
     except Exception as error:  # whatever a plug-in raises while it is imported
         raise BackendError(
             f"the backend {family!r} ({values[0]}) cannot be loaded: "

@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ledger_command.app, name="ledger")
-app.add_typer(studio_command.app, name="studio")
+app.add_typer(studio_command.studio_app, name="studio")
 
 
 # Options of `synthesize` that do not fit a line; None: not given, so that a file can say it.

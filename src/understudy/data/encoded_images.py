@@ -19,7 +19,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
 from understudy.data.image_decoding import BadImage, Header, decode, header
 from understudy.data.labels import NO_LABELS
-from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
+from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
 
 SKIP = "Mend or remove it, or pass --skip-bad to go on without it"
 CHANGED = "has changed since it was opened: open it again"
@@ -266,7 +266,7 @@ class RecordSource:
             raise SourceError(f"no readable image was found ({self.skipped} bad files)", self.name)
         if None in counts:
             require_labels(self._options, self.name)
-            self.classes, self._index = UNLABELLED, {}
+            self.classes, self._index = UNLABELLED_NAME, {}
             return
         names = sorted_names(name for name in counts if name is not None)
         if self._options.classes is not None:

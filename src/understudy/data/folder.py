@@ -13,7 +13,7 @@ from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import SUFFIXES
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import Manifest
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 
 CLASSES_FILE = "classes.json"
 """Beside ``train/`` in a release: class names in label order, each with its folder."""
@@ -71,7 +71,7 @@ def open_flat_folder(folder: Path, options: Options, root: Path) -> RecordSource
                 path = Path(entry.path)
                 yield Record(entry.path, path, fault=_fault(path, root, linked=entry.is_symlink()))
 
-    return RecordSource(records, options, classes=UNLABELLED)
+    return RecordSource(records, options, classes=UNLABELLED_NAME)
 
 
 def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSource:

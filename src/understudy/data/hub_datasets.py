@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.core.errors import MissingExtra, SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.labels import Column, Kind, arrow_kind, label_column
+from understudy.data.labels import Column, LabelKind, arrow_kind, label_column
 from understudy.data.manifest import text
 from understudy.data.parquet import class_label
 
@@ -104,7 +104,7 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
     return RecordSource(records, options, classes=classes, label_column=label)
 
 
-def _kind(datasets: ModuleType, feature: Any) -> Kind:
+def _kind(datasets: ModuleType, feature: Any) -> LabelKind:
     """What a feature of ``datasets`` can hold."""
     if isinstance(feature, datasets.ClassLabel):
         return "classes"

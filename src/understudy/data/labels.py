@@ -14,10 +14,10 @@ from understudy.core.ports import Source
 NO_LABELS = "none"
 """``--label none``: the images have no classes, whatever columns there are."""
 
-Kind = Literal["classes", "boolean", "whole", "text", "real", "other"]
+LabelKind = Literal["classes", "boolean", "whole", "text", "real", "other"]
 
-_CLASSES: tuple[Kind, ...] = ("classes", "boolean", "whole", "text")
-_DECLARED: tuple[Kind, ...] = ("classes", "boolean")
+_CLASSES: tuple[LabelKind, ...] = ("classes", "boolean", "whole", "text")
+_DECLARED: tuple[LabelKind, ...] = ("classes", "boolean")
 _MOST_LISTED = 60  # columns in a message: CelebA has 40
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _WHOLE = re.compile(r"[-+]?\d+")
@@ -37,7 +37,7 @@ class Column(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: LabelKind
 
 
 def label_column(
@@ -99,7 +99,7 @@ def label_column_of(source: Source) -> str | None:
     return column
 
 
-def arrow_kind(kind: pa.DataType) -> Kind:
+def arrow_kind(kind: pa.DataType) -> LabelKind:
     """What an Arrow type can hold."""
     types = pa.types
     if types.is_dictionary(kind):

@@ -13,9 +13,9 @@ from understudy.core.errors import SourceError, UnderstudyError
 from understudy.core.ports import Source
 from understudy.data.encoded_images import Options
 
-GROUP = "understudy.sources"
+SOURCE_GROUP = "understudy.sources"
 
-BUILT_IN = {"playhouse": "understudy.playhouse:open_playhouse"}
+BUILT_IN_PREFIXES = {"playhouse": "understudy.playhouse:open_playhouse"}
 """The entry points of this package, for a source tree on the path that was never installed."""
 
 
@@ -39,7 +39,7 @@ def open_plugin(options: Options) -> Source | None:
             options.name,
         )
     try:
-        opener: Any = EntryPoint(name=prefix, value=values[0], group=GROUP).load()
+        opener: Any = EntryPoint(name=prefix, value=values[0], group=SOURCE_GROUP).load()
     except Exception as error:  # whatever a plug-in raises while it is imported
         raise SourceError(
             f"{values[0]} cannot be loaded: {type(error).__name__}: {error}", options.name
@@ -63,7 +63,7 @@ def _opened(opener: Any, options: Options, value: str) -> object:
 
 def _prefixes() -> dict[str, set[str]]:
     """Prefix to the functions registered for it; more than one is a conflict."""
-    found = {prefix: {value} for prefix, value in BUILT_IN.items()}
-    for entry in entry_points(group=GROUP):
+    found = {prefix: {value} for prefix, value in BUILT_IN_PREFIXES.items()}
+    for entry in entry_points(group=SOURCE_GROUP):
         found.setdefault(entry.name, set()).add(entry.value)
     return found

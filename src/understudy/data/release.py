@@ -41,7 +41,7 @@ from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
 from understudy.data.tensors import CLASSES_KEY
 
-Progress = Callable[[int], None]
+ReleaseProgress = Callable[[int], None]
 """Called with the number of rows just written."""
 
 _ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
@@ -60,7 +60,7 @@ def write_release(
     folder: Path,
     *,
     format: Literal["png", "parquet"] = "png",
-    progress: Progress | None = None,
+    progress: ReleaseProgress | None = None,
 ) -> dict[str, Any]:
     """Write a release to a new folder; nobody ever sees half of one.
 
@@ -116,7 +116,7 @@ def _all_or_nothing(folder: Path) -> Iterator[Path]:
 
 
 def _write(
-    release: Release, folder: Path, format: Literal["png", "parquet"], progress: Progress
+    release: Release, folder: Path, format: Literal["png", "parquet"], progress: ReleaseProgress
 ) -> dict[str, Any]:
     # One class is no class: such a release is a flat folder, which every reader takes for one.
     labelled = len(release.classes) > 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Pixels = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _FINE = 2  # drawn so many times larger and averaged, so that edges are smooth
@@ -33,14 +33,14 @@ class _Canvas:
         rng: Where everything is drawn from.
     """
 
-    across: Floats
-    down: Floats
+    across: Pixels
+    down: Pixels
     angle: float
     spread: float
     channels: int
     rng: np.random.Generator
 
-    def along(self, angle: float) -> Floats:
+    def along(self, angle: float) -> Pixels:
         """The coordinate in a direction: (h, w)."""
         return np.asarray(np.cos(angle) * self.across + np.sin(angle) * self.down)
 
@@ -49,7 +49,7 @@ class _Canvas:
         quarter = np.pi / 2 * self.rng.integers(0, 2)
         return float(self.angle + quarter + self.rng.normal(0, jitter))
 
-    def texture(self, low: float, high: float, count: int = 1) -> Floats:
+    def texture(self, low: float, high: float, count: int = 1) -> Pixels:
         """(count, h, w) noise of unit variance and spectrum 1/f^a, a from low to high."""
         height, width = self.across.shape
         rows, columns = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None]
@@ -60,7 +60,7 @@ class _Canvas:
         noise = np.fft.irfft2((waves[0] + 1j * waves[1]) * frequency**-slope, s=(height, width))
         return np.asarray(noise / np.maximum(noise.std(axis=(1, 2), keepdims=True), 1e-12))
 
-    def colours(self, count: int, spread: float | None = None) -> Floats:
+    def colours(self, count: int, spread: float | None = None) -> Pixels:
         """(count, channels) colours about a common one."""
         rng, spread = self.rng, self.spread if spread is None else spread
         base = rng.uniform(0.1, 0.9) + rng.normal(0, 0.06, self.channels)
@@ -90,7 +90,7 @@ def scene(height: int, width: int, channels: int, rng: np.random.Generator) -> N
     return np.asarray(np.clip(fine, 0.0, 1.0), dtype=np.float32)
 
 
-def _patches(canvas: _Canvas) -> Floats:
+def _patches(canvas: _Canvas) -> Pixels:
     """(h, w, channels): the plane cut into patches, coloured, textured and furrowed."""
     rng = canvas.rng
     cuts = rng.choice([0, 1, 2, 4, 8, 16, 30], p=[0.22, 0.1, 0.15, 0.18, 0.17, 0.1, 0.08])
@@ -129,7 +129,7 @@ def _cut(canvas: _Canvas, cuts: int) -> tuple[NDArray[np.int64], Mask]:
     return patch, seams
 
 
-def _blocks(canvas: _Canvas, pixels: Floats) -> Floats:
+def _blocks(canvas: _Canvas, pixels: Pixels) -> Pixels:
     """Rows of blocks over some part: in each cell of a turned grid one of its own size, or none."""
     rng = canvas.rng
     cover = canvas.texture(2.0, 3.0)[0] > rng.uniform(-2.5, 0.8)
@@ -147,7 +147,7 @@ def _blocks(canvas: _Canvas, pixels: Floats) -> Floats:
     return np.where(shown[:, :, None], colours[(paint * 5).astype(np.int64)], pixels)
 
 
-def _band(canvas: _Canvas, pixels: Floats) -> Floats:
+def _band(canvas: _Canvas, pixels: Pixels) -> Pixels:
     """A band across the scene, straight, bent or winding, thin or broad, with or without banks."""
     rng = canvas.rng
     angle = rng.uniform(0, np.pi) if rng.random() < 0.5 else canvas.turned(0.0)

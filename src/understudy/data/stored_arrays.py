@@ -24,9 +24,9 @@ from understudy.data.encoded_images import (
     require_labels,
     too_many,
 )
-from understudy.data.image_decoding import MAX_PIXELS, resize_pixels, with_channels
+from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resize_pixels
 from understudy.data.labels import real_label
-from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
+from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
 from understudy.data.stored import (
     Arrays,
     StoredArray,
@@ -153,7 +153,7 @@ class ArraySource:
         if block.ndim == 3:
             block = block[..., None]
         images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
-        images = with_channels(images, self.shape[2])
+        images = converted_channels(images, self.shape[2])
         return images if self._options.size is None else resize_pixels(images, self._options.size)
 
     def _indices(self, labels: NDArray[Any]) -> Labels:
@@ -224,7 +224,7 @@ class ArraySource:
         """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""
         if self._labels is None:
             require_labels(self._options, self.name)
-            self.classes = UNLABELLED
+            self.classes = UNLABELLED_NAME
             return
         where = self._labels.where
         counts = learn_labels(self._labels, self._dropped)

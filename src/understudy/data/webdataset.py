@@ -14,9 +14,9 @@ from typing import Any
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import MAX_BYTES, SUFFIXES
-from understudy.data.labels import NO_LABELS, Column, Kind, label_column, real_label
+from understudy.data.labels import NO_LABELS, Column, LabelKind, label_column, real_label
 from understudy.data.manifest import text
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
@@ -40,7 +40,7 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
             yield from _samples(path, fields)
 
     source = RecordSource(records, options, label_column=fields.label)
-    if source.classes == UNLABELLED and options.label is None:
+    if source.classes == UNLABELLED_NAME and options.label is None:
         _require_no_fields(paths[0], options.unit)
     return source
 
@@ -79,7 +79,7 @@ def _require_no_fields(path: Path, unit: str | None) -> None:
     label_column(columns, None, path, taken=(unit,), usual=("label",))
 
 
-def _kind(value: Any) -> Kind:
+def _kind(value: Any) -> LabelKind:
     """What a field of a JSON object can hold. It is no schema: no type declares classes there."""
     if isinstance(value, bool | int):
         return "whole"

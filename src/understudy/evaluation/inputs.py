@@ -15,7 +15,7 @@ from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
 from understudy.data.holdout import split
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 from understudy.evaluation.features import Features, load_features
 from understudy.evaluation.fidelity_adapter import NEIGHBOURS
 from understudy.metrics.utility import Network
@@ -139,7 +139,7 @@ def _declared(facts: dict[str, Any], asked: Asked, size: tuple[int, int] | None)
     told = {one["name"]: one["value"] for one in premises if one["origin"] == "declared"}
     label = asked.label or told.get("label column")
     names = told.get("class names")
-    classes = None if names == list(UNLABELLED) else names
+    classes = None if names == list(UNLABELLED_NAME) else names
     options = {"label": label, "classes": classes, "channels": told.get("colour channels")}
     return {**options, "size": size, "skip_bad": asked.skip_bad}
 

@@ -33,7 +33,7 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
     "style": ("flat", "outlined", "soft"),
 }
 _BOTTLE = {"bottle": tuple(colours.BOTTLES), "cap": tuple(colours.CAPS)}
-_FRAME = {"frame": tuple(colours.FRAMES)}
+_FRAME = {"frame": tuple(colours.FRAME_COLOURS)}
 LOOKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dog": {"coat": tuple(colours.COATS), "size": ("small", "big")},
     "person": {
@@ -47,7 +47,10 @@ LOOKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Attributes of each target that make it look like itself."""
 
-STATUSES: Mapping[str, tuple[str, ...]] = {"dog": dog.STATUSES, "person": person.STATUSES}
+TARGET_STATUSES: Mapping[str, tuple[str, ...]] = {
+    "dog": dog.DOG_STATUSES,
+    "person": person.PERSON_STATUSES,
+}
 
 _ODDS: Mapping[str, Mapping[str, float]] = {
     "paper": {"plain": 0.6, "striped": 0.2, "panelled": 0.2},
@@ -65,8 +68,8 @@ def values_of(target: str) -> dict[str, tuple[str, ...]]:
     if target not in TARGETS:
         raise ConfigError(f"there is no target {target!r}; there are {', '.join(TARGETS)}")
     found = {"target": (target,), **LOOKS[target], **_COMMON}
-    if target in STATUSES:
-        found["status"] = STATUSES[target]
+    if target in TARGET_STATUSES:
+        found["status"] = TARGET_STATUSES[target]
     keys = [key for key in PLACES if key.startswith(f"{target} ")] or ["thing"]
     found["place"] = tuple(dict.fromkeys(place for key in keys for place in PLACES[key]))
     if target == "two-objects":
@@ -128,7 +131,7 @@ def choose(
         dice = vary if key == "light" else look
         found[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
     odds = PLACES["thing"]
-    if target in STATUSES:
+    if target in TARGET_STATUSES:
         found["status"] = asked.get("status") or _status(target, asked.get("place"), vary)
         odds = PLACES[f"{target} {found['status']}"]
     if places is not None:
@@ -148,7 +151,7 @@ def _status(target: str, place: str | None, dice: Dice) -> str:
     """A status that can be at the place."""
     can = [
         status
-        for status in STATUSES[target]
+        for status in TARGET_STATUSES[target]
         if place is None or place in PLACES[f"{target} {status}"]
     ]
     return dice.of(can)

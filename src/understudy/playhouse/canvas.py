@@ -91,7 +91,7 @@ def corners(*points: Point) -> list[float]:
     return [part for point in points for part in point]
 
 
-def rounded(
+def rounded_rectangle(
     left: float, top: float, right: float, bottom: float, by: float, *, below: bool = False
 ) -> list[float]:
     """Corners of a rectangle whose upper corners are round; ``below``: the lower ones too."""

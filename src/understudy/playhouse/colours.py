@@ -73,7 +73,7 @@ CAPS: Mapping[str, Colour] = {
     "black": (44, 44, 50),
     "red": (208, 52, 48),
 }
-FRAMES: Mapping[str, Colour] = {
+FRAME_COLOURS: Mapping[str, Colour] = {
     "golden": (222, 172, 62),
     "black": (40, 40, 46),
     "white": (248, 248, 246),

@@ -19,12 +19,12 @@ from PIL import Image
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Images, Shape
 from understudy.playhouse.homes import TASKS, Home
-from understudy.playhouse.picture import Picture
+from understudy.playhouse.picture import DrawnImage
 from understudy.playhouse.world import LARGEST, SMALLEST, World
 
-PREFIX = "playhouse:"
+PLAYHOUSE_PREFIX = "playhouse:"
 UNIT = "home"
-NAMES = (*TASKS, "world")
+PLAYHOUSE_NAMES = (*TASKS, "world")
 
 _UNLABELLED = ("all",)
 _SPLITS = ("train", "test")
@@ -72,7 +72,7 @@ class PlayhouseSource:
 
     Args:
         name: What it was opened by.
-        kind: One of `NAMES`.
+        kind: One of `PLAYHOUSE_NAMES`.
         asked: The options.
         size: (height, width) to resize to; None: as drawn.
     """
@@ -106,7 +106,7 @@ class PlayhouseSource:
         asked = self._asked
         return asked.homes * asked.per_home if self.has_units else asked.count
 
-    def picture(self, row: int) -> Picture:
+    def picture(self, row: int) -> DrawnImage:
         """All that is known of a row: caption, attributes, masks, boxes and keypoints too.
 
         At the size drawn, which is that of the rows wherever they are square.
@@ -150,7 +150,7 @@ class PlayhouseSource:
         number = asked.first + place
         return _home(number, asked.gap, self._kind, self._drawn, asked.seed)
 
-    def _label(self, picture: Picture) -> int:
+    def _label(self, picture: DrawnImage) -> int:
         if not self.has_units:
             return self.classes.index(picture.attributes["target"])
         return 0 if picture.label is None else picture.label
@@ -193,11 +193,10 @@ def open_playhouse(
         SourceError: There is no such unit.
         MissingExtra: The package that draws is not installed.
     """
-    kind, _, query = name.removeprefix(PREFIX).partition("?")
-    if kind not in NAMES:
-        raise ConfigError(
-            f"there is no {PREFIX}{kind}; there are {', '.join(PREFIX + known for known in NAMES)}"
-        )
+    kind, _, query = name.removeprefix(PLAYHOUSE_PREFIX).partition("?")
+    if kind not in PLAYHOUSE_NAMES:
+        known = ", ".join(PLAYHOUSE_PREFIX + task for task in PLAYHOUSE_NAMES)
+        raise ConfigError(f"there is no {PLAYHOUSE_PREFIX}{kind}; there are {known}")
     asked = _read(name, query, _OF_WORLD if kind == "world" else _OF_HOMES, split)
     if unit is not None and (unit != UNIT or kind == "world"):
         known = "none" if kind == "world" else f"only {UNIT!r}"

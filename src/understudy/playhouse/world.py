@@ -11,9 +11,9 @@ from understudy.core.errors import ConfigError
 from understudy.playhouse.attributes import TARGETS, check
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.grammar import describe
-from understudy.playhouse.picture import Picture
+from understudy.playhouse.picture import DrawnImage
 from understudy.playhouse.render import render
-from understudy.playhouse.staging import sample
+from understudy.playhouse.staging import sample_scene
 
 SMALLEST, LARGEST = 16, 1024
 
@@ -21,7 +21,7 @@ SMALLEST, LARGEST = 16, 1024
 class Drawable(Protocol):
     """A world or a home."""
 
-    def draw(self, seed: int) -> Picture:
+    def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed."""
         ...
 
@@ -49,11 +49,11 @@ class World:
             raise ConfigError(f"targets are some of {', '.join(TARGETS)}, not {list(targets)}")
         self.classes = tuple(targets)
 
-    def draw(self, seed: int) -> Picture:
+    def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed: always the same one."""
         return self._draw(seed, {})
 
-    def draw_as(self, seed: int, **attributes: str) -> Picture:
+    def draw_as(self, seed: int, **attributes: str) -> DrawnImage:
         """A picture with some attributes settled, such as ``status="eating", wall="blue"``.
 
         Raises:
@@ -61,14 +61,14 @@ class World:
         """
         return self._draw(seed, {key.replace("_", " "): value for key, value in attributes.items()})
 
-    def _draw(self, seed: int, asked: dict[str, str]) -> Picture:
+    def _draw(self, seed: int, asked: dict[str, str]) -> DrawnImage:
         dice = Dice("world", seed)
         target = dice.of(self.classes)
         if "target" in asked:
             target = asked["target"]
         if asked:
             check(target, asked)
-        scene = sample(target, asked, dice, dice)
+        scene = sample_scene(target, asked, dice, dice)
         caption = describe(scene.attributes, dice)
         label = self.classes.index(target) if target in self.classes else None
         return render(scene, self.size, caption=caption, label=label)

@@ -15,7 +15,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Generator
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
-from understudy.data.names import class_names
+from understudy.data.names import names_of_classes
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context
 from understudy.methods.prompts import check_template, prompts_of
@@ -84,7 +84,7 @@ def base_set(
         RunError: ``out`` is taken.
         BackendError: There is no such generator.
     """
-    names = class_names(classes)
+    names = names_of_classes(classes)
     if count < len(names):
         raise ConfigError(f"count must be {len(names)} or more, one for each class, found {count}")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):

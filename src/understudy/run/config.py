@@ -15,7 +15,7 @@ import yaml
 
 from understudy.core.errors import ConfigError
 from understudy.data.labels import NO_LABELS
-from understudy.data.names import class_names
+from understudy.data.names import names_of_classes
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Adjacency, Unit
 from understudy.run.held_out import check_hold_out
@@ -122,7 +122,7 @@ class RunConfig:
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, found {value}")
         if self.classes is not None:
-            object.__setattr__(self, "classes", class_names(self.classes))
+            object.__setattr__(self, "classes", names_of_classes(self.classes))
             if self.label == NO_LABELS:
                 raise ConfigError("--label none leaves no classes to declare: leave out --classes")
         if self.channels not in (None, 1, 3):

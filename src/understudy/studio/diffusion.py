@@ -191,7 +191,7 @@ class UNetStage(_Noised):
         blank = partial(self._velocity, silence, nothing)
         for text, label in ((words, nothing), (silence, told)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
-            shown.append(sample(self.studied, velocity, 8, vae=vae))
+            shown.append(draw_latents(self.studied, velocity, 8, vae=vae))
         return np.concatenate(shown)
 
     def _velocity(
@@ -272,7 +272,7 @@ class InpaintingStage(_Noised):
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
         told = guided(partial(velocity, words), partial(velocity, silence), 2.0)
-        made = sample(self.studied, told, 8)
+        made = draw_latents(self.studied, told, 8)
         return np.concatenate([images, np.where(hole, 128, images), np.where(hole, made, images)])
 
 
@@ -340,7 +340,7 @@ class ControlStage(_Noised):
         told = guided(lambda x, t: self.velocity(x, t, words, hint), blank, 3.0)
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
-        return np.concatenate([images, shown, sample(self.studied, told, 8)])
+        return np.concatenate([images, shown, draw_latents(self.studied, told, 8)])
 
 
 def mostly_where(
@@ -380,7 +380,7 @@ def widened(base: Any, more: int) -> Any:
 
 
 @torch.no_grad()
-def sample(
+def draw_latents(
     studied: Studied,
     velocity: Velocity,
     count: int,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from understudy.studio.corpus import Corpus, CorpusRow
     from understudy.studio.plan import StudioPlan
 
-TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
+CORPUS_TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
 """What the playhouse's pictures show, in these parts."""
 
 _CAPTIONS = 3  # of each picture, in different words
@@ -232,7 +232,7 @@ def playhouse_rows(side: int, first: int = 0) -> Iterator[CorpusRow]:
     from understudy.playhouse.grammar import describe
     from understudy.studio.corpus import CorpusRow
 
-    world = World(side, TARGETS)
+    world = World(side, CORPUS_TARGETS)
     seed = first
     while True:
         picture = world.draw(seed)

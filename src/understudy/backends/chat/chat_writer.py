@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.backends.chat.answers import MalformedAnswer, Rules, read_answer
-from understudy.backends.chat.prompt_templates import Messages, Prompts
+from understudy.backends.chat.prompt_templates import Messages, WriterPrompts
 from understudy.core.errors import BackendError
 from understudy.core.types import Texts
 
@@ -88,7 +88,7 @@ class ChatWriter:
     def __init__(
         self,
         chat: Chat,
-        prompts: Prompts,
+        prompts: WriterPrompts,
         *,
         name: str,
         licence: str = "unknown",

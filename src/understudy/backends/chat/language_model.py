@@ -24,7 +24,7 @@ from transformers import (
     LogitsProcessorList,
 )
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
 from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
@@ -33,7 +33,7 @@ from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.ports import Writer
 
-INSTEAD = "embedded:writer"
+CHAT_ALTERNATIVES = "embedded:writer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class LocalChat:
 
     def __init__(self, model: str, options: WriterOptions) -> None:
         self._name, self._options = f"hf:{model}", options
-        with hub_errors(self._name, INSTEAD), quiet():
+        with hub_errors(self._name, CHAT_ALTERNATIVES), quiet():
             self._tokenizer = AutoTokenizer.from_pretrained(
                 model, revision=options.revision or "main", trust_remote_code=False
             )
@@ -121,7 +121,7 @@ class LocalChat:
     def __call__(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
         """One answer a conversation; each depends on its own conversation and seed."""
         answers: list[str] = []
-        for rows in chunks(len(conversations), self._options.batch):
+        for rows in index_slices(len(conversations), self._options.batch):
             answers += self._answer(conversations[rows], seeds[rows])
         return answers
 

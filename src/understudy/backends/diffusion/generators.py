@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import distance_transform_edt
 
-from understudy.backends.arrays import check_images, chunks, resized, with_channels
+from understudy.backends.arrays import index_slices, require_images, resized, with_channels
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.loading import diffusers
 from understudy.backends.diffusion.options import GeneratorOptions, numbers
 from understudy.backends.diffusion.pipeline_calls import (
+    call_pipeline,
     check_prompts,
     check_strength,
     generators,
-    run,
     steps_for,
 )
 from understudy.backends.diffusion.pipelines import Pipelines, taken
-from understudy.backends.diffusion.text_conditioning import Prompts
+from understudy.backends.diffusion.text_conditioning import PromptEncoder
 from understudy.core.errors import BackendError, UnsupportedTask
 from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 
@@ -32,7 +32,7 @@ _LEAST = 1 / 1000  # a smaller strength leaves no step of the usual schedule of 
 Inputs = Callable[[slice, Any], dict[str, Any]]
 
 
-class Pictures:
+class DiffusionGenerator:
     """Text to images, variation, inpainting and control, in batches.
 
     Args:
@@ -57,7 +57,7 @@ class Pictures:
         self._size = pipelines.size()
         told = () if options.shape is None else numbers(options.shape, "shape")
         self.shape: Shape = (*(told[:2] or self._size), *(told[2:] or (3,)))
-        self._prompts = Prompts(
+        self._prompts = PromptEncoder(
             pipelines.encoder_of_prompts,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
@@ -160,7 +160,7 @@ class Pictures:
         return self._pipelines.ready(task)
 
     def _check(self, images: Images, prompts: Texts, strength: float) -> None:
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         check_prompts(prompts, len(images), self.name)
         check_strength(strength, self.name)
 
@@ -178,8 +178,8 @@ class Pictures:
         height, width = self._size
         steps = self._pipelines.steps()
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
-        for rows in chunks(len(prompts), self._options.batch):
-            drawn = run(
+        for rows in index_slices(len(prompts), self._options.batch):
+            drawn = call_pipeline(
                 pipeline,
                 self.name,
                 self._options.batch,

@@ -11,14 +11,14 @@ import diffusers as _diffusers
 import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
-from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_config
+from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_config
 from understudy.backends.hub.pretrained import licence_of as licence_of
 from understudy.backends.hub.pretrained import quiet as quiet
 from understudy.core.errors import BackendError
 
 diffusers: Any = _diffusers  # their calls carry no types
 
-INSTEAD = "embedded:studio"
+DIFFUSION_ALTERNATIVES = "embedded:studio"
 
 LEFT_OUT = ("safety_checker", "feature_extractor", "image_encoder", "prior_image_processor")
 """Parts of a pipeline that nothing here runs: pictures of one's own making are not screened, and
@@ -28,7 +28,7 @@ embedding images is the encoder's job."""
 @contextmanager
 def loading(name: str) -> Iterator[None]:
     """While weights are read: our errors, and no bars or notes of the libraries."""
-    with hub_errors(name, INSTEAD), quiet():
+    with hub_errors(name, DIFFUSION_ALTERNATIVES), quiet():
         try:
             yield
         except OSError as error:
@@ -54,7 +54,7 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{rest}"
-    kind, config = read_config(rest, options.revision, instead=INSTEAD)
+    kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
     if kind != "pipeline":
         raise BackendError(
             f"{name} is a single network ({config.get('_class_name') or config.get('model_type')})"

@@ -40,7 +40,7 @@ def _generator(entropy: list[int]) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % 2**63)
 
 
-def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
+def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
     """Call a pipeline: (n, height, width, 3) uint8.
 
     Args:

@@ -22,8 +22,8 @@ from understudy.backends.diffusion.loading import (
     with_prior,
 )
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
-from understudy.backends.diffusion.options import GeneratorOptions, RunOptions, numbers
-from understudy.backends.hub.hub_models import read_config
+from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions, numbers
+from understudy.backends.hub.hub_models import read_hub_config
 from understudy.core.errors import BackendError
 
 _TEXT, _VARIATION = "AutoPipelineForText2Image", "AutoPipelineForImage2Image"
@@ -35,7 +35,7 @@ class Pipelines:
 
     Args:
         text: A text-to-image pipeline of diffusers, on its device.
-        options: See `RunOptions`.
+        options: See `DenoisingOptions`.
         name: The name it was asked for by.
         inpainting: A true inpainting network: it takes the latent, a mask and the latent of what
             is left, 2 c + 1 channels.
@@ -51,7 +51,7 @@ class Pipelines:
     def __init__(
         self,
         text: Any,
-        options: RunOptions,
+        options: DenoisingOptions,
         *,
         name: str,
         inpainting: Any = None,
@@ -276,7 +276,7 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
     controlnets = {}
     for kind, told in options.hints():
         source, revision = split_revision(told, None)
-        _, config = read_config(source, revision, instead="embedded:studio")
+        _, config = read_hub_config(source, revision, instead="embedded:studio")
         made = getattr(diffusers, str(config.get("_class_name")), None)
         if made is None or "ControlNet" not in made.__name__:
             raise BackendError(f"{name}: {told} is no ControlNet ({config.get('_class_name')})")

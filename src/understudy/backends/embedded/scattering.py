@@ -22,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.backends.arrays import OPPONENT, check_images, with_channels
+from understudy.backends.arrays import OPPONENT, require_images, with_channels
 from understudy.backends.embedded.spectrum import cosine_basis, low_first, path_basis
 from understudy.backends.embedded.wavelets import Bank, bank
 from understudy.backends.plugin import full_name
@@ -189,7 +189,7 @@ class ScatteringEncoder:
         Raises:
             BackendError: Images of another shape or type.
         """
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))
 

@@ -29,7 +29,7 @@ from understudy.core.phrases import (
 )
 from understudy.core.types import Texts
 
-NAME = "embedded:writer"
+WRITER_NAME = "embedded:writer"
 
 # How likely a caption from nothing names an attribute; the target and its status always stand.
 _SHORT, _USUAL, _LONG = 0.1, 0.45, 0.85
@@ -73,7 +73,7 @@ class GrammarWriter:
 
     def __init__(self, options: GrammarOptions | None = None) -> None:
         options = options or GrammarOptions()
-        self.name = full_name(NAME, options)
+        self.name = full_name(WRITER_NAME, options)
         self.unread = 0
         self._phrases = read_phrases(options.grammar)
         self._keep = frozenset(name.strip() for name in options.keep.split(","))

@@ -122,7 +122,7 @@ def _is_connection(error: BaseException | None) -> bool:
     return False
 
 
-def read_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
+def read_hub_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
     """What a model says it is.
 
     Args:
@@ -193,12 +193,12 @@ class HubBackend:
         Raises:
             BackendError: There is no such model, or its options are wrong.
         """
-        kind, config = read_config(rest, options.get("revision"), instead="embedded:studio")
+        kind, config = read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
         if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
             made = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
         else:
-            made = _module("hub.image_text", f"hf:{rest}").load_encoder(rest, shape, options)
+            made = _module("hub.image_text", f"hf:{rest}").load_hub_encoder(rest, shape, options)
         return made  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
@@ -207,9 +207,9 @@ class HubBackend:
         Raises:
             BackendError: There is no such model, or its options are wrong.
         """
-        read_config(rest, options.get("revision"), instead="embedded:studio")
+        read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         diffusion = _module("diffusion", f"hf:{rest}")
-        return diffusion.load_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
+        return diffusion.load_unclip_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
         """A generator, tuner, captioner, writer, segmenter, detector or pose estimator.
@@ -229,7 +229,7 @@ class HubBackend:
         if kind not in loaders:
             raise BackendError(f"hf: has no {kind}")
         instead = "embedded:writer" if kind == "writer" else "embedded:studio"
-        read_config(rest, options.get("revision"), instead=instead)
+        read_hub_config(rest, options.get("revision"), instead=instead)
         file, function = loaders[kind]
         return getattr(_module(file, f"hf:{rest}"), function)(rest, options)
 

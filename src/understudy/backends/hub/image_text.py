@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
 from understudy.backends.hub.preprocessing import Preparation, check_pictures, read_preparation
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     config_of,
     licence_of,
     load_network,
@@ -46,11 +46,11 @@ _TOWERS = frozenset({"CLIPVisionModel", "CLIPVisionModelWithProjection", "Siglip
 _TOKENS = 16  # texts are filled up to a multiple of so many tokens
 _BELOW_ONE = 1 - 2.0**-20  # so that rounding to float32 takes no norm over its bound
 
-Features = Callable[[torch.Tensor], torch.Tensor]
+FeatureFunction = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderOptions(HubOptions):
+class HubEncoderOptions(HubOptions):
     """Options of an encoder, besides those of `HubOptions`.
 
     Attributes:
@@ -88,7 +88,7 @@ class HubEncoder:
     vocabulary: Vocabulary | None = None
 
     def __init__(
-        self, model: str, shape: Shape | None, options: EncoderOptions, config: Config
+        self, model: str, shape: Shape | None, options: HubEncoderOptions, config: Config
     ) -> None:
         self.name = full_name(f"hf:{model}", options)
         self.shape = shape
@@ -99,7 +99,9 @@ class HubEncoder:
         self._config: Any = self._network.config
         told = read_preparation(model, revision=options.revision, subfolder=options.subfolder)
         self._preparation = told.asked(options.size)
-        features: Features = partial(_features(self._network, options.pooling), self._network)
+        features: FeatureFunction = partial(
+            _features(self._network, options.pooling), self._network
+        )
         self._features = torch.compile(features) if options.compile else features
         self._flexible = getattr(self._config, "model_type", "") == "siglip2"
         probe = np.zeros((1, *(shape or (64, 64, 3))), dtype=np.uint8)
@@ -132,10 +134,10 @@ class HubTextEncoder(HubEncoder):
     """Images and texts to embeddings of one space."""
 
     def __init__(
-        self, model: str, shape: Shape | None, options: EncoderOptions, config: Config
+        self, model: str, shape: Shape | None, options: HubEncoderOptions, config: Config
     ) -> None:
         super().__init__(model, shape, options, config)
-        with hub_errors(f"hf:{model}", INSTEAD), quiet():
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES), quiet():
             from transformers import AutoTokenizer
 
             self._tokenizer: Any = AutoTokenizer.from_pretrained(
@@ -162,7 +164,7 @@ class HubTextEncoder(HubEncoder):
         widths = self._widths(texts)
         for width in np.unique(widths):
             alike = np.flatnonzero(widths == width)
-            for rows in chunks(len(alike), self._options.batch):
+            for rows in index_slices(len(alike), self._options.batch):
                 part = [texts[index] for index in alike[rows]]
                 out[alike[rows]] = self._of_width(part, int(width))
         return _finished(out, True, self.name)
@@ -197,20 +199,20 @@ class HubTextEncoder(HubEncoder):
         return np.asarray(made[: len(texts)], dtype=np.float32)
 
 
-def load_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
+def load_hub_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
     """The encoder of a model of the hub.
 
     Args:
         rest: Its name on the hub or a local folder.
         shape: (height, width, channels) of the images; None takes any.
-        options: See `EncoderOptions`.
+        options: See `HubEncoderOptions`.
 
     Raises:
         BackendError: There is no such model, it is no encoder, or an option is wrong.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{rest}"
-    read = read_options(options, EncoderOptions, name=name)
+    read = read_options(options, HubEncoderOptions, name=name)
     config = config_of(rest, revision=read.revision, subfolder=read.subfolder)
     kind = HubTextEncoder if _speaks(config) and read.normalise else HubEncoder
     return kind(rest, shape, read, config)
@@ -220,14 +222,14 @@ def _speaks(config: Config) -> bool:
     return config.get("model_type") in CONTRASTIVE and "text_config" in config
 
 
-def _load(model: str, options: EncoderOptions, config: Config) -> Any:
+def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
     """The network, of the class that its files name."""
     family = config.get("model_type", "")
     built = str(next(iter(config.get("architectures") or []), ""))
     known = family in CONTRASTIVE | _DINO | {"clip_vision_model", "siglip_vision_model"}
     if not known and built not in _TOWERS:
         raise wrong_kind(f"hf:{model}", "encoder of images", config)
-    with hub_errors(f"hf:{model}", INSTEAD):
+    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
         import transformers
     kind = getattr(transformers, built) if built in _TOWERS else transformers.AutoModel
     left_out: dict[str, Any] = {"add_pooling_layer": False} if family == "vit" else {}

@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from understudy.backends.arrays import check_images, with_channels
-from understudy.backends.hub.pretrained import read_json
+from understudy.backends.arrays import require_images, with_channels
+from understudy.backends.hub.pretrained import read_hub_json
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
@@ -104,7 +104,7 @@ class Preparation:
     ) -> torch.Tensor:
         """(n, height, width, channels) uint8 to (n, 3, height', width') on the device."""
         pixels = torch.from_numpy(np.array(with_channels(images, 3))).permute(0, 3, 1, 2)
-        pixels = resize(pixels.to(device), self.target(*images.shape[1:3]), self.resample)
+        pixels = resize_batch(pixels.to(device), self.target(*images.shape[1:3]), self.resample)
         if self.crop is not None:
             pixels = _centre(pixels, *self.crop)
         if self.flip:
@@ -121,7 +121,7 @@ def check_pictures(images: Images, name: str, shape: Shape | None = None) -> Non
         BackendError: Another shape or type.
     """
     if shape is not None:
-        check_images(images, shape, name)
+        require_images(images, shape, name)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         raise BackendError(
             f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
@@ -129,7 +129,7 @@ def check_pictures(images: Images, name: str, shape: Shape | None = None) -> Non
         )
 
 
-def resize(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:
+def resize_batch(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:
     """(n, channels, height, width) uint8 resized as Pillow does it, uint8 again."""
     if tuple(pixels.shape[2:]) == size:
         return pixels
@@ -235,10 +235,12 @@ def preparation_config(
     for place, folder in places:
         if place.endswith("/..") and not _is_local(place):
             continue
-        whole = read_json(place, "processor_config.json", revision=revision, subfolder=folder)
+        whole = read_hub_json(place, "processor_config.json", revision=revision, subfolder=folder)
         if whole is not None and isinstance(whole.get("image_processor"), Mapping):
             return dict(whole["image_processor"])
-        found = read_json(place, "preprocessor_config.json", revision=revision, subfolder=folder)
+        found = read_hub_json(
+            place, "preprocessor_config.json", revision=revision, subfolder=folder
+        )
         if found is not None:
             return found
     raise BackendError(

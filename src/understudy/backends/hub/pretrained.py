@@ -21,7 +21,7 @@ import torch
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
 from understudy.core.errors import BackendError
 
-INSTEAD = "embedded:studio"
+HUB_ALTERNATIVES = "embedded:studio"
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def without_numpy_notes() -> Iterator[None]:
         yield
 
 
-def read_json(
+def read_hub_json(
     model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
 ) -> Config | None:
     """One JSON file of a model; None where it has no such file.
@@ -92,7 +92,7 @@ def read_text(
     if Path(model).is_dir():
         path = Path(model) / (subfolder or "") / file
         return path.read_text(encoding="utf-8") if path.is_file() else None
-    with hub_errors(f"hf:{model}", INSTEAD):
+    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -112,7 +112,7 @@ def config_of(model: str, *, revision: str | None = None, subfolder: str | None 
         BackendError: It says nothing.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
-    config = read_json(model, "config.json", revision=revision, subfolder=subfolder)
+    config = read_hub_json(model, "config.json", revision=revision, subfolder=subfolder)
     if config is None:
         where = f" in its folder {subfolder}" if subfolder else ""
         raise BackendError(f"hf:{model} has no config.json{where}")
@@ -146,7 +146,7 @@ def load_network(
     *,
     subfolder: str | None = None,
     port: str,
-    instead: str = INSTEAD,
+    instead: str = HUB_ALTERNATIVES,
     **settings: Any,
 ) -> Any:
     """A network with its weights, ready to run.
@@ -204,7 +204,7 @@ def _from_pretrained(
         raise
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
-            config = read_json(model, "config.json", revision=settings.get("revision")) or {}
+            config = read_hub_json(model, "config.json", revision=settings.get("revision")) or {}
             raise wrong_kind(name, port, config) from error
         raise
     return made
@@ -258,7 +258,7 @@ def wrong_kind(name: str, port: str, config: Config) -> BackendError:
     return BackendError(f"{name} is no {port}: its config.json says {kind}")
 
 
-def class_names(config: Any) -> tuple[str, ...]:
+def network_classes(config: Any) -> tuple[str, ...]:
     """Names of the classes of a model, by index; ``"unused"`` where an index has none."""
     names = {int(key): str(value) for key, value in (config.id2label or {}).items()}
     return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
@@ -281,7 +281,7 @@ def load_image_processor(model: str, options: HubOptions) -> Any:
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
-    with hub_errors(name, INSTEAD), quiet():
+    with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoImageProcessor
 
         try:
@@ -307,7 +307,7 @@ def load_processor(model: str, options: HubOptions) -> Any:
     told: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
     if options.revision:
         told["revision"] = options.revision
-    with hub_errors(name, INSTEAD), quiet():
+    with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoConfig, AutoProcessor
         from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from understudy.backends.arrays import chunks, resized, with_channels
+from understudy.backends.arrays import index_slices, resized, with_channels
 from understudy.backends.diffusion.autoencoders import to_tensor
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
@@ -45,7 +45,7 @@ def encode_images(vae: Any, images: Images) -> Latents:
     means, stds = [], []
     scale = float(vae.config.get("scaling_factor") or 1.0)
     shift = float(vae.config.get("shift_factor") or 0.0)
-    for rows in chunks(len(images), _AT_ONCE):
+    for rows in index_slices(len(images), _AT_ONCE):
         made = vae.encode(to_tensor(with_channels(images[rows], 3), vae) * 2 - 1)
         found = getattr(made, "latent_dist", None)
         mean = made.latents if found is None else found.mean

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from understudy.backends.diffusion.generators import Pictures
+from understudy.backends.diffusion.generators import DiffusionGenerator
 from understudy.backends.diffusion.loading import licence_of, loading
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
@@ -92,7 +92,7 @@ class DreamBooth:
                 "inpainting=NAME of this one"
             )
         base = replace(options, compile=False)
-        self._base = Pictures(pipelines, base, name=name, licence=licence)
+        self._base = DiffusionGenerator(pipelines, base, name=name, licence=licence)
         self._known: dict[tuple[str, int, str | None], Latents] = {}
 
     def tune(
@@ -105,7 +105,7 @@ class DreamBooth:
         folder: Path | None = None,
         seed: int = 0,
         progress: TuningProgress | None = None,
-    ) -> Pictures:
+    ) -> DiffusionGenerator:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
         Args:
@@ -167,7 +167,7 @@ class DreamBooth:
             lessons.append(Lesson(known, class_prompt, settings.prior_weight))
         return lessons
 
-    def _generator(self, text: Any, inpainting: Any, name: str) -> Pictures:
+    def _generator(self, text: Any, inpainting: Any, name: str) -> DiffusionGenerator:
         """A generator like the base, over a tuned pipeline."""
         found, options = self._pipelines, replace(self._options, lora=None)
         controlnets = {
@@ -176,7 +176,7 @@ class DreamBooth:
             if task.startswith("control:")
         }
         made = Pipelines(text, options, name=name, inpainting=inpainting, controlnets=controlnets)
-        return Pictures(made, options, name=name, licence=f"{self.licence}, tuned")
+        return DiffusionGenerator(made, options, name=name, licence=f"{self.licence}, tuned")
 
     def _class_latents(
         self, prompt: str, size: tuple[int, int], settings: TuningSettings

@@ -21,7 +21,7 @@ from understudy.backends.diffusion.loading import loading
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
-N = TypeVar("N", bound=nn.Module)
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
 _ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
@@ -55,7 +55,7 @@ def has_lora(network: nn.Module) -> bool:
     return any(isinstance(module, BaseTunerLayer) for module in network.modules())
 
 
-def fused(network: N) -> N:
+def fused(network: NetworkT) -> NetworkT:
     """A network whose adapters are folded into its weights; one without any is given back itself.
 
     Args:
@@ -114,7 +114,9 @@ def fold_lora(pipeline: Any, folder: Path | str) -> None:
             _fold(network)
 
 
-def fold_into_both(pipeline: Any, inpainting: N | None, folder: Path | str) -> N | None:
+def fold_into_both(
+    pipeline: Any, inpainting: NetworkT | None, folder: Path | str
+) -> NetworkT | None:
     """Fold saved adapters into a pipeline, in place, and into its inpainting model.
 
     Returns:
@@ -154,7 +156,7 @@ def rebuilt(pipeline: Any, **changed: Any) -> Any:
 
 
 @torch.no_grad()
-def merge_into_inpainting(inpainting: N, tuned: nn.Module, base: nn.Module) -> N:
+def merge_into_inpainting(inpainting: NetworkT, tuned: nn.Module, base: nn.Module) -> NetworkT:
     """What a tuning taught, put into an inpainting model (SpinML, section 3.3).
 
     new inpainting = inpainting + (tuned - base), weight by weight. The first convolution of an

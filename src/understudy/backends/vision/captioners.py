@@ -21,18 +21,18 @@ from understudy.backends.arrays import with_channels
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.image_text import (
     CONTRASTIVE,
-    EncoderOptions,
+    HubEncoderOptions,
     HubTextEncoder,
-    load_encoder,
+    load_hub_encoder,
 )
 from understudy.backends.hub.preprocessing import check_pictures, read_preparation
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     licence_of,
     load_network,
     load_processor,
     quiet,
-    read_json,
+    read_hub_json,
     running,
     wrong_kind,
 )
@@ -74,7 +74,7 @@ class CaptionerOptions(HubOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ZeroShotOptions(EncoderOptions):
+class ZeroShotOptions(HubEncoderOptions):
     """Options of a captioner that picks phrases, besides those of an encoder.
 
     Attributes:
@@ -139,7 +139,7 @@ class BlipCaptioner(WritingCaptioner):
     """BLIP: continues a prefix."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", INSTEAD), quiet():
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES), quiet():
             from transformers import AutoTokenizer, BlipForConditionalGeneration
 
             super().__init__(model, options, BlipForConditionalGeneration)
@@ -165,7 +165,7 @@ class ChatCaptioner(WritingCaptioner):
     """A chat model that sees: answers a prompt about each image."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", INSTEAD):
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
             from transformers import AutoModelForImageTextToText
         self._processor = load_processor(model, options)
         if not getattr(self._processor, "chat_template", None):
@@ -213,14 +213,14 @@ def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
     """
     name = f"hf:{rest}"
     revision = options.get("revision")
-    config = read_json(rest, "config.json", revision=revision) or {}
+    config = read_hub_json(rest, "config.json", revision=revision) or {}
     family = config.get("model_type")
     if family in CONTRASTIVE:
         return _zero_shot(rest, read_options(options, ZeroShotOptions, name=name))
     read = read_options(options, CaptionerOptions, name=name)
     if family == "blip":
         return BlipCaptioner(rest, read)
-    with hub_errors(name, INSTEAD):
+    with hub_errors(name, HUB_ALTERNATIVES):
         from transformers.models.auto.modeling_auto import (
             MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KNOWN,
         )
@@ -244,7 +244,7 @@ def _zero_shot(rest: str, options: ZeroShotOptions) -> ZeroShotCaptioner:
         for field in fields(options)
         if field.name != "grammar"
     }
-    encoder = load_encoder(rest, None, told)
+    encoder = load_hub_encoder(rest, None, told)
     if not isinstance(encoder, HubTextEncoder):
         raise BackendError(f"{name} knows no texts, so it cannot caption")
     return ZeroShotCaptioner(encoder, grammar, name=name)

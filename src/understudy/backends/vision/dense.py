@@ -10,12 +10,12 @@ import torch
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.preprocessing import read_preparation
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
-    class_names,
+    HUB_ALTERNATIVES,
     licence_of,
     load_network,
+    network_classes,
     quiet,
-    read_json,
+    read_hub_json,
     running,
 )
 from understudy.backends.plugin import full_name
@@ -54,7 +54,7 @@ class DenseNetwork:
         self._preparation = told.asked(options.size)
         self._options = options
         self._network: Any = load_network(kind, model, options, port=port)
-        self.classes = class_names(self._network.config)
+        self.classes = network_classes(self._network.config)
         self._forward = torch.compile(self._network) if options.compile else self._network
         self._more: dict[str, torch.Tensor] = {}
 
@@ -67,14 +67,14 @@ class DenseNetwork:
 
     def _ask(self, model: str, task: str) -> None:
         """Tell OneFormer what to do, as it was trained to hear it."""
-        with hub_errors(self.name, INSTEAD), quiet():
+        with hub_errors(self.name, HUB_ALTERNATIVES), quiet():
             from transformers import AutoTokenizer
 
             revision = self._options.revision or "main"
             tokenizer = AutoTokenizer.from_pretrained(
                 model, revision=revision, trust_remote_code=False
             )
-        told = read_json(model, "processor_config.json", revision=self._options.revision) or {}
+        told = read_hub_json(model, "processor_config.json", revision=self._options.revision) or {}
         tokens = tokenizer(
             [f"the task is {task}"],
             padding="max_length",

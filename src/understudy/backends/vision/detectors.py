@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.hub.preprocessing import check_pictures
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     built_for,
     config_of,
     load_image_processor,
@@ -65,7 +65,7 @@ class BoxDetector(DenseNetwork):
         check_pictures(images, self.name)
         found: list[Found] = []
         height, width = images.shape[1:3]
-        for rows in chunks(len(images), self._options.batch):
+        for rows in index_slices(len(images), self._options.batch):
             told = self._processor.post_process_object_detection(
                 self._run(images[rows]),
                 threshold=self._threshold,
@@ -94,7 +94,7 @@ class MaskDetector(DenseNetwork):
         """
         check_pictures(images, self.name)
         found: list[Found] = []
-        for rows in chunks(len(images), self._options.batch):
+        for rows in index_slices(len(images), self._options.batch):
             outputs = self._run(images[rows])
             pairs = zip(outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
             found += [self._objects(*pair, images.shape[1:3]) for pair in pairs]
@@ -164,7 +164,7 @@ def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDe
     name = f"hf:{rest}"
     read = read_options(options, DetectorOptions, name=name)
     config = config_of(rest, revision=read.revision)
-    with hub_errors(name, INSTEAD):
+    with hub_errors(name, HUB_ALTERNATIVES):
         from transformers import AutoModelForObjectDetection, AutoModelForUniversalSegmentation
     if config.get("model_type") in QUERIES:
         task = config["model_type"] == "oneformer"

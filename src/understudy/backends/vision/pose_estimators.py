@@ -17,17 +17,17 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import chunks, with_channels
+from understudy.backends.arrays import index_slices, with_channels
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.preprocessing import check_pictures
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     built_for,
-    class_names,
     config_of,
     licence_of,
     load_image_processor,
     load_network,
+    network_classes,
     running,
     wrong_kind,
 )
@@ -63,13 +63,13 @@ class HubPoseEstimator:
         self.licence = licence_of(model, options.revision)
         self._options = options
         self._processor = load_image_processor(model, options)
-        with hub_errors(f"hf:{model}", INSTEAD):
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
             from transformers import AutoModelForPoseEstimation
         self._network: Any = load_network(
             AutoModelForPoseEstimation, model, options, port="pose estimator"
         )
         self._forward = torch.compile(self._network) if options.compile else self._network
-        self.keypoints = class_names(self._network.config)
+        self.keypoints = network_classes(self._network.config)
         backbone: Any = self._network.config.backbone_config
         self._experts = getattr(backbone, "num_experts", 1) > 1
         self._detector: Detector | None = None
@@ -92,7 +92,7 @@ class HubPoseEstimator:
         owners = [row for row, found in enumerate(boxes) for _ in found]
         flat = [box for found in boxes for box in found]
         poses = np.empty((len(flat), len(self.keypoints), 3), dtype=np.float32)
-        for part in chunks(len(flat), self._options.batch):
+        for part in index_slices(len(flat), self._options.batch):
             poses[part] = self._of_boxes(images[owners[part]], flat[part])
         ends = np.cumsum([len(found) for found in boxes])[:-1]
         return list(np.split(poses, ends)) if len(images) else []
