@@ -73,8 +73,8 @@ def resized(images: Images, height: int, width: int) -> Images:
     out = np.empty((len(images), height, width, images.shape[3]), dtype=np.uint8)
     for source, target in zip(images, out, strict=True):
         grey = source.shape[2] == 1
-        picture = Image.fromarray(source[..., 0] if grey else source)
-        small = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
+        image = Image.fromarray(source[..., 0] if grey else source)
+        small = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
         target[...] = small[..., None] if grey else small
     return out
 

@@ -125,7 +125,7 @@ class InceptionEncoder:
         parts = [self._run(part) for _, part in even_parts(images, self._batch)]
         if not parts:
             return np.zeros((0, self.dim), dtype=np.float32), None
-        features = np.concatenate([one for one, _ in parts])[: len(images)]
+        features = np.concatenate([features_part for features_part, _ in parts])[: len(images)]
         likely = [part[1] for part in parts if part[1] is not None]
         return features, np.concatenate(likely)[: len(images)] if likely else None
 
@@ -180,15 +180,15 @@ def resize_cleanly(images: Images) -> FloatArray:
     Args:
         images: (n, height, width, c) uint8.
     """
-    made = np.empty(
+    resized_images = np.empty(
         (len(images), INCEPTION_SIDE, INCEPTION_SIDE, images.shape[3]), dtype=np.float32
     )
-    for image, target in zip(images, made, strict=True):
+    for image, target in zip(images, resized_images, strict=True):
         for channel in range(image.shape[2]):
             plane = Image.fromarray(image[:, :, channel].astype(np.float32), mode="F")
             small = plane.resize((INCEPTION_SIDE, INCEPTION_SIDE), Image.Resampling.BICUBIC)
             target[:, :, channel] = np.clip(np.asarray(small), 0, 255)
-    return made
+    return resized_images
 
 
 def _probabilities(classes: FloatArray) -> FloatArray:
@@ -234,12 +234,12 @@ def _torchscript(path: Path) -> _Network:
 
     def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         with torch.inference_mode():
-            made = (module.layers if whole else module)(torch.from_numpy(values.copy()))
-            found, classes = made if isinstance(made, tuple) else (made, None)
-            found = found.flatten(1)
+            outputs = (module.layers if whole else module)(torch.from_numpy(values.copy()))
+            features, classes = outputs if isinstance(outputs, tuple) else (outputs, None)
+            features = features.flatten(1)
             if classes is None and whole and hasattr(module, "output"):
-                classes = module.output(found)
-        return found.float().numpy(), None if classes is None else classes.float().numpy()
+                classes = module.output(features)
+        return features.float().numpy(), None if classes is None else classes.float().numpy()
 
     return run
 

@@ -174,20 +174,20 @@ class OnnxDecoder:
         self._latent = self._latent_shape(encoder, options.latent)
         self.dim = math.prod(self._latent)
         blank = np.zeros((min(2, model.batch), *self._latent), dtype=np.float32)
-        made = model.run(blank).shape[1:]
-        if len(made) != 3 or made[0] not in (1, 3):
+        output_shape = model.run(blank).shape[1:]
+        if len(output_shape) != 3 or output_shape[0] not in (1, 3):
             raise BackendError(
                 f"{model.path}: its output {model.output} must be (n, 1 or 3, height, width), "
-                f"found (n, {', '.join(map(str, made))})"
+                f"found (n, {', '.join(map(str, output_shape))})"
             )
 
-    def _latent_shape(self, encoder: Encoder | None, told: str | None) -> Shape:
+    def _latent_shape(self, encoder: Encoder | None, shape: str | None) -> Shape:
         """Shape of one embedding as the model takes it."""
         model = self._model
         demanded = model.sizes
         latent: Shape
-        if told is not None:
-            latent = _sizes(told, "latent")
+        if shape is not None:
+            latent = _sizes(shape, "latent")
         elif isinstance(encoder, OnnxEncoder) and len(encoder.latent) == len(demanded):
             latent = encoder.latent
         elif len(demanded) == 1 and encoder is not None:

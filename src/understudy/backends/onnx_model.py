@@ -82,12 +82,12 @@ class OnnxModel:
         self.batch = sizes[0] if sizes and sizes[0] else options.batch
         self._fixed = bool(sizes) and sizes[0] is not None
 
-    def _choose(self, what: str, found: list[Any], name: str | None) -> Any:
-        names = [item.name for item in found]
-        if name is None and len(found) == 1:
-            return found[0]
-        if name in names and (what == "output" or len(found) == 1):
-            return found[names.index(name)]
+    def _choose(self, what: str, candidates: list[Any], name: str | None) -> Any:
+        names = [item.name for item in candidates]
+        if name is None and len(candidates) == 1:
+            return candidates[0]
+        if name in names and (what == "output" or len(candidates) == 1):
+            return candidates[names.index(name)]
         advice = f"choose one with ?{what}=NAME" if what == "output" else "it must have one only"
         if name is not None and name not in names:
             advice = f"there is no {name!r}"
@@ -96,8 +96,8 @@ class OnnxModel:
     @property
     def licence(self) -> str:
         """What the file says of its licence, else where to look."""
-        told: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
-        for key, value in told.items():
+        metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        for key, value in metadata.items():
             if key.lower() in ("license", "licence") and value:
                 return value
         return f"see {self.path.name}"

@@ -75,7 +75,7 @@ class ScriptedDistance(_Script):
         """
         if a.shape != b.shape:
             raise BackendError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
-        found = np.empty(len(a))
+        distances = np.empty(len(a))
         for rows in index_slices(len(a), _BATCH):
             out = self.run(a[rows], b[rows])
             values = None if not hasattr(out, "numpy") else out.double().numpy()
@@ -84,8 +84,8 @@ class ScriptedDistance(_Script):
                     f"{self.path}: a metric gives one finite number a pair; for "
                     f"{len(a[rows])} pairs it gave {getattr(values, 'shape', type(out).__name__)}"
                 )
-            found[rows] = values.ravel()
-        return found
+            distances[rows] = values.ravel()
+        return distances
 
 
 class ScriptedMaps(_Script):

@@ -145,12 +145,12 @@ def load_decoder(
 
 def backends() -> list[BackendInfo]:
     """Every model of every family, sorted by name. A family that fails to load is listed too."""
-    found: list[BackendInfo] = []
+    models: list[BackendInfo] = []
     for family in sorted(_families()):
         try:
-            found += _load(family).models()
+            models += _load(family).models()
         except BackendError as error:
-            found.append(
+            models.append(
                 BackendInfo(
                     name=f"{family}:",
                     kind="encoder and decoder",
@@ -160,7 +160,7 @@ def backends() -> list[BackendInfo]:
                     licence="unknown",
                 )
             )
-    return sorted(found, key=lambda info: info.name)
+    return sorted(models, key=lambda info: info.name)
 
 
 def _find(name: str, options: Mapping[str, Any]) -> tuple[Backend, str, dict[str, Any]]:
@@ -196,20 +196,20 @@ def _split_options(rest: str, name: str) -> tuple[str, dict[str, Any]]:
 
 def _families() -> dict[str, set[str]]:
     """Family to the objects registered for it; more than one is a conflict."""
-    found = {family: {value} for family, value in BUILT_IN_BACKENDS.items()}
+    families = {family: {value} for family, value in BUILT_IN_BACKENDS.items()}
     for entry in entry_points(group=BACKEND_GROUP):
-        found.setdefault(entry.name, set()).add(entry.value)
-    return found
+        families.setdefault(entry.name, set()).add(entry.value)
+    return families
 
 
 def _load(family: str) -> Backend:
-    found = _families()
-    if family not in found:
+    families = _families()
+    if family not in families:
         raise BackendError(
-            f"there is no backend {family!r}. There are {', '.join(sorted(found))}; "
+            f"there is no backend {family!r}. There are {', '.join(sorted(families))}; "
             "`understudy backends` lists their models"
         )
-    values = sorted(found[family])
+    values = sorted(families[family])
     if len(values) > 1:
         # Private images go to whatever is loaded here, so a package must not take over a family.
         raise BackendError(
@@ -230,9 +230,9 @@ def _load(family: str) -> Backend:
     return backend
 
 
-def _lacks(made: object, port: type, method: str) -> str:
-    missing = [key for key in (*port.__annotations__, method) if not hasattr(made, key)]
-    return f"it gave a {type(made).__name__} without {', '.join(missing)}"
+def _lacks(model: object, port: type, method: str) -> str:
+    missing = [key for key in (*port.__annotations__, method) if not hasattr(model, key)]
+    return f"it gave a {type(model).__name__} without {', '.join(missing)}"
 
 
 def _check_shape(shape: Shape, name: str) -> None:

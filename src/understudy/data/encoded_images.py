@@ -250,11 +250,11 @@ class RecordSource:
             head = Header(height, width, channels == 1)
         return head
 
-    def _pass_over(self, where: str, reason: str) -> None:
+    def _pass_over(self, location: str, reason: str) -> None:
         if not self._options.skip_bad:
-            raise SourceError(f"{reason}. {SKIP}", where)
+            raise SourceError(f"{reason}. {SKIP}", location)
         self.skipped += 1
-        self.bad.append((where, reason))
+        self.bad.append((location, reason))
 
     def _set_classes(
         self,
@@ -297,7 +297,7 @@ class RecordSource:
         return next(iter(sizes))
 
 
-def require_labels(options: Options, where: str) -> None:
+def require_labels(options: Options, location: str) -> None:
     """Refuse declared classes for a dataset without labels.
 
     Raises:
@@ -307,11 +307,11 @@ def require_labels(options: Options, where: str) -> None:
         raise SourceError(
             f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
             "leave out --classes, or say which column holds the class with --label",
-            where,
+            location,
         )
 
 
-def require_declared(names: Iterable[str], declared: Sequence[str], where: str) -> None:
+def require_declared(names: Iterable[str], declared: Sequence[str], location: str) -> None:
     """Refuse images of classes that the owner did not declare. The message is the owner's.
 
     Raises:
@@ -324,7 +324,7 @@ def require_declared(names: Iterable[str], declared: Sequence[str], where: str) 
             f"has images of {len(undeclared)} class(es) that --classes does not declare: {listed} "
             f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
             "Nothing was spent",
-            where,
+            location,
         )
 
 

@@ -79,7 +79,7 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
     folder = manifest.path.parent
 
     def records() -> Iterator[Record]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for row, line in enumerate(manifest.rows(), start=1):
             if not line.path:
                 yield Record(f"{manifest.path}, row {row}", b"", fault="has no path")
@@ -87,9 +87,9 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             path = folder / line.path
             fault = line.fault or _fault(path, root, linked=True)
             real = os.path.realpath(path)
-            if fault is None and real in seen:
+            if fault is None and real in names:
                 fault = f"is listed twice in {manifest.path.name} (again in row {row})"
-            seen.add(real)
+            names.add(real)
             yield Record(str(path), path, line.label, line.unit, fault)
 
     return RecordSource(records, options, label_column=manifest.label)
@@ -99,10 +99,10 @@ def visible(folder: Path) -> list[os.DirEntry[str]]:
     """What a folder holds, by name, without hidden files and what file browsers leave behind."""
     try:
         with os.scandir(folder) as entries:
-            kept = [e for e in entries if e.name[0] != "." and e.name.lower() not in _LITTER]
+            shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in _LITTER]
     except OSError as error:
         raise SourceError(f"cannot be listed: {error.strerror}", folder) from error
-    return sorted(kept, key=lambda entry: entry.name)
+    return sorted(shown, key=lambda entry: entry.name)
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:

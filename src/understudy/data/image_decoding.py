@@ -126,8 +126,8 @@ def resize_pixels(pixels: Images, size: tuple[int, int]) -> Images:
         return pixels
     out = np.empty((len(pixels), *size, pixels.shape[3]), dtype=np.uint8)
     for row, image in enumerate(pixels):
-        picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-        out[row] = np.asarray(resize_images(picture, size)).reshape(out.shape[1:])
+        pillow_image = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+        out[row] = np.asarray(resize_images(pillow_image, size)).reshape(out.shape[1:])
     return out
 
 

@@ -27,10 +27,10 @@ def open_plugin(options: Options) -> Source | None:
         UnderstudyError: Whatever the plug-in says of the name.
     """
     prefix, colon, _ = options.name.partition(":")
-    found = _prefixes()
-    if not colon or prefix not in found:
+    prefixes = _prefixes()
+    if not colon or prefix not in prefixes:
         return None
-    values = sorted(found[prefix])
+    values = sorted(prefixes[prefix])
     if len(values) > 1:
         # Private images come from here, so a package must not take over a prefix.
         raise SourceError(
@@ -63,7 +63,7 @@ def _opened(opener: Any, options: Options, value: str) -> object:
 
 def _prefixes() -> dict[str, set[str]]:
     """Prefix to the functions registered for it; more than one is a conflict."""
-    found = {prefix: {value} for prefix, value in BUILT_IN_PREFIXES.items()}
+    prefixes = {prefix: {value} for prefix, value in BUILT_IN_PREFIXES.items()}
     for entry in entry_points(group=SOURCE_GROUP):
-        found.setdefault(entry.name, set()).add(entry.value)
-    return found
+        prefixes.setdefault(entry.name, set()).add(entry.value)
+    return prefixes

@@ -117,15 +117,15 @@ def open_procedural(options: Options) -> ProceduralSource:
             f"there is no {PROCEDURAL_PREFIX}{kind}; there is {' and '.join(PROCEDURAL_NAMES)}"
         )
     known = {"count", "seed", "channels"}
-    found = {"count": DRAWN[kind].count}
+    settings = {"count": DRAWN[kind].count}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known or not value.isdecimal():
             raise ConfigError(
                 f"{options.name}: options are whole numbers for {', '.join(sorted(known))}, "
                 f"found {name}={value}"
             )
-        found[name] = int(value)
-    return ProceduralSource(_Drawing(kind, **found), options)
+        settings[name] = int(value)
+    return ProceduralSource(_Drawing(kind, **settings), options)
 
 
 def dead_leaves(
@@ -163,8 +163,8 @@ def _shapes(height: int, width: int, count: int, rng: np.random.Generator) -> ND
     along = np.abs(cos * right + sin * down) / (size * aspect)
     across = np.abs(cos * down - sin * right) / (size / aspect)
     kind = rng.integers(0, 3, count)[:, None, None]
-    reach = np.select([kind == 0, kind == 1], [along + across, np.hypot(along, across)])
-    return np.asarray(np.where(kind == 2, np.maximum(along, across), reach) < 1)
+    radius = np.select([kind == 0, kind == 1], [along + across, np.hypot(along, across)])
+    return np.asarray(np.where(kind == 2, np.maximum(along, across), radius) < 1)
 
 
 def _textures(height: int, width: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:

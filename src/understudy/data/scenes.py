@@ -122,10 +122,10 @@ def _cut(canvas: _Canvas, cuts: int) -> tuple[NDArray[np.int64], Mask]:
     for number in range(1, cuts + 1):
         weights = np.bincount(patch.ravel(), minlength=number) ** 1.5
         inside = patch == rng.choice(number, p=weights / weights.sum())
-        place = canvas.along(rng.uniform(0, np.pi) if free else canvas.turned(0.08)) + wave
-        line = rng.uniform(*np.quantile(place[inside], [0.2, 0.8]))
-        patch[inside & (place > line)] = number
-        seams |= inside & (np.abs(place - line) < half_width)
+        position = canvas.along(rng.uniform(0, np.pi) if free else canvas.turned(0.08)) + wave
+        line = rng.uniform(*np.quantile(position[inside], [0.2, 0.8]))
+        patch[inside & (position > line)] = number
+        seams |= inside & (np.abs(position - line) < half_width)
     return patch, seams
 
 
@@ -151,15 +151,15 @@ def _band(canvas: _Canvas, pixels: Pixels) -> Pixels:
     """A band across the scene, straight, bent or winding, thin or broad, with or without banks."""
     rng = canvas.rng
     angle = rng.uniform(0, np.pi) if rng.random() < 0.5 else canvas.turned(0.0)
-    place = canvas.along(angle)
-    middle = rng.normal(0, 0.6) * place**2
+    position = canvas.along(angle)
+    middle = rng.normal(0, 0.6) * position**2
     winding = rng.normal(0, 0.12) * rng.integers(0, 2)
-    middle += winding * np.sin(2 * np.pi * place * rng.uniform(0.5, 2) + rng.uniform(0, 6))
+    middle += winding * np.sin(2 * np.pi * position * rng.uniform(0.5, 2) + rng.uniform(0, 6))
     half_width = 0.012 * np.exp(rng.uniform(0, 3.1))
     off = np.abs(canvas.along(angle + np.pi / 2) + rng.uniform(-0.35, 0.35) - middle)
     inside = off < half_width
     if rng.random() < 0.2:
-        inside &= place < rng.uniform(-0.2, 0.3)
+        inside &= position < rng.uniform(-0.2, 0.3)
     rough = canvas.texture(0.3, 2.2)[0] * rng.choice([0.0, 0.02, 0.05])
     pixels = np.where(inside[:, :, None], canvas.colours(1) + rough[:, :, None], pixels)
     if rng.random() < 0.4:

@@ -121,9 +121,9 @@ def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, i
     counts: dict[Any, int] = {}
     first = 0
     for block in column.blocks(column.block_rows):
-        kept = as_column(block)[keep_mask(dropped, first, len(block))]
+        labels = as_column(block)[keep_mask(dropped, first, len(block))]
         first += len(block)
-        values, times = np.unique(kept, return_counts=True)
+        values, times = np.unique(labels, return_counts=True)
         for value, count in zip(values.tolist(), times.tolist(), strict=True):
             counts[value] = counts.get(value, 0) + count
     return dict(sorted(counts.items()))

@@ -208,17 +208,17 @@ class ArraySource:
 
         Without it, embeddings are looked at when they are read, which saves a pass.
         """
-        found: dict[int, str] = {}
+        faults: dict[int, str] = {}
         if self._units is not None:
-            found |= dict.fromkeys(_find(self._units, _empty), "has no unit")
+            faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
-            found |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
-        self.bad = [(f"{self._values.where}, row {row}", found[row]) for row in sorted(found)]
+            faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
+        self.bad = [(f"{self._values.where}, row {row}", faults[row]) for row in sorted(faults)]
         if self.bad and not self._options.skip_bad:
-            where, reason = self.bad[0]
-            raise SourceError(f"{reason}. {SKIP}", where)
-        self.skipped = len(found)
-        return np.array(sorted(found), dtype=np.int64)
+            location, reason = self.bad[0]
+            raise SourceError(f"{reason}. {SKIP}", location)
+        self.skipped = len(faults)
+        return np.array(sorted(faults), dtype=np.int64)
 
     def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
         """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""
@@ -226,12 +226,12 @@ class ArraySource:
             require_labels(self._options, self.name)
             self.classes = UNLABELLED_NAME
             return
-        where = self._labels.where
+        location = self._labels.where
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
-            raise SourceError(too_many(str(next(iter(counts)))), where)
+            raise SourceError(too_many(str(next(iter(counts)))), location)
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
-        by_value = _class_of(list(counts), names, where, signed=signed)
+        by_value = _class_of(list(counts), names, location, signed=signed)
         declared = self._options.classes
         if declared is not None:
             require_declared(by_value.values(), declared, self.name)
@@ -243,21 +243,21 @@ class ArraySource:
         else:
             self.classes = self._without_empty(names, set(by_value.values()))
         if len(self.classes) == 1:
-            raise SourceError(one_class(self.classes[0]), where)
+            raise SourceError(one_class(self.classes[0]), location)
         self._label_values = np.array(list(by_value))
         self._label_index = np.array(
             [self.classes.index(name) for name in by_value.values()], dtype=np.int64
         )
 
-    def _without_empty(self, names: tuple[str, ...], seen: set[str]) -> tuple[str, ...]:
+    def _without_empty(self, names: tuple[str, ...], used: set[str]) -> tuple[str, ...]:
         for name in names:
-            if name not in seen:
+            if name not in used:
                 reason = f"class {name!r} is empty"
                 if not self._options.skip_bad:
                     raise SourceError(f"{reason}. {SKIP}", self.name)
                 self.skipped += 1
                 self.bad.append((self.name, reason))
-        return tuple(name for name in names if name in seen)
+        return tuple(name for name in names if name in used)
 
 
 def from_arrays(

@@ -153,7 +153,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
         raise SourceError(f"cannot be read as a tar file: {error}", path) from error
 
 
-def _sample(where: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
+def _sample(location: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
     images = [name for name in parts if PurePosixPath(f"x.{name}").suffix in SUFFIXES]
     if len(images) != 1:
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
@@ -168,8 +168,8 @@ def _sample(where: str, parts: dict[str, bytes], fault: str | None, asked: _Fiel
             {},
             None,
         )
-    who = None if asked.unit is None else text(fields.get(asked.unit))
-    return Record(where, parts[images[0]] if len(images) == 1 else b"", label, who, fault)
+    unit = None if asked.unit is None else text(fields.get(asked.unit))
+    return Record(location, parts[images[0]] if len(images) == 1 else b"", label, unit, fault)
 
 
 def _label(parts: dict[str, bytes], fields: dict[str, Any], asked: _Fields) -> str | None:

@@ -58,11 +58,11 @@ def circle(x: float, y: float, rx: float, ry: float, angle: float = 0.0) -> list
     """Corners of an ellipse, turned by ``angle`` radians."""
     if angle == 0.0:
         return [part for c, s in _CIRCLE for part in (x + rx * c, y + ry * s)]
-    turn, lift = cos(angle), sin(angle)
+    cosine, lift = cos(angle), sin(angle)
     return [
         part
         for c, s in _CIRCLE
-        for part in (x + rx * c * turn - ry * s * lift, y + rx * c * lift + ry * s * turn)
+        for part in (x + rx * c * cosine - ry * s * lift, y + rx * c * lift + ry * s * cosine)
     ]
 
 

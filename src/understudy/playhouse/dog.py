@@ -157,8 +157,8 @@ def draw_dog(
     return {**pose, "nose": nose, "eye": eye, "ear": ear, "neck": neck}
 
 
-def _between(one: Point, other: Point, part: float) -> Point:
-    return one[0] + (other[0] - one[0]) * part, one[1] + (other[1] - one[1]) * part
+def _between(start: Point, end: Point, part: float) -> Point:
+    return start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part
 
 
 def _shadow(canvas: Canvas, status: str) -> None:

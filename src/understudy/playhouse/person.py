@@ -196,10 +196,10 @@ def _torso(figure: DrawnFigure, status: str, pose: Mapping[str, Point], look: Pe
     figure.limb((right[0], right[1]), wide, (x + half, y - 0.02), thick, look.shirt)
     figure.limb((x, left[1]), 0.09 * look.build, (x, y - 0.02), 0.09 * look.build, look.shirt)
     if look.stripes is not None:
-        reach = 0.12 if status == "walking" else 0.17
+        arm_reach = 0.12 if status == "walking" else 0.17
         for row in range(3):
             top = left[1] + 0.01 + 0.085 * row
-            figure.limb((x - reach, top), 0.014, (x + reach, top), 0.014, look.stripes)
+            figure.limb((x - arm_reach, top), 0.014, (x + arm_reach, top), 0.014, look.stripes)
 
 
 def _arm(

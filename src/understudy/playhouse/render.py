@@ -33,14 +33,14 @@ def render(
     points = []
     for actor in scene.actors:
         canvas.place(actor.at)
-        found = _draw(canvas, actor, scene.ink)
-        points.append([canvas.pixel(found[name]) for name in TARGET_KEYPOINTS[actor.kind]])
+        keypoints = _draw(canvas, actor, scene.ink)
+        points.append([canvas.pixel(keypoints[name]) for name in TARGET_KEYPOINTS[actor.kind]])
     segments = canvas.segments()
     instances = [
         _instance(actor.kind, segments, place)
         for actor, place in zip(scene.actors, points, strict=True)
     ]
-    instances.sort(key=lambda found: -int(np.count_nonzero(found.mask)))
+    instances.sort(key=lambda keypoints: -int(np.count_nonzero(keypoints.mask)))
     return DrawnImage(
         image=lit(canvas.picture(), scene.light),
         caption=caption,

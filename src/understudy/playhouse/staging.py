@@ -47,9 +47,9 @@ def sample_scene(
     """
     attributes = choose(target, asked, look, vary, places)
     plan = plan_room(look)
-    kinds = ("bottle", "frame") if target == "two-objects" else (target,)
-    looks = {kind: look_of(kind, attributes, look) for kind in kinds}
-    key = main_colour(looks[kinds[0]])
+    targets = ("bottle", "frame") if target == "two-objects" else (target,)
+    looks = {kind: look_of(kind, attributes, look) for kind in targets}
+    key = main_colour(looks[targets[0]])
     wall = _wall(attributes, "wall" in asked, key, look)
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)

@@ -95,15 +95,15 @@ def render_many(scene: Drawable, seeds: Iterable[int]) -> dict[str, Any]:
     Raises:
         ConfigError: There are no seeds.
     """
-    found = [scene.draw(seed) for seed in seeds]
-    if not found:
+    images = [scene.draw(seed) for seed in seeds]
+    if not images:
         raise ConfigError("render_many needs one seed or more")
     return {
-        "images": np.stack([picture.image for picture in found]),
-        "segments": np.stack([picture.segments for picture in found]),
-        "labels": np.array([-1 if p.label is None else p.label for p in found], dtype=np.int64),
-        "captions": [picture.caption for picture in found],
-        "attributes": [picture.attributes for picture in found],
-        "instances": [picture.instances for picture in found],
-        "units": [picture.unit for picture in found],
+        "images": np.stack([image.image for image in images]),
+        "segments": np.stack([image.segments for image in images]),
+        "labels": np.array([-1 if p.label is None else p.label for p in images], dtype=np.int64),
+        "captions": [image.caption for image in images],
+        "attributes": [image.attributes for image in images],
+        "instances": [image.instances for image in images],
+        "units": [image.unit for image in images],
     }

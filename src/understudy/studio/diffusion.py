@@ -149,9 +149,9 @@ class UNetStage(_Noised):
         kind = torch.rand(len(rows), generator=random, device=device)
         text = self.text(rows, (kind >= 0.65) & (kind < 1.0), random)
         embedding = self.embedding(rows, random) * (kind >= 0.55)[:, None] * (kind < 0.92)[:, None]
-        made = self.network(noised, steps, text, class_labels=embedding).sample
+        prediction = self.network(noised, steps, text, class_labels=embedding).sample
         target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].float()
-        return {"velocity": mostly_where(target.to(device), made, velocity, times=3)}
+        return {"velocity": mostly_where(target.to(device), prediction, velocity, times=3)}
 
     @torch.no_grad()
     def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -160,10 +160,10 @@ class UNetStage(_Noised):
         noised, steps, _ = self.noised(rows, random, between=(0.05, 0.6))
         draw = torch.rand((2, len(rows)), generator=random, device=device)
         text = self.text(rows, draw[0] < 0.3, random)
-        told = self.embedding(rows, random) * (draw[1] < 0.6)[:, None]
-        velocity = self.network(noised, steps, text, class_labels=told).sample
-        kept = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
-        return torch.as_tensor(kept.sqrt() * noised - (1 - kept).sqrt() * velocity)
+        conditioning = self.embedding(rows, random) * (draw[1] < 0.6)[:, None]
+        velocity = self.network(noised, steps, text, class_labels=conditioning).sample
+        signal = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
+        return torch.as_tensor(signal.sqrt() * noised - (1 - signal).sqrt() * velocity)
 
     def embedding(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Noised embeddings beside the step of their noise, as unCLIP gives them."""
@@ -174,22 +174,22 @@ class UNetStage(_Noised):
         noise = torch.randn(scaled.shape, generator=random, device=device)
         noised = self.blur.add_noise(scaled, noise, steps)
         plain = noised * self.spread.to(device) + self.mean.to(device)
-        told = get_timestep_embedding(
+        step_embedding = get_timestep_embedding(
             steps, plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
         )
-        return torch.cat([plain, told], dim=1)
+        return torch.cat([plain, step_embedding], dim=1)
 
     @torch.no_grad()
     def sheet(self, vae: Any = None) -> Images:
         """Held-out images; drawn from their captions; drawn from their embeddings."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
         silence = self.studied.words(self.silence.expand(8, -1))
-        words = self.studied.words(self.tokens[rows, 0])
-        told = self.embedding_of(rows)
-        nothing = torch.zeros_like(told)
+        states = self.studied.words(self.tokens[rows, 0])
+        conditioning = self.embedding_of(rows)
+        nothing = torch.zeros_like(conditioning)
         shown = [np.asarray(self.studied.corpus.images[rows.numpy()])]
         blank = partial(self._velocity, silence, nothing)
-        for text, label in ((words, nothing), (silence, told)):
+        for text, label in ((states, nothing), (silence, conditioning)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
             shown.append(draw_latents(self.studied, velocity, 8, vae=vae))
         return np.concatenate(shown)
@@ -197,16 +197,16 @@ class UNetStage(_Noised):
     def _velocity(
         self, text: torch.Tensor, label: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        made: torch.Tensor = self.network(x, t, text, class_labels=label).sample
-        return made
+        velocity: torch.Tensor = self.network(x, t, text, class_labels=label).sample
+        return velocity
 
     def embedding_of(self, rows: torch.Tensor) -> torch.Tensor:
         """The embeddings of rows, not noised, as the network takes them."""
         plain = torch.from_numpy(self.studied.embeddings[rows.numpy()].astype(np.float32))
-        told = get_timestep_embedding(
+        step_embedding = get_timestep_embedding(
             torch.zeros(len(rows)), plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
         )
-        return torch.cat([plain, told], dim=1).to(self.studied.device)
+        return torch.cat([plain, step_embedding], dim=1).to(self.studied.device)
 
 
 class InpaintingStage(_Noised):
@@ -224,8 +224,8 @@ class InpaintingStage(_Noised):
         dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.15
         given = self.given(rows, self.holes(rows, random))
         text = self.text(rows, dropped, random)
-        made = self.network(torch.cat([noised, given], dim=1), steps, text).sample
-        return {"velocity": functional.mse_loss(made.float(), velocity)}
+        prediction = self.network(torch.cat([noised, given], dim=1), steps, text).sample
+        return {"velocity": functional.mse_loss(prediction.float(), velocity)}
 
     def holes(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Boxes, targets, all but targets, or everything: (n, 1, height, width), 1 to be drawn."""
@@ -263,7 +263,7 @@ class InpaintingStage(_Noised):
         holes = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
         given = self.given(rows, holes)
         silence = self.studied.words(self.silence.expand(8, -1))
-        words = self.studied.words(self.tokens[rows, 0])
+        states = self.studied.words(self.tokens[rows, 0])
 
         def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
@@ -271,8 +271,8 @@ class InpaintingStage(_Noised):
 
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
-        told = guided(partial(velocity, words), partial(velocity, silence), 2.0)
-        made = draw_latents(self.studied, told, 8)
+        guided_velocity = guided(partial(velocity, states), partial(velocity, silence), 2.0)
+        made = draw_latents(self.studied, guided_velocity, 8)
         return np.concatenate([images, np.where(hole, 128, images), np.where(hole, made, images)])
 
 
@@ -288,9 +288,9 @@ class ControlStage(_Noised):
         self.name = f"controlnet-{kind}"
         self.base = base.requires_grad_(False).eval()
         self.hints = hints
-        told = [at for at in range(self.rows) if hints[at].any()]
-        self._told = torch.tensor(told, dtype=torch.int64)
-        self.rows = len(told)
+        hinted = [at for at in range(self.rows) if hints[at].any()]
+        self._told = torch.tensor(hinted, dtype=torch.int64)
+        self.rows = len(hinted)
         self.network = diffusers.ControlNetModel.from_unet(
             base, conditioning_embedding_out_channels=(16, 24, 48, 96)
         )
@@ -304,8 +304,8 @@ class ControlStage(_Noised):
         noised, steps, velocity = self.noised(rows, random, power=0.5)
         dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.3
         hint = self.hint(rows)
-        made = self.velocity(noised, steps, self.text(rows, dropped, random), hint)
-        return {"velocity": mostly_where(hint.amax(1, keepdim=True), made, velocity, times=5)}
+        prediction = self.velocity(noised, steps, self.text(rows, dropped, random), hint)
+        return {"velocity": mostly_where(hint.amax(1, keepdim=True), prediction, velocity, times=5)}
 
     def hint(self, rows: torch.Tensor) -> torch.Tensor:
         """Hints in [0, 1], three channels."""
@@ -319,10 +319,10 @@ class ControlStage(_Noised):
     ) -> torch.Tensor:
         """The base network's answer, steered."""
         down, middle = self.network(x, t, text, controlnet_cond=hint, return_dict=False)
-        made = self.base(
+        outputs = self.base(
             x, t, text, down_block_additional_residuals=down, mid_block_additional_residual=middle
         )
-        velocity: torch.Tensor = made.sample
+        velocity: torch.Tensor = outputs.sample
         return velocity
 
     @torch.no_grad()
@@ -331,13 +331,13 @@ class ControlStage(_Noised):
         rows = torch.from_numpy(self.studied.corpus.last(8))
         hint = self.hint(rows)
         silence = self.studied.words(self.silence.expand(8, -1))
-        words = self.studied.words(self.tokens[rows, 0])
+        states = self.studied.words(self.tokens[rows, 0])
 
         def blank(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = self.base(x, t, silence).sample
             return made
 
-        told = guided(lambda x, t: self.velocity(x, t, words, hint), blank, 3.0)
+        told = guided(lambda x, t: self.velocity(x, t, states, hint), blank, 3.0)
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
         return np.concatenate([images, shown, draw_latents(self.studied, told, 8)])

@@ -126,9 +126,12 @@ class LocalChat:
         return answers
 
     def _answer(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
-        device, _ = self._options.where()
-        told = [_merged(one) if self._one_voice else one for one in conversations]
-        inputs = self._render(told)
+        device, _ = self._options.placement()
+        merged = [
+            _merged(conversation) if self._one_voice else conversation
+            for conversation in conversations
+        ]
+        inputs = self._render(merged)
         start = inputs["input_ids"].shape[1]
         sampler = RowSampler(
             seeds,
@@ -152,7 +155,7 @@ class LocalChat:
 
     def _render(self, conversations: Sequence[Messages]) -> dict[str, torch.Tensor]:
         with quiet():
-            found: Any = self._tokenizer.apply_chat_template(
+            rendered: Any = self._tokenizer.apply_chat_template(
                 list(conversations),
                 add_generation_prompt=True,
                 # Words of a caption must not be read as marks of whose turn it is.
@@ -162,7 +165,7 @@ class LocalChat:
                 return_dict=True,
                 enable_thinking=False,  # a template that knows no such thing ignores it
             )
-        return {key: found[key] for key in ("input_ids", "attention_mask")}
+        return {key: rendered[key] for key in ("input_ids", "attention_mask")}
 
     def _takes_system(self) -> bool:
         """Whether the chat template knows the role of the system; some refuse it."""
@@ -228,10 +231,10 @@ class RowSampler(LogitsProcessor):
 def _merged(messages: Messages) -> Messages:
     """What the system says put before what the user says, for templates that know no system."""
     system = [message["content"] for message in messages if message["role"] == "system"]
-    others = [dict(message) for message in messages if message["role"] != "system"]
-    if system and others:
-        others[0]["content"] = "\n\n".join([*system, others[0]["content"]])
-    return others
+    turns = [dict(message) for message in messages if message["role"] != "system"]
+    if system and turns:
+        turns[0]["content"] = "\n\n".join([*system, turns[0]["content"]])
+    return turns
 
 
 def _listed(tokens: Any) -> list[int]:

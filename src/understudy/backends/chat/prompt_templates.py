@@ -161,10 +161,10 @@ def blanked(text: str, share: float, rng: np.random.Generator) -> str:
         share: In [0, 1].
         rng: Draws which words.
     """
-    found = list(_WORD.finditer(text))
-    count = min(len(found), max(1, round(share * len(found))))
-    for index in sorted(rng.choice(len(found), count, replace=False), reverse=True):
-        text = text[: found[index].start()] + BLANK + text[found[index].end() :]
+    matches = list(_WORD.finditer(text))
+    count = min(len(matches), max(1, round(share * len(matches))))
+    for index in sorted(rng.choice(len(matches), count, replace=False), reverse=True):
+        text = text[: matches[index].start()] + BLANK + text[matches[index].end() :]
     return text
 
 
@@ -262,10 +262,10 @@ def _part(key: str, document: Any) -> RequestTemplates:
 
 
 def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = document.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
-        raise ValueError(f"{key} is a list of texts, found {found!r}")
-    return tuple(found) or ("",)
+    strings = document.get(key, [])
+    if not isinstance(strings, list) or not all(isinstance(entry, str) for entry in strings):
+        raise ValueError(f"{key} is a list of texts, found {strings!r}")
+    return tuple(strings) or ("",)
 
 
 def _drawn(choices: tuple[str, ...], rng: np.random.Generator) -> str:

@@ -51,19 +51,19 @@ def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
     if isinstance(vae, diffusers.AutoencoderRAE):
         latent: torch.Tensor = vae.encode(pixels).latent  # scales by itself; wants 0..1
         return latent
-    made = vae.encode(pixels * 2 - 1)
-    latent = made.latent_dist.mode() if hasattr(made, "latent_dist") else made.latents
+    encoding = vae.encode(pixels * 2 - 1)
+    latent = encoding.latent_dist.mode() if hasattr(encoding, "latent_dist") else encoding.latents
     return (latent - (vae.config.get("shift_factor") or 0.0)) * _factor(vae)
 
 
 def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
     """(n, c, h', w') scaled latents to (n, 3, h, w), 0 black and 1 white, unbounded."""
     if isinstance(vae, diffusers.AutoencoderRAE):
-        made: torch.Tensor = vae.decode(latents).sample
-        return made
+        decoded: torch.Tensor = vae.decode(latents).sample
+        return decoded
     raw = latents / _factor(vae) + (vae.config.get("shift_factor") or 0.0)
-    made = vae.decode(raw).sample
-    return made / 2 + 0.5
+    decoded = vae.decode(raw).sample
+    return decoded / 2 + 0.5
 
 
 def _factor(vae: Any) -> float:
@@ -115,10 +115,10 @@ class AutoencoderEncoder:
             pixels = resized(with_channels(part, 3), *self._size)
             try:
                 with exact_kernels():
-                    made = self._latents(pixels).flatten(1)
+                    latents = self._latents(pixels).flatten(1)
             except torch.OutOfMemoryError as error:
                 raise out_of_memory(self.name, self._batch, error) from error
-            out[rows] = made.cpu().numpy()[: len(out[rows])]
+            out[rows] = latents.cpu().numpy()[: len(out[rows])]
         if not np.isfinite(out).all():
             raise BackendError(f"{self.name} gave numbers that are not finite: use dtype=float32")
         return out
@@ -173,12 +173,12 @@ class AutoencoderDecoder:
             flat = torch.from_numpy(np.ascontiguousarray(embeddings[rows], dtype=np.float32))
             latents = flat.reshape(-1, *self.latent).to(self._vae.device, self._vae.dtype)
             try:
-                made = pixels_of(self._vae, latents).float().cpu().numpy()
+                decoded = pixels_of(self._vae, latents).float().cpu().numpy()
             except torch.OutOfMemoryError as error:
                 raise out_of_memory(self.name, self._batch, error) from error
-            if not np.isfinite(made).all():
+            if not np.isfinite(decoded).all():
                 raise BackendError(f"{self.name} gave pixels that are not finite")
-            pixels = with_channels(to_uint8(made.transpose(0, 2, 3, 1)), self.shape[2])
+            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
             out[rows] = resized(pixels, *self.shape[:2])
         return out
 
@@ -209,16 +209,16 @@ def read_autoencoder(rest: str, options: LatentOptions) -> Any:
         BackendError: There is none that is known here.
     """
     kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
-    told, subfolder = config.get("_class_name", ""), None
+    network_class, subfolder = config.get("_class_name", ""), None
     if kind == "pipeline":
-        subfolder, (_, told) = "vae", config.get("vae") or (None, "")
-    if told not in AUTOENCODER_CLASSES:
+        subfolder, (_, network_class) = "vae", config.get("vae") or (None, "")
+    if network_class not in AUTOENCODER_CLASSES:
         raise BackendError(
-            f"hf:{rest} has no autoencoder that is known here ({told or 'none'} found): "
+            f"hf:{rest} has no autoencoder that is known here ({network_class or 'none'} found): "
             f"it must be of {', '.join(AUTOENCODER_CLASSES)}"
         )
     source = rest if options.revision is None else f"{rest}@{options.revision}"
-    return read_network(getattr(diffusers, told), source, options, subfolder=subfolder)
+    return read_network(getattr(diffusers, network_class), source, options, subfolder=subfolder)
 
 
 def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> AutoencoderEncoder:

@@ -55,8 +55,8 @@ class DiffusionGenerator:
         self.tasks, self.sampling = pipelines.tasks, pipelines.sampling
         self._pipelines, self._options = pipelines, options
         self._size = pipelines.size()
-        told = () if options.shape is None else numbers(options.shape, "shape")
-        self.shape: Shape = (*(told[:2] or self._size), *(told[2:] or (3,)))
+        shape = () if options.shape is None else numbers(options.shape, "shape")
+        self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
         self._prompts = PromptEncoder(
             pipelines.encoder_of_prompts,
             negative=options.negative,
@@ -126,10 +126,10 @@ class DiffusionGenerator:
             def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
                 pixels = self._scaled(images[rows])
                 start = self._start(pipeline, pixels, device, latents=self._hard_coded())
-                told = {"image": start, "mask_image": self._mask_pictures(masks[rows])}
+                arguments = {"image": start, "mask_image": self._mask_pictures(masks[rows])}
                 if isinstance(start, torch.Tensor):
-                    told["masked_image_latents"] = start  # else each row is encoded once more
-                return told
+                    arguments["masked_image_latents"] = start  # else each row is encoded once more
+                return arguments
 
             drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength)
         return _pasted(images, drawn, masks, self._seam())
@@ -257,8 +257,8 @@ class DiffusionGenerator:
         return [Image.fromarray(mask) for mask in self._mask_pixels(masks)]
 
     def _seam(self) -> int:
-        told = self._options.seam
-        return max(1, min(self.shape[:2]) // 32) if told is None else told
+        seam = self._options.seam
+        return max(1, min(self.shape[:2]) // 32) if seam is None else seam
 
 
 class _At:

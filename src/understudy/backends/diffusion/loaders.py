@@ -55,10 +55,10 @@ def load_unclip_decoder(
         BackendError: There is no such model, or it does not fit the encoder.
     """
     kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
-    told = str(config.get("_class_name"))
-    if kind == "pipeline" and told.startswith("StableUnCLIP"):
+    pipeline_class = str(config.get("_class_name"))
+    if kind == "pipeline" and pipeline_class.startswith("StableUnCLIP"):
         return _unclip(rest, shape, encoder, options)
-    if kind == "pipeline" and told == "KandinskyV22Pipeline":
+    if kind == "pipeline" and pipeline_class == "KandinskyV22Pipeline":
         return _kandinsky(rest, shape, encoder, options)
     return latent_decoder(rest, shape, encoder, options)
 
@@ -119,11 +119,11 @@ def encoder_for(rest: str, options: Mapping[str, Any]) -> str | None:
         that of its prior; None where nothing is known.
     """
     kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
-    told = str(config.get("_class_name"))
-    if told in AUTOENCODER_CLASSES:
+    pipeline_class = str(config.get("_class_name"))
+    if pipeline_class in AUTOENCODER_CLASSES:
         return f"hf:{rest}"
     home = rest
-    if told == "KandinskyV22Pipeline":
+    if pipeline_class == "KandinskyV22Pipeline":
         home = str(options.get("prior") or "")
         if not home:
             return None

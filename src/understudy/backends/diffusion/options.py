@@ -76,14 +76,14 @@ class GeneratorOptions(DenoisingOptions):
 
     def hints(self) -> Iterator[tuple[str, str]]:
         """Kind of hint and name of its ControlNet, for each one told."""
-        seen = set()
+        kinds = set()
         for part in filter(None, (self.controlnet or "").split(",")):
             kind, colon, name = part.partition(":")
             if not (kind and colon and name):
                 raise ValueError(f"controlnet must be like edges:NAME,pose:NAME, found {part!r}")
-            if kind in seen:
+            if kind in kinds:
                 raise ValueError(f"controlnet names {kind} twice")
-            seen.add(kind)
+            kinds.add(kind)
             yield kind, name
 
 

@@ -53,13 +53,13 @@ def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Ima
         BackendError: It does not fit into memory, or gave numbers that are not finite.
     """
     known = taken(pipeline)
-    told = {key: value for key, value in arguments.items() if key in known}
+    accepted = {key: value for key, value in arguments.items() if key in known}
     try:
         with quiet():
-            made = pipeline(**told, output_type="np", return_dict=True).images
+            images = pipeline(**accepted, output_type="np", return_dict=True).images
     except torch.OutOfMemoryError as error:
         raise out_of_memory(name, batch, error) from error
-    pixels: NDArray[np.float32] = np.asarray(made)
+    pixels: NDArray[np.float32] = np.asarray(images)
     if not np.isfinite(pixels).all():
         raise BackendError(
             f"{name} gave pixels that are not finite: use dtype=float32 or dtype=bfloat16"

@@ -120,8 +120,8 @@ class Pipelines:
         plain = without_image_conditioning(network)
         self._prepare(plain)
         self._derive(f"control:{kind}", _TEXT, controlnet=plain)
-        made = self._made.get(f"control:{kind}")
-        wanted = () if made is None else made._get_signature_types().get("controlnet", ())
+        pipeline = self._made.get(f"control:{kind}")
+        wanted = () if pipeline is None else pipeline._get_signature_types().get("controlnet", ())
         if type(network) not in wanted:
             raise BackendError(
                 f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
@@ -154,7 +154,7 @@ class Pipelines:
         pipeline = self._made[task]
         if self._options.offload and self._active != task:
             # Hooks belong to one pipeline: they are moved to the one that runs next.
-            pipeline.enable_model_cpu_offload(device=self._options.where()[0])
+            pipeline.enable_model_cpu_offload(device=self._options.placement()[0])
             self._active = task
         return pipeline
 
@@ -179,19 +179,19 @@ class Pipelines:
     @property
     def sampling(self) -> str:
         """Steps and guidance of a call in words, and where they come from."""
-        words = f"{self.steps()} steps, guidance {self.guidance():g}"
+        description = f"{self.steps()} steps, guidance {self.guidance():g}"
         unset = [key for key in ("steps", "guidance") if getattr(self._options, key) is None]
         if not unset:
-            return words
+            return description
         if self._distilled is None:
             origin = "the pipeline's own"
         else:
             origin = f"a distilled model, by {self._distilled.reason}"
-        return f"{words} ({origin}; to change them: {', '.join(f'{key}=N' for key in unset)})"
+        return f"{description} ({origin}; to change them: {', '.join(f'{key}=N' for key in unset)})"
 
     def _default(self, argument: str, otherwise: float) -> float:
-        found = taken(self._text).get(argument)
-        return otherwise if found is None or found.default is None else found.default
+        parameter = taken(self._text).get(argument)
+        return otherwise if parameter is None or parameter.default is None else parameter.default
 
     def size(self) -> tuple[int, int]:
         """(height, width) in pixels that it works at.
@@ -274,11 +274,11 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
             diffusers.UNet2DConditionModel, options.inpainting, options, subfolder="unet"
         )
     controlnets = {}
-    for kind, told in options.hints():
-        source, revision = split_revision(told, None)
+    for kind, model in options.hints():
+        source, revision = split_revision(model, None)
         _, config = read_hub_config(source, revision, instead="embedded:studio")
-        made = getattr(diffusers, str(config.get("_class_name")), None)
-        if made is None or "ControlNet" not in made.__name__:
-            raise BackendError(f"{name}: {told} is no ControlNet ({config.get('_class_name')})")
-        controlnets[kind] = read_network(made, told, options)
+        network_class = getattr(diffusers, str(config.get("_class_name")), None)
+        if network_class is None or "ControlNet" not in network_class.__name__:
+            raise BackendError(f"{name}: {model} is no ControlNet ({config.get('_class_name')})")
+        controlnets[kind] = read_network(network_class, model, options)
     return Pipelines(text, options, name=name, inpainting=inpainting, controlnets=controlnets)

@@ -89,10 +89,10 @@ class PromptEncoder:
         }
         taken = inspect.signature(encode).parameters
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
-            made = encode(**{key: value for key, value in options.items() if key in taken})
-        made = made[: len(self._names or ())]
+            encoding = encode(**{key: value for key, value in options.items() if key in taken})
+        encoding = encoding[: len(self._names or ())]
         blank = [None] * len(prompts)
-        columns = [blank if column is None else column.detach() for column in made]
+        columns = [blank if column is None else column.detach() for column in encoding]
         return list(zip(*columns, strict=True))
 
     def _keep(self, new: Sequence[str], rows: dict[str, PromptTensors]) -> None:

@@ -90,8 +90,8 @@ class _Decoder:
         for rows in index_slices(len(embeddings), self._options.batch):
             values = embeddings[rows].astype(np.float32) * np.float32(self._scale)
             noise = seeded(seeds[rows], "decode")
-            made = self._draw(torch.from_numpy(values), prompts[rows], noise, noise_level)
-            out[rows] = resized(with_channels(made, self.shape[2]), *self.shape[:2])
+            images = self._draw(torch.from_numpy(values), prompts[rows], noise, noise_level)
+            out[rows] = resized(with_channels(images, self.shape[2]), *self.shape[:2])
         return out
 
     def _check_level(self, level: int) -> None:
@@ -157,7 +157,7 @@ class UnclipDecoder(_Decoder):
         )
         self._pipeline.set_progress_bar_config(disable=True)
         if options.offload:
-            self._pipeline.enable_model_cpu_offload(device=options.where()[0])
+            self._pipeline.enable_model_cpu_offload(device=options.placement()[0])
         self._size = pipelines.size()
         self._prompts = PromptEncoder(
             self._pipeline,
@@ -179,13 +179,13 @@ class UnclipDecoder(_Decoder):
             whitened = (embeddings - self._mean) / self._std
             noised = self._noising.add_noise(whitened, timesteps=levels, noise=draws)
             embeddings = noised * self._std + self._mean
-        told = get_timestep_embedding(
+        level_embedding = get_timestep_embedding(
             torch.full((len(embeddings),), level),
             self.dim,
             flip_sin_to_cos=True,
             downscale_freq_shift=0,
         )
-        return torch.cat([embeddings, told], dim=1)
+        return torch.cat([embeddings, level_embedding], dim=1)
 
     def _draw(
         self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
@@ -245,7 +245,7 @@ class KandinskyDecoder(_Decoder):
         self.sampling = self._pipelines.sampling
         self._size = self._pipelines.size()
         if options.offload:
-            pipeline.enable_model_cpu_offload(device=options.where()[0])
+            pipeline.enable_model_cpu_offload(device=options.placement()[0])
         self._pipeline = pipeline
 
     def _check_level(self, level: int) -> None:

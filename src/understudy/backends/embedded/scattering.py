@@ -104,8 +104,10 @@ class _Layer:
     def modulus(self, maps: Tensor, octave: int) -> Tensor:
         """(n, height, width) to (n, L, height / 2^j, width / 2^j): 2^j |maps * psi_j|, sampled."""
         kernels = self._kernels[octave]
-        both = F.conv2d(maps[:, None], kernels, stride=2**octave, padding=kernels.shape[-1] // 2)
-        real, imaginary = both.chunk(2, dim=1)
+        responses = F.conv2d(
+            maps[:, None], kernels, stride=2**octave, padding=kernels.shape[-1] // 2
+        )
+        real, imaginary = responses.chunk(2, dim=1)
         return torch.addcmul(real * real, imaginary, imaginary).sqrt_()
 
 

@@ -48,15 +48,15 @@ def path_basis(octaves: int, angles: int, order: int) -> tuple[Vector, Vector]:
     Returns:
         (paths, paths) rows, orthonormal; (paths,) the frequency of each, summed over its angles.
     """
-    one, frequency = circular_basis(angles)
+    angle_basis, frequency = circular_basis(angles)
     first, second = np.divmod(np.arange(angles**2), angles)
     turned = np.zeros((angles**2, angles**2))
     turned[first * angles + second, first * angles + (first + second) % angles] = 1
-    two = np.kron(one, one) @ turned
+    two = np.kron(angle_basis, angle_basis) @ turned
     blocks, frequencies = [np.eye(1)], [np.zeros(1)]
     for octave in range(octaves):
         coarser = octaves - 1 - octave if order == 2 else 0
-        blocks += [one, *[two] * coarser]
+        blocks += [angle_basis, *[two] * coarser]
         frequencies += [frequency, *[np.add.outer(frequency, frequency).ravel()] * coarser]
     basis = np.zeros((sum(map(len, blocks)),) * 2)
     start = 0

@@ -131,8 +131,8 @@ def squared_norm(lowpass: Complex, spectra: list[Complex]) -> float:
     # For real x a wavelet and its conjugate give outputs of the same length: half of each.
     layers = [(lowpass, step)]
     for j, spectrum in enumerate(spectra):
-        both = np.concatenate([spectrum, _mirrored(spectrum)]) / np.sqrt(2)
-        layers.append((both, 2**j))
+        halves = np.concatenate([spectrum, _mirrored(spectrum)]) / np.sqrt(2)
+        layers.append((halves, 2**j))
     blocks = [(_folded(spectrum, step), _classes(step, own)) for spectrum, own in layers]
     count = blocks[0][0].shape[0]
     largest = 0.0

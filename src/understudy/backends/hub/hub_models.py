@@ -62,7 +62,7 @@ class HubOptions:
         if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
             raise ValueError(f"dtype is auto, float32, bfloat16 or float16, found {self.dtype!r}")
 
-    def where(self) -> tuple[torch.device, torch.dtype]:
+    def placement(self) -> tuple[torch.device, torch.dtype]:
         """The device and the number format to run with.
 
         Raises:
@@ -114,11 +114,11 @@ def _is_connection(error: BaseException | None) -> bool:
         *("ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError"),
         *("OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "TimeoutException"),
     }
-    seen = 0
-    while error is not None and seen < 10:
+    depth = 0
+    while error is not None and depth < 10:
         if names & {kind.__name__ for kind in type(error).__mro__}:
             return True
-        error, seen = error.__cause__ or error.__context__, seen + 1
+        error, depth = error.__cause__ or error.__context__, depth + 1
     return False
 
 
@@ -196,10 +196,10 @@ class HubBackend:
         kind, config = read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
         if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
-            made = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
+            encoder = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
         else:
-            made = _module("hub.image_text", f"hf:{rest}").load_hub_encoder(rest, shape, options)
-        return made  # type: ignore[no-any-return]
+            encoder = _module("hub.image_text", f"hf:{rest}").load_hub_encoder(rest, shape, options)
+        return encoder  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """UnCLIP, or the decoder of an autoencoder.

@@ -97,8 +97,10 @@ class HubEncoder:
         self._options = options
         self._network = _load(model, options, config)
         self._config: Any = self._network.config
-        told = read_preparation(model, revision=options.revision, subfolder=options.subfolder)
-        self._preparation = told.asked(options.size)
+        preparation = read_preparation(
+            model, revision=options.revision, subfolder=options.subfolder
+        )
+        self._preparation = preparation.asked(options.size)
         features: FeatureFunction = partial(
             _features(self._network, options.pooling), self._network
         )
@@ -121,7 +123,7 @@ class HubEncoder:
 
     def _raw(self, images: Images) -> NDArray[np.float32]:
         """One batch: (n, d), of any norm."""
-        device, dtype = self._options.where()
+        device, dtype = self._options.placement()
         with running(self._network, self._options):
             prepare = self._preparation
             if self._flexible:
@@ -176,13 +178,13 @@ class HubTextEncoder(HubEncoder):
         """
         if self._fills or len(texts) == 0:
             return np.full(len(texts), self._longest)
-        found = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
-        lengths = np.array([len(one) for one in found["input_ids"]])
+        tokens = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
+        lengths = np.array([len(ids) for ids in tokens["input_ids"]])
         return np.asarray(np.minimum(-(-lengths // _TOKENS) * _TOKENS, self._longest))
 
     def _of_width(self, texts: list[str], width: int) -> NDArray[np.float32]:
         """Raw embeddings of at most a batch of texts, always of that many at once: (n, d)."""
-        device, _ = self._options.where()
+        device, _ = self._options.placement()
         network: Any = self._network
         tokens = self._tokenizer(
             texts + [""] * (self._options.batch - len(texts)),
@@ -195,8 +197,8 @@ class HubTextEncoder(HubEncoder):
         if not self._fills:
             used["attention_mask"] = tokens["attention_mask"]
         with running(self._network, self._options):
-            made = _pooled(network.get_text_features(**used)).float().cpu().numpy()
-        return np.asarray(made[: len(texts)], dtype=np.float32)
+            embeddings = _pooled(network.get_text_features(**used)).float().cpu().numpy()
+        return np.asarray(embeddings[: len(texts)], dtype=np.float32)
 
 
 def load_hub_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
@@ -259,8 +261,8 @@ def _joint(network: Any, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _tower(network: Any, pixels: torch.Tensor) -> torch.Tensor:
-    found = network(pixels, interpolate_pos_encoding=_other_size(network.config, pixels))
-    return _pooled(found if "image_embeds" not in found else found.image_embeds)
+    outputs = network(pixels, interpolate_pos_encoding=_other_size(network.config, pixels))
+    return _pooled(outputs if "image_embeds" not in outputs else outputs.image_embeds)
 
 
 def _class_token(network: Any, pixels: torch.Tensor) -> torch.Tensor:
@@ -286,12 +288,12 @@ def _of_patches(network: Any, pixels: torch.Tensor) -> torch.Tensor:
     patches = patches.reshape(n, rows * columns, -1)
     shapes = torch.tensor([[rows, columns]] * n, device=pixels.device)
     mask = torch.ones(patches.shape[:2], dtype=torch.int32, device=pixels.device)
-    found = network.get_image_features(patches, pixel_attention_mask=mask, spatial_shapes=shapes)
-    return _pooled(found)
+    outputs = network.get_image_features(patches, pixel_attention_mask=mask, spatial_shapes=shapes)
+    return _pooled(outputs)
 
 
-def _pooled(found: Any) -> torch.Tensor:
-    return found if isinstance(found, torch.Tensor) else found.pooler_output
+def _pooled(outputs: Any) -> torch.Tensor:
+    return outputs if isinstance(outputs, torch.Tensor) else outputs.pooler_output
 
 
 def _other_size(config: Any, pixels: torch.Tensor) -> bool:
@@ -299,7 +301,7 @@ def _other_size(config: Any, pixels: torch.Tensor) -> bool:
     return tuple(pixels.shape[2:]) != (config.image_size, config.image_size)
 
 
-def _flexible(told: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
+def _flexible(settings: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
     """For SigLIP 2: as many whole patches as fit in its limit, in the shape of the image."""
     step = config.vision_config.patch_size
     limit = config.vision_config.num_patches if size is None else max(1, size // step) ** 2
@@ -313,7 +315,7 @@ def _flexible(told: Preparation, shape: Shape, config: Any, size: int | None) ->
         middle = (low + high) / 2
         low, high = (middle, high) if math.prod(patches(middle)) <= limit else (low, middle)
     rows, columns = patches(low)
-    return told.sized(rows * step, columns * step)
+    return settings.sized(rows * step, columns * step)
 
 
 def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddings:

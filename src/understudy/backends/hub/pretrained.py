@@ -71,14 +71,14 @@ def read_hub_json(
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise BackendError(f"hf:{model}: {file} is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise BackendError(
-            f"hf:{model}: {file} should hold an object, found {type(found).__name__}"
+            f"hf:{model}: {file} should hold an object, found {type(content).__name__}"
         )
-    return found
+    return content
 
 
 def read_text(
@@ -135,8 +135,8 @@ def licence_of(model: str, revision: str | None = None) -> str:
     line = re.search(r"^license:\s*(\S+)", head.group(1), re.MULTILINE) if head else None
     where = Path(model).name if Path(model).is_dir() else model
     at = f" at {revision}" if revision else ""
-    told = line.group(1).strip("\"'") if line else "no licence stated"
-    return f"{told} ({where}{at})"
+    licence = line.group(1).strip("\"'") if line else "no licence stated"
+    return f"{licence} ({where}{at})"
 
 
 def load_network(
@@ -165,14 +165,14 @@ def load_network(
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}" + (f"/{subfolder}" if subfolder else "")
-    device, dtype = options.where()
+    device, dtype = options.placement()
     if options.revision:
         settings["revision"] = options.revision
     if subfolder:
         settings["subfolder"] = subfolder
     with hub_errors(name, instead), quiet():
-        network, told = _from_pretrained(kind, model, name, port, {**settings, "dtype": dtype})
-    missing = sorted({*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])})
+        network, report = _from_pretrained(kind, model, name, port, {**settings, "dtype": dtype})
+    missing = sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
     if missing:
         raise BackendError(
             f"{name} lacks {len(missing)} of the weights that a {type(network).__name__} needs, or "
@@ -190,7 +190,7 @@ def _from_pretrained(
 ) -> tuple[Any, Any]:
     """The network, and what the library says of loading it."""
     try:
-        made: tuple[Any, Any] = kind.from_pretrained(
+        network_and_report: tuple[Any, Any] = kind.from_pretrained(
             model,
             use_safetensors=True,
             trust_remote_code=False,
@@ -207,7 +207,7 @@ def _from_pretrained(
             config = read_hub_json(model, "config.json", revision=settings.get("revision")) or {}
             raise wrong_kind(name, port, config) from error
         raise
-    return made
+    return network_and_report
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def exact_kernels() -> Iterator[None]:
 @contextmanager
 def running(network: torch.nn.Module, options: HubOptions) -> Iterator[None]:
     """Run a network: no gradients, and on its device only for so long where it is offloaded."""
-    device, _ = options.where()
+    device, _ = options.placement()
     with torch.no_grad(), exact_kernels():
         if not options.offload or device.type == "cpu":
             yield
@@ -304,15 +304,15 @@ def load_processor(model: str, options: HubOptions) -> Any:
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
-    told: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
+    settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
     if options.revision:
-        told["revision"] = options.revision
+        settings["revision"] = options.revision
     with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoConfig, AutoProcessor
         from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
         try:
-            return AutoProcessor.from_pretrained(model, **told)  # type: ignore[no-untyped-call]
+            return AutoProcessor.from_pretrained(model, **settings)  # type: ignore[no-untyped-call]
         except (ImportError, TypeError, ValueError) as error:
             if "torchvision" not in str(error) and "ideo" not in str(error):
                 raise
@@ -321,7 +321,7 @@ def load_processor(model: str, options: HubOptions) -> Any:
             )
             try:
                 return _without_video(PROCESSOR_MAPPING[type(config)]).from_pretrained(
-                    model, **told
+                    model, **settings
                 )
             except (ImportError, KeyError, TypeError, ValueError) as second:
                 raise BackendError(

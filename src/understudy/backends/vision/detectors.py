@@ -63,18 +63,18 @@ class BoxDetector(DenseNetwork):
             BackendError: No images.
         """
         check_pictures(images, self.name)
-        found: list[Found] = []
+        detections: list[Found] = []
         height, width = images.shape[1:3]
         for rows in index_slices(len(images), self._options.batch):
-            told = self._processor.post_process_object_detection(
+            results = self._processor.post_process_object_detection(
                 self._run(images[rows]),
                 threshold=self._threshold,
                 target_sizes=[(height, width)] * len(images[rows]),
             )
-            for one in told:
-                parts = (one[key].float().cpu().numpy() for key in ("boxes", "labels", "scores"))
-                found.append(_best_first(*parts, masks=None, size=(height, width)))
-        return found
+            for result in results:
+                parts = (result[key].float().cpu().numpy() for key in ("boxes", "labels", "scores"))
+                detections.append(_best_first(*parts, masks=None, size=(height, width)))
+        return detections
 
 
 class MaskDetector(DenseNetwork):
@@ -93,12 +93,12 @@ class MaskDetector(DenseNetwork):
             BackendError: No images.
         """
         check_pictures(images, self.name)
-        found: list[Found] = []
+        detections: list[Found] = []
         for rows in index_slices(len(images), self._options.batch):
             outputs = self._run(images[rows])
             pairs = zip(outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
-            found += [self._objects(*pair, images.shape[1:3]) for pair in pairs]
-        return found
+            detections += [self._objects(*pair, images.shape[1:3]) for pair in pairs]
+        return detections
 
     def _objects(self, classes: torch.Tensor, masks: torch.Tensor, size: tuple[int, ...]) -> Found:
         """Objects of one image: how sure the class is, times how sure the mask is."""

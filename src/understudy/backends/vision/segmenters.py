@@ -49,15 +49,15 @@ class HubSegmenter(DenseNetwork):
             maps[rows] = found.cpu().numpy()
         return maps
 
-    def _maps(self, found: Any, size: tuple[int, ...]) -> torch.Tensor:
+    def _maps(self, outputs: Any, size: tuple[int, ...]) -> torch.Tensor:
         """The best class of each pixel."""
-        if "class_queries_logits" in found:
+        if "class_queries_logits" in outputs:
             # The last class of a query is "nothing".
-            classes = found.class_queries_logits.float().softmax(dim=-1)[..., :-1]
-            masks = found.masks_queries_logits.float().sigmoid()
+            classes = outputs.class_queries_logits.float().softmax(dim=-1)[..., :-1]
+            masks = outputs.masks_queries_logits.float().sigmoid()
             scores = torch.einsum("bqc,bqhw->bchw", classes, masks)
         else:
-            scores = found.logits.float()
+            scores = outputs.logits.float()
         step = max(1, _NUMBERS // (scores.shape[1] * size[0] * size[1]))
         parts = [
             functional.interpolate(part, size=size, mode="bilinear").argmax(dim=1)

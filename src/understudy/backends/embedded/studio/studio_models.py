@@ -110,8 +110,8 @@ class Studio:
                 f"{self.folder} holds no studio: it has no folder clip. "
                 "`understudy studio train --out FOLDER` makes one"
             )
-        told = "" if folder is None else f"?folder={folder}"
-        self.name = f"{STUDIO_NAME}{told}"
+        query = "" if folder is None else f"?folder={folder}"
+        self.name = f"{STUDIO_NAME}{query}"
         self._shipped = folder is None
         own = "apache-2.0 (made by Understudy from its own drawings)"
         self.licence = own if folder is None else licence_of(str(self.folder))
@@ -226,7 +226,7 @@ class Studio:
 
     def _text(self, options: Any, unet: Any) -> Any:
         """The text-to-image pipeline over a network, which it shares."""
-        device, dtype = options.where()
+        device, dtype = options.placement()
         with loading(self.name):
             clip = self.folder / "clip"
             text = transformers.CLIPTextModel.from_pretrained(clip, dtype=dtype)
