@@ -67,7 +67,7 @@ def open_source(
         split: Which half to read, where the dataset has halves; ignored where it has none.
         size: Resize images to this (height, width); one number means a square. Needed where they
             differ. The aspect ratio is not kept.
-        unit: The column, field or array that names who a row belongs to.
+        unit: The column, field or array that names the unit of a record.
         skip_bad: Pass over bad files and count them in ``skipped``, instead of stopping at the
             first. Every image is then decoded once to open the dataset.
         label: The column, field or array that holds the class; ``"none"`` for images without
@@ -101,11 +101,9 @@ def open_source(
     if path.is_file():
         return _open_file(path, options)
     tars = [Path(part) for part in brace_expand(str(path))]
-    missing = [tar for tar in tars if not tar.is_file()]
-    if missing:
-        raise SourceError(
-            f"there is no such file or folder. A dataset is {SOURCE_KINDS}", missing[0]
-        )
+    if missing := [tar for tar in tars if not tar.is_file()]:
+        problem = f"there is no such file or folder. A dataset is {SOURCE_KINDS}"
+        raise SourceError(problem, missing[0])
     return open_tars(tars, options)
 
 

@@ -216,7 +216,7 @@ class _PngWriter:
         self._places = [folder / name for name in class_folders] or [folder]
         self._width = max(6, len(str(release.count)))
         folder.mkdir(parents=True)
-        self._made = {folder}
+        self._folders_created = {folder}
 
     def write(self, first: int, batch: SyntheticBatch) -> None:
         """One file a row, numbered by its row in the release."""
@@ -224,9 +224,9 @@ class _PngWriter:
             return
         for row, (label, pixels) in enumerate(zip(batch.labels, batch.images, strict=True), first):
             path = self.path(row, int(label))
-            if path.parent not in self._made:
+            if path.parent not in self._folders_created:
                 path.parent.mkdir()
-                self._made.add(path.parent)
+                self._folders_created.add(path.parent)
             with open(path, "wb") as file:
                 _png(pixels, file)
 

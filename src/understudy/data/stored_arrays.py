@@ -98,7 +98,7 @@ class ArraySource:
                 check_column(column, len(values))
         self._dropped = self._find_bad()
         if len(self) == 0:
-            raise SourceError("has no rows", values.where)
+            raise SourceError("has no rows", values.location)
         self._set_classes(classes, allow_empty)
 
     def __len__(self) -> int:
@@ -119,13 +119,13 @@ class ArraySource:
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed 16-byte BLAKE2b digest of each row's stored bytes (not its label)."""
         start = hashlib.blake2b(digest_size=16, key=key)
-        for block, keep in self._kept(self._values.block_rows):
+        for block, keep in self._usable(self._values.block_rows):
             for row in block.reshape(len(block), -1).view(np.uint8)[keep]:
                 digest = start.copy()
                 digest.update(row)
                 yield digest.digest()
 
-    def _kept(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    def _usable(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
         """Blocks of values, each with the rows of it that were not passed over."""
         first = 0
         for block in self._values.blocks(rows):
@@ -135,7 +135,7 @@ class ArraySource:
     def _read(self, size: int) -> Iterator[Batch]:
         labels = repeat(None) if self._labels is None else self._labels.blocks(size)
         units = repeat(None) if self._units is None else self._units.blocks(size)
-        for (block, keep), label, unit in zip(self._kept(size), labels, units, strict=False):
+        for (block, keep), label, unit in zip(self._usable(size), labels, units, strict=False):
             yield Batch(
                 self._convert(block if keep.all() else block[keep]),
                 np.zeros(keep.sum(), dtype=np.int64)
@@ -148,7 +148,7 @@ class ArraySource:
         if self.kind == "embeddings":
             values = as_float32(block)
             if len(not_finite(values)):
-                raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.where)
+                raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.location)
             return values
         if block.ndim == 3:
             block = block[..., None]
@@ -170,14 +170,14 @@ class ArraySource:
         shape = values.shape
         if len(shape) == 2 and values.dtype.kind in "fiu":
             if size is not None:
-                raise SourceError(f"embeddings {shape} have no size to change", values.where)
+                raise SourceError(f"embeddings {shape} have no size to change", values.location)
             if self._options.channels is not None:
                 raise SourceError(
-                    f"embeddings {shape} have no channels: leave out --channels", values.where
+                    f"embeddings {shape} have no channels: leave out --channels", values.location
                 )
             if not 0 < shape[1] <= MAX_DIM:
                 raise SourceError(
-                    f"embeddings {shape}: 1 to {MAX_DIM:,} numbers each", values.where
+                    f"embeddings {shape}: 1 to {MAX_DIM:,} numbers each", values.location
                 )
             self.kind, self.shape = "embeddings", (shape[1],)
             return
@@ -185,7 +185,7 @@ class ArraySource:
             raise SourceError(
                 f"holds {values.dtype} {shape}; images are uint8 (n, height, width[, 1 or 3]), "
                 "embeddings are numbers (n, d). Convert it first",
-                values.where,
+                values.location,
             )
         height, width, channels = self._image_shape(shape[1:])
         channels = self._options.channels or channels
@@ -199,7 +199,7 @@ class ArraySource:
         if channels not in (1, 3) or not 0 < height * width <= MAX_PIXELS:
             raise SourceError(
                 f"images of {row}: expected (height, width, 1 or 3), 1 to {MAX_PIXELS:,} pixels",
-                self._values.where,
+                self._values.location,
             )
         return height, width, channels
 
@@ -213,7 +213,7 @@ class ArraySource:
             faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
             faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
-        self.bad = [(f"{self._values.where}, row {row}", faults[row]) for row in sorted(faults)]
+        self.bad = [(f"{self._values.location}, row {row}", faults[row]) for row in sorted(faults)]
         if self.bad and not self._options.skip_bad:
             location, reason = self.bad[0]
             raise SourceError(f"{reason}. {SKIP}", location)
@@ -226,7 +226,7 @@ class ArraySource:
             require_labels(self._options, self.name)
             self.classes = UNLABELLED_NAME
             return
-        location = self._labels.where
+        location = self._labels.location
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
             raise SourceError(too_many(str(next(iter(counts)))), location)

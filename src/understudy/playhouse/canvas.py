@@ -134,14 +134,14 @@ class Canvas:
         self._kind: Any = None
         self._local: Affine = self._camera
         self._unit = 1.0
-        self.place(None)
+        self.set_transform(None)
         self.kind(None)
 
     def kind(self, number: int | None) -> None:
         """What the next shapes are: an index into the segment classes. None: paint, no thing."""
         self._kind = None if number is None else _brush((number, number, number), 255)
 
-    def place(self, affine: Affine | None) -> None:
+    def set_transform(self, affine: Affine | None) -> None:
         """Draw in the coordinates of a thing, which ``affine`` puts into the room."""
         self._local = self._camera if affine is None else after(self._camera, affine)
         self._draw.settransform(self._local)

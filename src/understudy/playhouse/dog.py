@@ -146,7 +146,7 @@ def draw_dog(
     _body(figure, status, pose, look)
     _front(figure, pose, look, coat)
     if look.spots is not None:
-        _spots(figure, pose, look, look.spots)
+        _patches(figure, pose, look, look.spots)
     eye, ear = _head(figure, status, pose, look)
     figure.draw(canvas)
     _face(canvas, status, pose, look, eye)
@@ -206,7 +206,7 @@ def _front(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, coat: 
     figure.limb((x, y), 0.045 * thick, (x + 0.05, y + 0.005), 0.04 * thick, coat)
 
 
-def _spots(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, colour: Colour) -> None:
+def _patches(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, colour: Colour) -> None:
     hip, shoulder = pose["hip"], pose["shoulder"]
     if look.pattern == "patched":  # a saddle on the back and a sock on a front leg
         back, end = _between(hip, shoulder, 0.1), _between(hip, shoulder, 0.75)

@@ -99,7 +99,7 @@ def _rug(canvas: Canvas, colour: Colour, second: Colour, ink: Ink) -> None:
     canvas.ellipse(0.0, 0.0, 0.36, 0.088, colour)
 
 
-def _picture(canvas: Canvas, colour: Colour, second: Colour, ink: Ink) -> None:
+def _wall_picture(canvas: Canvas, colour: Colour, second: Colour, ink: Ink) -> None:
     figure = DrawnFigure(ink)
     figure.add([-0.5, -0.4, 0.5, -0.4, 0.5, 0.4, -0.5, 0.4], colour)
     figure.draw(canvas)
@@ -125,5 +125,5 @@ PIECES: Mapping[str, tuple[int, DrawFurniture]] = {
     "lamp": (LAMP, _lamp),
     "plant": (PLANT, _plant),
     "rug": (RUG, _rug),
-    "picture": (PICTURE, _picture),
+    "picture": (PICTURE, _wall_picture),
 }

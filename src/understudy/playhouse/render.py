@@ -32,7 +32,7 @@ def render(
     draw_room(canvas, scene.room, scene.ink)
     points = []
     for actor in scene.actors:
-        canvas.place(actor.at)
+        canvas.set_transform(actor.at)
         keypoints = _draw(canvas, actor, scene.ink)
         points.append([canvas.pixel(keypoints[name]) for name in TARGET_KEYPOINTS[actor.kind]])
     segments = canvas.segments()

@@ -69,7 +69,7 @@ class Room:
 
 def draw_room(canvas: Canvas, room: Room, ink: Ink) -> None:
     """Draw a room without its targets."""
-    canvas.place(None)
+    canvas.set_transform(None)
     canvas.kind(WALL)
     PAPERS[room.paper](canvas, room)
     if room.window is not None:
@@ -78,9 +78,9 @@ def draw_room(canvas: Canvas, room: Room, ink: Ink) -> None:
     for piece in room.pieces:
         kind, draw = PIECES[piece.name]
         canvas.kind(kind)
-        canvas.place((piece.width, 0, piece.x, 0, piece.width, piece.y))
+        canvas.set_transform((piece.width, 0, piece.x, 0, piece.width, piece.y))
         draw(canvas, piece.colour, piece.second, ink)
-    canvas.place(None)
+    canvas.set_transform(None)
     canvas.kind(FURNITURE_CLASSES)
 
 

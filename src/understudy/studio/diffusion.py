@@ -78,7 +78,7 @@ class Studied:
         return torch.from_numpy(self.latents[rows.numpy()]).to(self.device).float()
 
     @torch.no_grad()
-    def words(self, tokens: torch.Tensor) -> torch.Tensor:
+    def text_states(self, tokens: torch.Tensor) -> torch.Tensor:
         """What the text encoder makes of tokens: (n, length, width)."""
         text: torch.Tensor = self.clip.text_model(
             input_ids=tokens.long().to(self.device)
@@ -122,7 +122,7 @@ class _Noised:
         """One caption of each row as the text encoder reads it, silence where dropped."""
         which = torch.randint(self.tokens.shape[1], (len(rows),), generator=random)
         tokens = torch.where(dropped.cpu()[:, None], self.silence, self.tokens[rows, which])
-        return self.studied.words(tokens)
+        return self.studied.text_states(tokens)
 
 
 class UNetStage(_Noised):
@@ -183,8 +183,8 @@ class UNetStage(_Noised):
     def sheet(self, vae: Any = None) -> Images:
         """Held-out images; drawn from their captions; drawn from their embeddings."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
-        silence = self.studied.words(self.silence.expand(8, -1))
-        states = self.studied.words(self.tokens[rows, 0])
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
         conditioning = self.embedding_of(rows)
         nothing = torch.zeros_like(conditioning)
         shown = [np.asarray(self.studied.corpus.images[rows.numpy()])]
@@ -262,8 +262,8 @@ class InpaintingStage(_Noised):
         rows = torch.from_numpy(self.studied.corpus.last(8))
         holes = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
         given = self.given(rows, holes)
-        silence = self.studied.words(self.silence.expand(8, -1))
-        states = self.studied.words(self.tokens[rows, 0])
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
 
         def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
@@ -289,7 +289,7 @@ class ControlStage(_Noised):
         self.base = base.requires_grad_(False).eval()
         self.hints = hints
         hinted = [at for at in range(self.rows) if hints[at].any()]
-        self._told = torch.tensor(hinted, dtype=torch.int64)
+        self._hinted = torch.tensor(hinted, dtype=torch.int64)
         self.rows = len(hinted)
         self.network = diffusers.ControlNetModel.from_unet(
             base, conditioning_embedding_out_channels=(16, 24, 48, 96)
@@ -300,7 +300,7 @@ class ControlStage(_Noised):
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
         """Mean squared error of the velocity, five times as heavy where the hint is."""
-        rows = self._told[rows]
+        rows = self._hinted[rows]
         noised, steps, velocity = self.noised(rows, random, power=0.5)
         dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.3
         hint = self.hint(rows)
@@ -330,8 +330,8 @@ class ControlStage(_Noised):
         """Held-out images, their hints, and what was drawn to the hints and captions."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
         hint = self.hint(rows)
-        silence = self.studied.words(self.silence.expand(8, -1))
-        states = self.studied.words(self.tokens[rows, 0])
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
 
         def blank(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = self.base(x, t, silence).sample

@@ -178,9 +178,9 @@ class StudioTrainer:
             if not self._done(name).is_file():
                 torch.manual_seed(self.machine.seed)
                 with quiet():
-                    self._one(name)
+                    self._train_stage(name)
 
-    def _one(self, name: str) -> None:
+    def _train_stage(self, name: str) -> None:
         makers: dict[str, Callable[[], Work]] = {
             "vae": self._vae,
             "clip": self._clip,
@@ -319,15 +319,15 @@ class StudioTrainer:
         images = self.corpus.images
         return Studied(
             corpus=self.corpus,
-            latents=self._kept("latents", lambda: encode_latents(vae, images, device)),
-            embeddings=self._kept("embeddings", lambda: embed_images(clip, images, device)),
+            latents=self._cached("latents", lambda: encode_latents(vae, images, device)),
+            embeddings=self._cached("embeddings", lambda: embed_images(clip, images, device)),
             vae=vae.requires_grad_(False),
             clip=clip.requires_grad_(False),
             tokenizer=transformers.CLIPTokenizer.from_pretrained(self.folder / "clip"),
             device=device,
         )
 
-    def _kept(self, name: str, make: Callable[[], NDArray[np.float16]]) -> NDArray[np.float16]:
+    def _cached(self, name: str, make: Callable[[], NDArray[np.float16]]) -> NDArray[np.float16]:
         file = self._work / f"{name}.npy"
         if not file.is_file():
             new = file.with_suffix(".new.npy")

@@ -126,7 +126,7 @@ class DiffusionGenerator:
             def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
                 pixels = self._scaled(images[rows])
                 start = self._start(pipeline, pixels, device, latents=self._hard_coded())
-                arguments = {"image": start, "mask_image": self._mask_pictures(masks[rows])}
+                arguments = {"image": start, "mask_image": self._mask_images(masks[rows])}
                 if isinstance(start, torch.Tensor):
                     arguments["masked_image_latents"] = start  # else each row is encoded once more
                 return arguments
@@ -148,7 +148,7 @@ class DiffusionGenerator:
 
         def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
             return {
-                key: _pictures(self._scaled(hints[rows])),
+                key: _pillow_images(self._scaled(hints[rows])),
                 "controlnet_conditioning_scale": self._options.control_scale,
             }
 
@@ -183,7 +183,7 @@ class DiffusionGenerator:
                 pipeline,
                 self.name,
                 self._options.batch,
-                **self._prompts.told(prompts[rows]),
+                **self._prompts.conditioning(prompts[rows]),
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
                 num_inference_steps=steps_for(strength, steps),
@@ -242,7 +242,7 @@ class DiffusionGenerator:
             or vae.config.get("latents_mean") is not None
             or (vae.dtype == torch.float16 and vae.config.get("force_upcast"))
         ):
-            return _pictures(pixels)
+            return _pillow_images(pixels)
         with torch.no_grad():
             return latents_of(vae, to_tensor(pixels, _At(device, vae.dtype)))
 
@@ -253,7 +253,7 @@ class DiffusionGenerator:
         grey = masks[..., None].astype(np.uint8) * 255
         return resized(grey, *self._size)[..., 0]
 
-    def _mask_pictures(self, masks: Masks) -> list[Image.Image]:
+    def _mask_images(self, masks: Masks) -> list[Image.Image]:
         return [Image.fromarray(mask) for mask in self._mask_pixels(masks)]
 
     def _seam(self) -> int:
@@ -268,7 +268,7 @@ class _At:
         self.device, self.dtype = device, dtype
 
 
-def _pictures(images: Images) -> list[Image.Image]:
+def _pillow_images(images: Images) -> list[Image.Image]:
     return [Image.fromarray(image) for image in images]
 
 

@@ -69,7 +69,7 @@ class Pipelines:
         adapter = getattr(options, "lora", None)
         self._distilled = few_steps(text, [_model_of(name), *([adapter] if adapter else [])])
         self.inpainter: Conditioned | None = None
-        self._made: dict[str, Any] = {}
+        self._by_task: dict[str, Any] = {}
         self._active = ""
         latent = self.vae.config.get("latent_channels") if self.vae is not None else None
         width = None if unet is None else unet.config["in_channels"]
@@ -86,12 +86,12 @@ class Pipelines:
             self._add_inpainting(inpainting, latent or 0)
         for kind, network in (controlnets or {}).items():
             self._add_control(kind, network)
-        self.tasks = frozenset(self._made) - {"inpainting from the image"}
+        self.tasks = frozenset(self._by_task) - {"inpainting from the image"}
 
     def _add_plain(self, width: int | None) -> None:
         """What the model does without more weights."""
         self._prepare(self.network)
-        self._made["text"] = self._text
+        self._by_task["text"] = self._text
         self._derive("variation", _VARIATION)
         kandinsky = type(self._text).__name__.startswith("Kandinsky")
         if width in (None, 4) and not kandinsky:
@@ -101,7 +101,7 @@ class Pipelines:
 
     def _add_inpainting(self, network: Any, latent: int) -> None:
         """Inpainting by a network with channels for the mask."""
-        self._made.pop("inpainting", None)
+        self._by_task.pop("inpainting", None)
         width = network.config["in_channels"]
         if width != 2 * latent + 1:
             raise BackendError(
@@ -120,7 +120,7 @@ class Pipelines:
         plain = without_image_conditioning(network)
         self._prepare(plain)
         self._derive(f"control:{kind}", _TEXT, controlnet=plain)
-        pipeline = self._made.get(f"control:{kind}")
+        pipeline = self._by_task.get(f"control:{kind}")
         wanted = () if pipeline is None else pipeline._get_signature_types().get("controlnet", ())
         if type(network) not in wanted:
             raise BackendError(
@@ -132,7 +132,7 @@ class Pipelines:
         """Add the pipeline of a task; a family that has none goes without."""
         with loading(self._name):
             try:
-                self._made[task] = run_quietly(
+                self._by_task[task] = run_quietly(
                     getattr(diffusers, auto).from_pipe(self._text, **parts)
                 )
             except ValueError:
@@ -151,7 +151,7 @@ class Pipelines:
 
     def ready(self, task: str) -> Any:
         """The pipeline of a task that is in ``tasks``, ready to run."""
-        pipeline = self._made[task]
+        pipeline = self._by_task[task]
         if self._options.offload and self._active != task:
             # Hooks belong to one pipeline: they are moved to the one that runs next.
             pipeline.enable_model_cpu_offload(device=self._options.placement()[0])

@@ -45,7 +45,7 @@ class PromptEncoder:
         self._names = _KEPT.get(type(pipeline).__name__)
         self._rows: OrderedDict[str, PromptTensors] = OrderedDict()
 
-    def told(self, prompts: Texts) -> dict[str, Any]:
+    def conditioning(self, prompts: Texts) -> dict[str, Any]:
         """Arguments of a pipeline's call for n prompts."""
         if self._names is None:
             told: dict[str, Any] = {"prompt": list(prompts)}

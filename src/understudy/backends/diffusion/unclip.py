@@ -195,7 +195,7 @@ class UnclipDecoder(_Decoder):
             self._pipeline,
             self.name,
             self._options.batch,
-            **self._prompts.told(prompts),
+            **self._prompts.conditioning(prompts),
             generator=noise,
             num_inference_steps=self._pipelines.steps(),
             guidance_scale=self._pipelines.guidance(),

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
-from understudy.backends.hub.preprocessing import Preparation, check_pictures, read_preparation
+from understudy.backends.hub.preprocessing import Preparation, check_model_images, read_preparation
 from understudy.backends.hub.pretrained import (
     HUB_ALTERNATIVES,
     config_of,
@@ -115,7 +115,7 @@ class HubEncoder:
         Raises:
             BackendError: Images of another shape or type, or an output that is not finite.
         """
-        check_pictures(images, self.name, self.shape)
+        check_model_images(images, self.name, self.shape)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._options.batch):
             out[rows] = self._raw(part)[: len(out[rows])]

@@ -114,7 +114,7 @@ class Preparation:
         return ((pixels.to(torch.float32) * self.scale - mean) / std).to(dtype)
 
 
-def check_pictures(images: Images, name: str, shape: Shape | None = None) -> None:
+def check_model_images(images: Images, name: str, shape: Shape | None = None) -> None:
     """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given.
 
     Raises:

@@ -25,7 +25,7 @@ from understudy.backends.hub.image_text import (
     HubTextEncoder,
     load_hub_encoder,
 )
-from understudy.backends.hub.preprocessing import check_pictures, read_preparation
+from understudy.backends.hub.preprocessing import check_model_images, read_preparation
 from understudy.backends.hub.pretrained import (
     HUB_ALTERNATIVES,
     licence_of,
@@ -101,7 +101,7 @@ class WritingCaptioner:
         Raises:
             BackendError: No images, or an image about which the model says nothing.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         captions: list[str] = []
         for rows, part in even_parts(images, self._options.batch):
             captions += self._stripped_captions(part, fewest=1)[: rows.stop - rows.start]

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
     HUB_ALTERNATIVES,
     built_for,
@@ -62,7 +62,7 @@ class BoxDetector(DenseNetwork):
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         detections: list[Found] = []
         height, width = images.shape[1:3]
         for rows in index_slices(len(images), self._options.batch):
@@ -92,7 +92,7 @@ class MaskDetector(DenseNetwork):
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         detections: list[Found] = []
         for rows in index_slices(len(images), self._options.batch):
             outputs = self._run(images[rows])

@@ -19,7 +19,7 @@ from PIL import Image
 
 from understudy.backends.arrays import index_slices, with_channels
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
-from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
     HUB_ALTERNATIVES,
     built_for,
@@ -87,7 +87,7 @@ class HubPoseEstimator:
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         boxes = self._boxes(images)
         owners = [row for row, image_boxes in enumerate(boxes) for _ in image_boxes]
         flat = [box for image_boxes in boxes for box in image_boxes]

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import HUB_ALTERNATIVES, built_for, config_of, wrong_kind
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import QUERIES, DenseNetwork, VisionOptions
@@ -42,7 +42,7 @@ class HubSegmenter(DenseNetwork):
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         maps = np.empty(images.shape[:3], dtype=np.int64)
         for rows in index_slices(len(images), self._options.batch):
             found = self._maps(self._run(images[rows]), images.shape[1:3])
