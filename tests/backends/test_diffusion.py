@@ -267,10 +267,10 @@ def test_embeddings_of_repeated_prompts_are_kept(studio: dict[str, Any]) -> None
 
     pipeline.tokenizer = Listening()
     prompts = PromptEncoder(pipeline, negative=None, guided=True, batch=2)
-    first = prompts.told(["a", "b", "a", "c"])
+    first = prompts.conditioning(["a", "b", "a", "c"])
     assert {"a", "b", "c"} <= set(seen)
     seen.clear()
-    again = prompts.told(["c", "a", "b"])
+    again = prompts.conditioning(["c", "a", "b"])
     assert not seen
     assert first["prompt_embeds"].shape[0] == 4
     torch.testing.assert_close(first["prompt_embeds"][[3, 0, 1]], again["prompt_embeds"])
