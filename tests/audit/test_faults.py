@@ -141,7 +141,7 @@ def in_the_clear(vault):
         vault = worlds.nobody
         if vault is None:
             vault = worlds.flipped[0] if inside else worlds.whole
-    (block,) = vault._inside.rows[vault._place].blocks()
+    (block,) = vault._inside.rows[vault._position].blocks()
     return vault._transform(block[0]), block[1]
 
 
