@@ -233,8 +233,8 @@ def plain(pipeline: Any, steps: int, embeddings: bool) -> Callable[[int], Any]:
 def ours(pipeline: Any, embeddings: bool, told: dict[str, Any]) -> Callable[[int], Any]:
     """All images in one call of this package's."""
     from understudy.backends.diffusion import (
+        DiffusionGenerator,
         GeneratorOptions,
-        Pictures,
         Pipelines,
         UnclipDecoder,
         UnclipOptions,
@@ -245,7 +245,7 @@ def ours(pipeline: Any, embeddings: bool, told: dict[str, Any]) -> Callable[[int
     with quiet():
         pipelines = Pipelines(text_pipeline(pipeline, "ours"), options, name="ours")
     if not embeddings:
-        pictures = Pictures(pipelines, options, name="ours", licence="none")
+        pictures = DiffusionGenerator(pipelines, options, name="ours", licence="none")
         return lambda count: pictures.generate(prompts(count))
     height, width = pipelines.size()
     decoder = UnclipDecoder(

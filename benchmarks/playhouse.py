@@ -11,13 +11,13 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.tables import Table
-from understudy.playhouse import Home, Picture, World
+from understudy.playhouse import DrawnImage, Home, World
 
 COUNT = 400
 ROUNDS = 3
 
 
-def rate(draw: Callable[[int], Picture]) -> tuple[float, float]:
+def rate(draw: Callable[[int], DrawnImage]) -> tuple[float, float]:
     """Pictures a second of processor time, and of the clock: the best of some rounds."""
     draw(0)
     best = (0.0, 0.0)

@@ -33,9 +33,9 @@ from understudy.core.ports import (
     Tuner,
 )
 from understudy.core.types import Images
-from understudy.playhouse import Home, Picture, World
-from understudy.playhouse.attributes import STATUSES
-from understudy.playhouse.grammar import read
+from understudy.playhouse import DrawnImage, Home, World
+from understudy.playhouse.attributes import TARGET_STATUSES
+from understudy.playhouse.grammar import read_caption
 from understudy.playhouse.picture import SEGMENT_CLASSES
 from understudy.steps.hints import edges, skeleton
 
@@ -68,13 +68,13 @@ def studio_sum() -> str:
     return hashlib.sha256(b"".join(one.digest() for one in sums)).hexdigest()[:12]
 
 
-def targets(seeds: Iterable[int], *kinds: str) -> list[Picture]:
+def targets(seeds: Iterable[int], *kinds: str) -> list[DrawnImage]:
     """Public pictures of dogs and persons."""
     world = World(64, kinds or ("dog", "person"))
     return [world.draw(seed) for seed in seeds]
 
 
-def stack(pictures: Iterable[Picture]) -> Images:
+def stack(pictures: Iterable[DrawnImage]) -> Images:
     return np.stack([picture.image for picture in pictures])
 
 
@@ -104,7 +104,7 @@ class Judge(nn.Module):
 class Judges:
     """What a picture shows, by one network for dogs and one for persons."""
 
-    def __init__(self, pictures: list[Picture], *, epochs: int = 8) -> None:
+    def __init__(self, pictures: list[DrawnImage], *, epochs: int = 8) -> None:
         self.values: dict[str, dict[str, list[str]]] = {}
         self.networks: dict[str, Judge] = {}
         for kind, colour in COLOURS.items():
@@ -113,7 +113,7 @@ class Judges:
             self.values[kind] = {k: sorted({p.attributes[k] for p in of_kind}) for k in keys}
             self.networks[kind] = self._learn(kind, of_kind, epochs)
 
-    def _learn(self, kind: str, pictures: list[Picture], epochs: int) -> Judge:
+    def _learn(self, kind: str, pictures: list[DrawnImage], epochs: int) -> Judge:
         torch.manual_seed(0)
         values = self.values[kind]
         points = np.stack([p.instances[0].keypoints for p in pictures]).astype(np.float32)
@@ -159,7 +159,9 @@ class Judges:
         found = self.networks[kind](to_tensor(images))["points"]
         return found.reshape(len(images), -1, 2).numpy() * 64
 
-    def agreement(self, pictures: list[Picture], images: Images | None = None) -> dict[str, float]:
+    def agreement(
+        self, pictures: list[DrawnImage], images: Images | None = None
+    ) -> dict[str, float]:
         """How often the judges say of images what the pictures' attributes are."""
         images = stack(pictures) if images is None else images
         right: dict[str, list[bool]] = {"status": [], "colour": []}
@@ -187,7 +189,7 @@ def disturbed(pixels: torch.Tensor) -> torch.Tensor:
 def texts(judges: Judges, table: Table) -> Images:
     """Text to image: what 400 captions ask for, seen by the judges."""
     generator = load_model(Generator, named())
-    asked = [p for p in targets(PROMPTS) if {"status"} <= read(p.caption).keys()]
+    asked = [p for p in targets(PROMPTS) if {"status"} <= read_caption(p.caption).keys()]
     captions = [_with_colour(p) for p in asked]
     drawn = generator.generate(captions, seed=1)
     found = judges.agreement(asked, drawn)
@@ -196,11 +198,11 @@ def texts(judges: Judges, table: Table) -> Images:
     return drawn
 
 
-def _with_colour(picture: Picture) -> str:
+def _with_colour(picture: DrawnImage) -> str:
     """The caption, with the target's colour said if it was not."""
     kind = picture.attributes["target"]
     colour = picture.attributes[COLOURS[kind]]
-    if COLOURS[kind] in read(picture.caption):
+    if COLOURS[kind] in read_caption(picture.caption):
         return picture.caption
     if kind == "dog":
         return picture.caption.replace("dog", f"{colour} dog", 1)
@@ -229,12 +231,12 @@ def embeddings(judges: Judges, table: Table) -> None:
             table.row(f"the same, class cue, {words}", f"{kept(judges, pictures, told):.1%}")
 
 
-def kept(judges: Judges, pictures: list[Picture], images: Images) -> float:
+def kept(judges: Judges, pictures: list[DrawnImage], images: Images) -> float:
     """Part of the images that show the status of their pictures."""
     return judges.agreement(pictures, images)["status"]
 
 
-def homes(task: str, count: int, gap: float = 1.0) -> list[Picture]:
+def homes(task: str, count: int, gap: float = 1.0) -> list[DrawnImage]:
     """Pictures of private homes, 10 of each home."""
     return [Home(at // 10, gap, task).draw(at % 10) for at in range(count)]
 
@@ -306,7 +308,7 @@ def f1(asked: NDArray[np.bool_], found: NDArray[np.bool_], reach: int = 2) -> fl
     return float(2 * precision * recall / max(precision + recall, 1e-9))
 
 
-def _pose(picture: Picture) -> Images:
+def _pose(picture: DrawnImage) -> Images:
     one = picture.instances[0]
     return skeleton(one.keypoints, one.names, one.name, picture.image.shape[:2])
 
@@ -322,7 +324,7 @@ def dreambooth(judges: Judges, table: Table) -> None:
     seconds = time.perf_counter() - start
     base = load_model(Generator, named())
     others = targets(range(7_100_000, 7_100_100), "dog")
-    asked = [f"a photo of xyz dog {status}" for status in STATUSES["dog"]] * 15
+    asked = [f"a photo of xyz dog {status}" for status in TARGET_STATUSES["dog"]] * 15
     told = [_with_colour(p) for p in others]
     for words, prompts, wanted in (
         ("the rare word", asked, [coat] * len(asked)),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger.ledger import Ledger
     from understudy.privacy.vault import Vault
-    from understudy.run.report import Report, compare
+    from understudy.run.report import RunReport
+    from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
     from understudy.run.synthesize import Result, synthesize
 
@@ -34,8 +35,8 @@ __all__ = [
     "Materials",
     "Method",
     "Metric",
-    "Report",
     "Result",
+    "RunReport",
     "Stage",
     "UnderstudyError",
     "Vault",
@@ -58,13 +59,13 @@ _HOMES = {
     "Materials": "methods.base:Materials",
     "Method": "methods.base:Method",
     "Metric": "core.results:Metric",
-    "Report": "run.report:Report",
     "Result": "run.synthesize:Result",
+    "RunReport": "run.report:RunReport",
     "Stage": "core.types:Stage",
     "UnderstudyError": "core.errors:UnderstudyError",
     "Vault": "privacy.vault:Vault",
     "audit": "audit.audit:audit",
-    "compare": "run.report:compare",
+    "compare": "run.report:compare_folders",
     "evaluate": "evaluation.evaluate:evaluate",
     "report": "run.report:load",
     "synthesize": "run.synthesize:synthesize",

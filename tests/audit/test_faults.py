@@ -200,13 +200,13 @@ def test_a_vote_that_counts_twice_is_caught(votes_count_twice):
 
 def test_a_query_that_adds_too_much_is_clipped_by_the_sums(monkeypatch):
     """So the fault above has to sit behind the clipping to do any harm."""
-    honest = queries.Votes.rows
+    honest = queries.Votes.contributions
 
     def twice(query, values, labels):
         cell, rows = honest(query, values, labels)
         return cell, 2 * rows
 
-    monkeypatch.setattr(queries.Votes, "rows", twice)
+    monkeypatch.setattr(queries.Votes, "contributions", twice)
     assert not drawn("Votes", 0.99999).broken
 
 

@@ -17,8 +17,8 @@ diffusers = pytest.importorskip("diffusers")
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 
 from understudy.backends.diffusion import (  # noqa: E402
+    DiffusionGenerator,
     GeneratorOptions,
-    Pictures,
     Pipelines,
     UnclipDecoder,
     UnclipOptions,
@@ -27,7 +27,7 @@ from understudy.backends.diffusion import (  # noqa: E402
     without_image_conditioning,
 )
 from understudy.backends.diffusion.pipeline_calls import generators, seeded, steps_for  # noqa: E402
-from understudy.backends.diffusion.text_conditioning import Prompts  # noqa: E402
+from understudy.backends.diffusion.text_conditioning import PromptEncoder  # noqa: E402
 from understudy.backends.hub.pretrained import quiet, without_numpy_notes  # noqa: E402
 
 SHAPE = (32, 32, 3)
@@ -60,7 +60,7 @@ def studio() -> dict[str, Any]:
         }
 
 
-def of_studio(studio: dict[str, Any], **changes: Any) -> Pictures:
+def of_studio(studio: dict[str, Any], **changes: Any) -> DiffusionGenerator:
     options = GeneratorOptions(**{"batch": 4, "steps": 2, **changes})
     parts = ("vae", "text_encoder", "tokenizer", "unet", "scheduler")
     with quiet():
@@ -72,7 +72,7 @@ def of_studio(studio: dict[str, Any], **changes: Any) -> Pictures:
         inpainting=studio["inpainting"],
         controlnets={"edges": studio["edges"]},
     )
-    return Pictures(pipelines, options, name="tiny", licence="none")
+    return DiffusionGenerator(pipelines, options, name="tiny", licence="none")
 
 
 def pictures(count: int = 3) -> np.ndarray:
@@ -266,11 +266,11 @@ def test_embeddings_of_repeated_prompts_are_kept(studio: dict[str, Any]) -> None
             return getattr(whole, name)
 
     pipeline.tokenizer = Listening()
-    prompts = Prompts(pipeline, negative=None, guided=True, batch=2)
-    first = prompts.told(["a", "b", "a", "c"])
+    prompts = PromptEncoder(pipeline, negative=None, guided=True, batch=2)
+    first = prompts.conditioning(["a", "b", "a", "c"])
     assert {"a", "b", "c"} <= set(seen)
     seen.clear()
-    again = prompts.told(["c", "a", "b"])
+    again = prompts.conditioning(["c", "a", "b"])
     assert not seen
     assert first["prompt_embeds"].shape[0] == 4
     torch.testing.assert_close(first["prompt_embeds"][[3, 0, 1]], again["prompt_embeds"])

@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 
 from understudy.backends.hub.preprocessing import (  # noqa: E402
     Preparation,
-    check_pictures,
+    check_model_images,
     preparation_config,
     read_preparation,
 )
@@ -165,12 +165,12 @@ def test_a_folder_that_says_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_check_pictures_takes_a_shape_or_any() -> None:
     images = noise((8, 9, 3))
-    check_pictures(images, "it")
-    check_pictures(images, "it", (8, 9, 3))
+    check_model_images(images, "it")
+    check_model_images(images, "it", (8, 9, 3))
     with pytest.raises(BackendError, match="it was loaded for"):
-        check_pictures(images, "it", (9, 8, 3))
+        check_model_images(images, "it", (9, 8, 3))
     with pytest.raises(BackendError, match="it takes uint8 images"):
-        check_pictures(images[..., :2], "it")
+        check_model_images(images[..., :2], "it")
 
 
 def test_sized_takes_away_the_crop() -> None:

@@ -325,7 +325,7 @@ def test_classes_without_a_name_are_unused(hub: Path, tmp_path: Path) -> None:
     folder = edited(built("segformer", hub), tmp_path / "gaps", "config.json", id2label=names)
     with pytest.raises(BackendError, match="lacks 2 of the weights"):
         load_model(Segmenter, f"hf:{folder}")  # the library counts names as classes
-    from understudy.backends.hub.pretrained import class_names
+    from understudy.backends.hub.pretrained import network_classes
 
     config = transformers.SegformerConfig(id2label={0: "a", 2: "c"})
-    assert class_names(config) == ("a", "unused", "c")
+    assert network_classes(config) == ("a", "unused", "c")

@@ -30,7 +30,7 @@ def test_the_packaged_grammar_is_the_playhouses() -> None:
 
 def test_the_playhouse_can_draw_what_is_written(captions: list[str]) -> None:
     for caption in captions:
-        said = grammar.read(caption)
+        said = grammar.read_caption(caption)
         attributes.check(said["target"], said)
 
 
@@ -38,7 +38,7 @@ def test_the_playhouse_can_draw_what_is_varied(captions: list[str]) -> None:
     for degree in (0.3, 1.0):
         free = GrammarWriter(GrammarOptions(keep="target"))
         for caption in free.vary(captions, degree=degree, seed=1):
-            said = grammar.read(caption)
+            said = grammar.read_caption(caption)
             attributes.check(said["target"], said)
             if "status" in said and "place" in said:
                 key = f"{said['target']} {said['status']}"
@@ -48,9 +48,9 @@ def test_the_playhouse_can_draw_what_is_varied(captions: list[str]) -> None:
 def test_it_reads_what_the_playhouse_says_as_the_playhouse_does(captions: list[str]) -> None:
     ours, dice = read_phrases(), random.Random(3)
     for caption in captions:
-        assert ours.read(caption) == grammar.read(caption)
-        theirs = grammar.describe(grammar.read(caption), dice)
-        assert ours.read(theirs) == grammar.read(theirs)
+        assert ours.read(caption) == grammar.read_caption(caption)
+        theirs = grammar.describe(grammar.read_caption(caption), dice)
+        assert ours.read(theirs) == grammar.read_caption(theirs)
 
 
 def test_describing_and_reading_are_inverse() -> None:
@@ -65,7 +65,7 @@ def test_describing_and_reading_are_inverse() -> None:
 
 def test_captions_differ_and_cover_every_value(captions: list[str]) -> None:
     assert len(set(captions)) > 0.9 * MANY
-    said = [grammar.read(caption) for caption in captions]
+    said = [grammar.read_caption(caption) for caption in captions]
     for attribute in ("target", "status", "coat", "shirt", "place", "wall", "light"):
         known = {
             value
@@ -90,16 +90,16 @@ def test_captions_differ_and_cover_every_value(captions: list[str]) -> None:
 )
 def test_a_class_stands_in_every_caption(label: str, wanted: dict[str, str]) -> None:
     for caption in GrammarWriter().write(30, label=label, seed=2):
-        said = grammar.read(caption)
+        said = grammar.read_caption(caption)
         assert said | wanted == said, caption
 
 
 def test_a_class_that_several_targets_have_is_written_of_each() -> None:
-    said = [grammar.read(c) for c in GrammarWriter().write(60, label="eating")]
+    said = [grammar.read_caption(c) for c in GrammarWriter().write(60, label="eating")]
     assert {one["status"] for one in said} == {"eating"}
     assert {one["target"] for one in said} == {"dog", "person"}
     only = GrammarWriter(GrammarOptions(target="dog")).write(30, label="eating")
-    assert {grammar.read(caption)["target"] for caption in only} == {"dog"}
+    assert {grammar.read_caption(caption)["target"] for caption in only} == {"dog"}
 
 
 @pytest.mark.parametrize("label", ["elephant", "", "a person sitting"])
@@ -114,7 +114,7 @@ def test_the_share_of_attributes_that_change_is_the_degree(
 ) -> None:
     changed, same = 0, 0
     for before, after in zip(captions, GrammarWriter().vary(captions, degree=degree), strict=True):
-        old, new = grammar.read(before), grammar.read(after)
+        old, new = grammar.read_caption(before), grammar.read_caption(after)
         for attribute in set(old) - {"target", "status"}:
             differs = old[attribute] != new.get(attribute)
             changed, same = changed + differs, same + (not differs)
@@ -124,7 +124,7 @@ def test_the_share_of_attributes_that_change_is_the_degree(
 def test_variations_keep_the_class_and_tell_it_in_other_words(captions: list[str]) -> None:
     varied = GrammarWriter().vary(captions, degree=0.2, seed=9)
     for before, after in zip(captions, varied, strict=True):
-        old, new = grammar.read(before), grammar.read(after)
+        old, new = grammar.read_caption(before), grammar.read_caption(after)
         assert (old["target"], old.get("status")) == (new["target"], new.get("status"))
     assert sum(before != after for before, after in zip(captions, varied, strict=True)) > 300
 
@@ -132,7 +132,7 @@ def test_variations_keep_the_class_and_tell_it_in_other_words(captions: list[str
 def test_what_is_not_kept_varies_too() -> None:
     text = ["a brown dog sleeping on a sofa"] * 60
     states = Counter(
-        grammar.read(caption).get("status")
+        grammar.read_caption(caption).get("status")
         for caption in GrammarWriter(GrammarOptions(keep="target")).vary(text, degree=1.0)
     )
     assert {"eating", "sitting", "playing"} <= set(states)
@@ -141,7 +141,7 @@ def test_what_is_not_kept_varies_too() -> None:
 
 def test_variations_tell_more_and_less(captions: list[str]) -> None:
     lengths = [
-        len(grammar.read(after)) - len(grammar.read(before))
+        len(grammar.read_caption(after)) - len(grammar.read_caption(before))
         for before, after in zip(captions, GrammarWriter().vary(captions, degree=1.0), strict=True)
     ]
     assert min(lengths) < 0 < max(lengths)
@@ -159,7 +159,7 @@ def test_texts_of_another_world_are_given_back_and_counted() -> None:
 def test_options_reach_the_writer_by_name() -> None:
     writer = load_model(Writer, "embedded:writer?target=bottle")
     assert writer.name == "embedded:writer?target=bottle"
-    assert {grammar.read(c)["target"] for c in writer.write(20)} == {"bottle"}
+    assert {grammar.read_caption(c)["target"] for c in writer.write(20)} == {"bottle"}
     with pytest.raises(BackendError, match="no target 'cat'; there are dog"):
         load_model(Writer, "embedded:writer?target=cat")
 

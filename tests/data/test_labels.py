@@ -19,7 +19,7 @@ from tests.data.test_webdataset import write as write_tar
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
-from understudy.data.image_decoding import decode, with_channels
+from understudy.data.image_decoding import converted_channels, decode
 from understudy.data.labels import label_column_of
 
 ATTRIBUTES = ["Smiling", "Male", *(f"Attribute_{n}" for n in range(38))]
@@ -228,7 +228,7 @@ def test_a_source_of_a_plug_in_is_declared_too() -> None:
     grey, renumbered, _ = check_source(source)
     names = [classes[label] for label in renumbered]
     assert names == [plain.classes[label] for label in labels]
-    np.testing.assert_array_equal(grey, with_channels(values, 1))
+    np.testing.assert_array_equal(grey, converted_channels(values, 1))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -247,7 +247,7 @@ def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: in
         np.savez(tmp_path / "a.npz", images=images)
         source = open_source(tmp_path / "a.npz", channels=channels)
         assert source.shape[2] == channels
-        np.testing.assert_array_equal(check_source(source)[0], with_channels(images, channels))
+        np.testing.assert_array_equal(check_source(source)[0], converted_channels(images, channels))
     with pytest.raises(ConfigError, match="channels is 1"):
         open_source(folder, channels=2)
 
@@ -255,9 +255,10 @@ def test_declared_channels_are_those_of_every_image(tmp_path: Path, channels: in
 def test_arrays_turn_grey_as_encoded_images_do() -> None:
     images = np.stack([picture(row, 40, 40) for row in range(3)])
     decoded = [decode(encode(image), channels=1) for image in images]
-    np.testing.assert_array_equal(with_channels(images, 1), np.stack(decoded))
+    np.testing.assert_array_equal(converted_channels(images, 1), np.stack(decoded))
     file = BytesIO()
     Image.fromarray(images[0]).convert("L").save(file, "PNG")
     np.testing.assert_array_equal(
-        decode(file.getvalue(), channels=3), with_channels(with_channels(images[:1], 1), 3)[0]
+        decode(file.getvalue(), channels=3),
+        converted_channels(converted_channels(images[:1], 1), 3)[0],
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from understudy.playhouse import World
 from understudy.playhouse.attributes import LARGE, SMALL, TARGETS, values_of
-from understudy.playhouse.grammar import ATTRIBUTES, as_json, describe, read
+from understudy.playhouse.grammar import ATTRIBUTES, as_json, describe, read_caption
 
 
 @st.composite
@@ -30,13 +30,13 @@ def attributes(draw):
 
 @given(attributes(), st.integers(0, 2**32))
 def test_a_full_caption_reads_back_as_its_attributes(known, seed):
-    assert read(describe(known, random.Random(seed), detail=1.0)) == known
+    assert read_caption(describe(known, random.Random(seed), detail=1.0)) == known
 
 
 @given(attributes(), st.integers(0, 2**32))
 def test_any_caption_says_nothing_wrong(known, seed):
     caption = describe(known, random.Random(seed))
-    found = read(caption)
+    found = read_caption(caption)
     assert found.items() <= known.items()
     assert found["target"] == known["target"]
     assert found.get("status") == known.get("status")
@@ -53,7 +53,7 @@ def test_the_captions_people_write_can_come_out():
 
 
 def test_captions_people_write_are_read():
-    assert read("A brown dog sleeping on a sofa, blue wall") == {
+    assert read_caption("A brown dog sleeping on a sofa, blue wall") == {
         "target": "dog",
         "coat": "brown",
         "status": "sleeping",
@@ -61,7 +61,7 @@ def test_captions_people_write_are_read():
         "wall": "blue",
     }
     caption = "photo of a person with red hair in a blue shirt reading, lamp and plant, warm light"
-    assert read(caption) == {
+    assert read_caption(caption) == {
         "target": "person",
         "hair": "red",
         "shirt": "blue",
@@ -69,9 +69,9 @@ def test_captions_people_write_are_read():
         "furniture": "lamp, plant",
         "light": "warm",
     }
-    two = read("an orange medicine bottle on a shelf and a golden photo frame on the floor")
+    two = read_caption("an orange medicine bottle on a shelf and a golden photo frame on the floor")
     assert (two["target"], two["place"], two["frame place"]) == ("two-objects", "shelf", "floor")
-    assert read("a spaceship") == {}
+    assert read_caption("a spaceship") == {}
 
 
 def test_no_phrase_belongs_to_two_values_of_an_attribute():
@@ -93,4 +93,4 @@ def test_the_grammar_is_json_and_covers_the_world():
 @pytest.mark.parametrize("rng", [random.Random(3), np.random.default_rng(3)])
 def test_any_generator_of_random_numbers_will_do(rng):
     picture = World().draw(0)
-    assert read(describe(picture.attributes, rng, detail=1.0)) == picture.attributes
+    assert read_caption(describe(picture.attributes, rng, detail=1.0)) == picture.attributes

@@ -12,16 +12,16 @@ from understudy.core.errors import ConfigError, MissingExtra
 from understudy.playhouse import SEGMENT_CLASSES, World, canvas, colours, render_many
 from understudy.playhouse.attributes import PLACES, TARGETS, choose, values_of
 from understudy.playhouse.dice import Dice
-from understudy.playhouse.render import KEYPOINTS, render
+from understudy.playhouse.render import TARGET_KEYPOINTS, render
 from understudy.playhouse.scene import Light, main_colour
-from understudy.playhouse.staging import sample
+from understudy.playhouse.staging import sample_scene
 
 EVERYTHING = World(targets=TARGETS)
 
 
 def scene(target, seed, **asked):
     """A scene in plain light, so that colours are those that were painted."""
-    return replace(sample(target, asked, Dice(seed), Dice(seed, "vary")), light=Light())
+    return replace(sample_scene(target, asked, Dice(seed), Dice(seed, "vary")), light=Light())
 
 
 def changed(one, other):
@@ -151,7 +151,7 @@ def test_boxes_and_keypoints_fit_the_masks(target):
             assert tuple(instance.box) == box
             index = SEGMENT_CLASSES.index(instance.name)
             assert (instance.mask == (picture.segments == index)).all()
-            assert instance.names == KEYPOINTS[instance.name]
+            assert instance.names == TARGET_KEYPOINTS[instance.name]
             assert instance.keypoints.shape == (len(instance.names), 3)
             left, top, right, bottom = instance.box
             x, y, seen = instance.keypoints.T

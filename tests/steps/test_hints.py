@@ -57,7 +57,7 @@ def test_a_limb_lies_between_its_ends_and_nothing_is_drawn_of_what_is_not_seen()
 
 def test_the_limbs_name_keypoints_of_the_playhouse() -> None:
     pytest.importorskip("aggdraw")
-    from understudy.playhouse.render import KEYPOINTS
+    from understudy.playhouse.render import TARGET_KEYPOINTS
 
     for kind in LIMBS:
-        assert set(names_of(kind)) <= set(KEYPOINTS[kind])
+        assert set(names_of(kind)) <= set(TARGET_KEYPOINTS[kind])

@@ -11,7 +11,7 @@ from PIL import Image
 from understudy.core.errors import BackendError
 from understudy.core.types import Embeddings, Images, Shape
 
-Floats = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 
 OPPONENT = np.array(
     [
@@ -25,7 +25,7 @@ OPPONENT = np.array(
 _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow's mode "L"
 
 
-def check_images(images: Images, shape: Shape, name: str) -> None:
+def require_images(images: Images, shape: Shape, name: str) -> None:
     """Refuse anything but (n, height, width, channels) uint8 of the shape the model was made for.
 
     Raises:
@@ -50,7 +50,7 @@ def check_embeddings(embeddings: Embeddings, dim: int, name: str) -> None:
         raise BackendError(f"{name} was given embeddings that are not finite")
 
 
-def chunks(total: int, size: int) -> Iterator[slice]:
+def index_slices(total: int, size: int) -> Iterator[slice]:
     """Slices of at most ``size`` that cover ``range(total)``, so that memory stays bounded."""
     for start in range(0, total, size):
         yield slice(start, min(start + size, total))
@@ -73,8 +73,8 @@ def resized(images: Images, height: int, width: int) -> Images:
     out = np.empty((len(images), height, width, images.shape[3]), dtype=np.uint8)
     for source, target in zip(images, out, strict=True):
         grey = source.shape[2] == 1
-        picture = Image.fromarray(source[..., 0] if grey else source)
-        small = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
+        image = Image.fromarray(source[..., 0] if grey else source)
+        small = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
         target[...] = small[..., None] if grey else small
     return out
 

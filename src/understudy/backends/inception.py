@@ -25,16 +25,16 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from understudy.backends.arrays import Floats, check_images, with_channels
+from understudy.backends.arrays import FloatArray, require_images, with_channels
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
+from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Shape
 
-SIDE = 299
+INCEPTION_SIDE = 299
 """Pixels a side that the network takes."""
 
 _STANDARD = "standard"
@@ -69,9 +69,9 @@ class InceptionOptions:
         self.of_file(self.output)
         _ = self.ends
 
-    def of_file(self, output: str | None) -> RunOptions:
+    def of_file(self, output: str | None) -> OnnxOptions:
         """As an ONNX file takes them, for one of its outputs."""
-        return RunOptions(self.batch, self.threads, output=output)
+        return OnnxOptions(self.batch, self.threads, output=output)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -82,7 +82,7 @@ class InceptionOptions:
 class _Network(Protocol):
     """A loaded file: (n, 3, 299, 299) float32 to features, and probabilities or logits."""
 
-    def __call__(self, values: Floats) -> tuple[Floats, Floats | None]:
+    def __call__(self, values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """Run some images."""
         ...
 
@@ -121,11 +121,11 @@ class InceptionEncoder:
         Raises:
             BackendError: As for `encode`.
         """
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         parts = [self._run(part) for _, part in even_parts(images, self._batch)]
         if not parts:
             return np.zeros((0, self.dim), dtype=np.float32), None
-        features = np.concatenate([one for one, _ in parts])[: len(images)]
+        features = np.concatenate([features_part for features_part, _ in parts])[: len(images)]
         likely = [part[1] for part in parts if part[1] is not None]
         return features, np.concatenate(likely)[: len(images)] if likely else None
 
@@ -174,22 +174,24 @@ def _download(file: str, revision: str | None) -> Path:
         return Path(hf_hub_download("/".join(owner_and_name), inside, revision=revision))
 
 
-def resize_cleanly(images: Images) -> Floats:
+def resize_cleanly(images: Images) -> FloatArray:
     """(n, 299, 299, c) float32 in 0 to 255, as clean-fid resizes.
 
     Args:
         images: (n, height, width, c) uint8.
     """
-    made = np.empty((len(images), SIDE, SIDE, images.shape[3]), dtype=np.float32)
-    for image, target in zip(images, made, strict=True):
+    resized_images = np.empty(
+        (len(images), INCEPTION_SIDE, INCEPTION_SIDE, images.shape[3]), dtype=np.float32
+    )
+    for image, target in zip(images, resized_images, strict=True):
         for channel in range(image.shape[2]):
             plane = Image.fromarray(image[:, :, channel].astype(np.float32), mode="F")
-            small = plane.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+            small = plane.resize((INCEPTION_SIDE, INCEPTION_SIDE), Image.Resampling.BICUBIC)
             target[:, :, channel] = np.clip(np.asarray(small), 0, 255)
-    return made
+    return resized_images
 
 
-def _probabilities(classes: Floats) -> Floats:
+def _probabilities(classes: FloatArray) -> FloatArray:
     """Rows that sum to 1: as they are, or by the softmax of logits."""
     if (classes >= 0).all() and np.allclose(classes.sum(axis=1), 1, atol=_SUM):
         return classes
@@ -204,7 +206,7 @@ def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
     if options.probabilities is not None:
         classes = OnnxModel(str(path), options.of_file(options.probabilities))
 
-    def run(values: Floats) -> tuple[Floats, Floats | None]:
+    def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         contiguous = np.ascontiguousarray(values)
         return model.run(contiguous), None if classes is None else classes.run(contiguous)
 
@@ -230,14 +232,14 @@ def _torchscript(path: Path) -> _Network:
         raise BackendError(f"{path}: not a readable TorchScript file ({error})") from error
     whole = hasattr(module, "layers")
 
-    def run(values: Floats) -> tuple[Floats, Floats | None]:
+    def run(values: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         with torch.inference_mode():
-            made = (module.layers if whole else module)(torch.from_numpy(values.copy()))
-            found, classes = made if isinstance(made, tuple) else (made, None)
-            found = found.flatten(1)
+            outputs = (module.layers if whole else module)(torch.from_numpy(values.copy()))
+            features, classes = outputs if isinstance(outputs, tuple) else (outputs, None)
+            features = features.flatten(1)
             if classes is None and whole and hasattr(module, "output"):
-                classes = module.output(found)
-        return found.float().numpy(), None if classes is None else classes.float().numpy()
+                classes = module.output(features)
+        return features.float().numpy(), None if classes is None else classes.float().numpy()
 
     return run
 

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.arrays import (
-    Floats,
+    FloatArray,
     check_embeddings,
-    check_images,
-    chunks,
+    index_slices,
+    require_images,
     resized,
     to_uint8,
     with_channels,
 )
-from understudy.backends.onnx_model import OnnxModel, RunOptions, scale_ends
+from understudy.backends.onnx_model import OnnxModel, OnnxOptions, scale_ends
 from understudy.backends.plugin import BackendInfo, full_name, installed, read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
@@ -35,7 +35,7 @@ _POOLED = 128  # pixels a side, at least, for models that pool everything into o
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderOptions(RunOptions):
+class OnnxEncoderOptions(OnnxOptions):
     """Options of an encoder.
 
     Attributes:
@@ -55,7 +55,7 @@ class EncoderOptions(RunOptions):
     norm_bound: float | None = None
 
     def __post_init__(self) -> None:
-        RunOptions.__post_init__(self)
+        OnnxOptions.__post_init__(self)
         if self.size is not None and len(_sizes(self.size, "size")) > 2:
             raise ValueError(f"size must be like 128 or 128x96, found {self.size!r}")
         if self.norm_bound is not None and not 0 < self.norm_bound < math.inf:
@@ -63,7 +63,7 @@ class EncoderOptions(RunOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class DecoderOptions(RunOptions):
+class DecoderOptions(OnnxOptions):
     """Options of a decoder.
 
     Attributes:
@@ -79,7 +79,7 @@ class DecoderOptions(RunOptions):
     latent: str | None = None
 
     def __post_init__(self) -> None:
-        RunOptions.__post_init__(self)
+        OnnxOptions.__post_init__(self)
         if self.latent is not None:
             _sizes(self.latent, "latent")
 
@@ -93,7 +93,7 @@ class OnnxEncoder:
 
     ordered = False
 
-    def __init__(self, file: str, shape: Shape, options: EncoderOptions) -> None:
+    def __init__(self, file: str, shape: Shape, options: OnnxEncoderOptions) -> None:
         self._model = model = OnnxModel(file, options)
         self.name = full_name(f"onnx:{file}", options)
         self.shape = shape
@@ -148,7 +148,7 @@ class OnnxEncoder:
         Raises:
             BackendError: Images of another shape or type, or an output that is not finite.
         """
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._model.batch):
             pixels = resized(with_channels(part, self._channels), *self._size)
@@ -174,20 +174,20 @@ class OnnxDecoder:
         self._latent = self._latent_shape(encoder, options.latent)
         self.dim = math.prod(self._latent)
         blank = np.zeros((min(2, model.batch), *self._latent), dtype=np.float32)
-        made = model.run(blank).shape[1:]
-        if len(made) != 3 or made[0] not in (1, 3):
+        output_shape = model.run(blank).shape[1:]
+        if len(output_shape) != 3 or output_shape[0] not in (1, 3):
             raise BackendError(
                 f"{model.path}: its output {model.output} must be (n, 1 or 3, height, width), "
-                f"found (n, {', '.join(map(str, made))})"
+                f"found (n, {', '.join(map(str, output_shape))})"
             )
 
-    def _latent_shape(self, encoder: Encoder | None, told: str | None) -> Shape:
+    def _latent_shape(self, encoder: Encoder | None, shape: str | None) -> Shape:
         """Shape of one embedding as the model takes it."""
         model = self._model
         demanded = model.sizes
         latent: Shape
-        if told is not None:
-            latent = _sizes(told, "latent")
+        if shape is not None:
+            latent = _sizes(shape, "latent")
         elif isinstance(encoder, OnnxEncoder) and len(encoder.latent) == len(demanded):
             latent = encoder.latent
         elif len(demanded) == 1 and encoder is not None:
@@ -220,7 +220,7 @@ class OnnxDecoder:
         """
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
-        for rows in chunks(len(embeddings), self._model.batch):
+        for rows in index_slices(len(embeddings), self._model.batch):
             values = embeddings[rows].astype(np.float32, copy=False).reshape(-1, *self._latent)
             made = (self._model.run(values) - self._low) / (self._high - self._low)
             pixels = with_channels(to_uint8(made.transpose(0, 2, 3, 1)), self.shape[2])
@@ -245,8 +245,8 @@ class OnnxBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """The encoder in the file ``rest``; see `EncoderOptions`."""
-        read = read_options(options, EncoderOptions, name=f"onnx:{rest}")
+        """The encoder in the file ``rest``; see `OnnxEncoderOptions`."""
+        read = read_options(options, OnnxEncoderOptions, name=f"onnx:{rest}")
         return OnnxEncoder(rest, shape, read)
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
@@ -263,11 +263,11 @@ def _sizes(text: str, key: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _clipped(rows: NDArray[np.float32], bound: float) -> Floats:
+def _clipped(rows: NDArray[np.float32], bound: float) -> FloatArray:
     """Rows no longer than ``bound``, rounding of float32 included."""
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     factor = np.minimum(1.0, bound * (1 - 2.0**-20) / np.maximum(norms, np.finfo(float).tiny))
-    clipped: Floats = (rows * factor).astype(np.float32)
+    clipped: FloatArray = (rows * factor).astype(np.float32)
     return clipped
 
 

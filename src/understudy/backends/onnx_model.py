@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.backends.arrays import Floats
+from understudy.backends.arrays import FloatArray
 from understudy.core.errors import BackendError, MissingExtra
 
 _PROBE = """
@@ -26,7 +26,7 @@ session.run([sys.argv[3]], {sys.argv[2]: numpy.zeros(shape, numpy.float32)})
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class OnnxOptions:
     """What encoders and decoders share; `onnx.EncoderOptions` says what each option means."""
 
     batch: int = 64
@@ -45,7 +45,7 @@ class RunOptions:
 class OnnxModel:
     """A loaded file with one chosen input and output."""
 
-    def __init__(self, file: str, options: RunOptions) -> None:
+    def __init__(self, file: str, options: OnnxOptions) -> None:
         self.path = Path(file).expanduser()
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; write onnx:FILE")
@@ -82,12 +82,12 @@ class OnnxModel:
         self.batch = sizes[0] if sizes and sizes[0] else options.batch
         self._fixed = bool(sizes) and sizes[0] is not None
 
-    def _choose(self, what: str, found: list[Any], name: str | None) -> Any:
-        names = [item.name for item in found]
-        if name is None and len(found) == 1:
-            return found[0]
-        if name in names and (what == "output" or len(found) == 1):
-            return found[names.index(name)]
+    def _choose(self, what: str, candidates: list[Any], name: str | None) -> Any:
+        names = [item.name for item in candidates]
+        if name is None and len(candidates) == 1:
+            return candidates[0]
+        if name in names and (what == "output" or len(candidates) == 1):
+            return candidates[names.index(name)]
         advice = f"choose one with ?{what}=NAME" if what == "output" else "it must have one only"
         if name is not None and name not in names:
             advice = f"there is no {name!r}"
@@ -96,13 +96,13 @@ class OnnxModel:
     @property
     def licence(self) -> str:
         """What the file says of its licence, else where to look."""
-        told: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
-        for key, value in told.items():
+        metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        for key, value in metadata.items():
             if key.lower() in ("license", "licence") and value:
                 return value
         return f"see {self.path.name}"
 
-    def run(self, values: Floats) -> Floats:
+    def run(self, values: FloatArray) -> FloatArray:
         """Run at most ``batch`` rows.
 
         Raises:

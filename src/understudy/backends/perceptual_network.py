@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.arrays import chunks, with_channels
+from understudy.backends.arrays import index_slices, with_channels
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.types import Images, Vector
 
@@ -75,8 +75,8 @@ class ScriptedDistance(_Script):
         """
         if a.shape != b.shape:
             raise BackendError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
-        found = np.empty(len(a))
-        for rows in chunks(len(a), _BATCH):
+        distances = np.empty(len(a))
+        for rows in index_slices(len(a), _BATCH):
             out = self.run(a[rows], b[rows])
             values = None if not hasattr(out, "numpy") else out.double().numpy()
             if values is None or values.size != len(a[rows]) or not np.isfinite(values).all():
@@ -84,8 +84,8 @@ class ScriptedDistance(_Script):
                     f"{self.path}: a metric gives one finite number a pair; for "
                     f"{len(a[rows])} pairs it gave {getattr(values, 'shape', type(out).__name__)}"
                 )
-            found[rows] = values.ravel()
-        return found
+            distances[rows] = values.ravel()
+        return distances
 
 
 class ScriptedMaps(_Script):
@@ -98,7 +98,7 @@ class ScriptedMaps(_Script):
             BackendError: A file that gives something else.
         """
         parts = []
-        for rows in chunks(len(images), _BATCH):
+        for rows in index_slices(len(images), _BATCH):
             out = self.run(images[rows])
             layers = [out] if hasattr(out, "numpy") else list(out)
             if not layers or any(getattr(one, "ndim", 0) != 4 for one in layers):

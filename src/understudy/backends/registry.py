@@ -130,12 +130,12 @@ def load_decoder(
 
 def backends() -> list[BackendInfo]:
     """Every model of every family, sorted by name. A family that fails to load is listed too."""
-    found: list[BackendInfo] = []
+    models: list[BackendInfo] = []
     for family in sorted(registered(BACKENDS)):
         try:
-            found += _load(family).models()
+            models += _load(family).models()
         except BackendError as error:
-            found.append(
+            models.append(
                 BackendInfo(
                     name=f"{family}:",
                     kind="all kinds",
@@ -145,7 +145,7 @@ def backends() -> list[BackendInfo]:
                     licence="unknown",
                 )
             )
-    return sorted(found, key=lambda info: info.name)
+    return sorted(models, key=lambda info: info.name)
 
 
 def _find(name: str, options: Mapping[str, Any]) -> tuple[Backend, str, dict[str, Any]]:

@@ -38,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ledger_command.app, name="ledger")
-app.add_typer(studio_command.app, name="studio")
+app.add_typer(studio_command.studio_app, name="studio")
 
 
 _Config = Annotated[Path | None, typer.Option(help="YAML file with any of these options.")]

@@ -10,11 +10,11 @@ import typer
 from understudy.cli import show
 from understudy.cli.option_values import Progress
 
-app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
+studio_app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
 
-@app.command()
-def train(
+@studio_app.command("train")
+def train_studio_command(
     out: Annotated[Path, typer.Option(help="Folder of the studio; begun work goes on.")],
     world: Annotated[Literal["playhouse"] | None, typer.Option(help="Draw the pictures.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of PUBLIC pictures instead.")] = None,
@@ -43,8 +43,8 @@ def train(
     show.studio(make_studio(order, progress=progress), out)
 
 
-@app.command()
-def export(
+@studio_app.command("export")
+def export_studio_command(
     folder: Annotated[Path, typer.Argument(help="Folder to write.")],
     studio: Annotated[
         Path | None, typer.Option(help="Which studio; the one in the package if not given.")
@@ -57,8 +57,8 @@ def export(
     show.exported(folder)
 
 
-@app.command("fit-niqe")
-def fit_niqe(
+@studio_app.command("fit-niqe")
+def fit_niqe_command(
     source: Annotated[str, typer.Argument(help="PUBLIC pictures; the model holds their averages.")],
     out: Annotated[Path, typer.Option(help="The .npz to write.")],
     block: Annotated[int, typer.Option(help="Pixels a side: 96 for photos, 16 for 64 x 64.")] = 96,

@@ -11,9 +11,9 @@ from understudy.core.errors import SourceError
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
 from understudy.data.encoded_images import Options, require_declared, require_labels
-from understudy.data.image_decoding import with_channels
+from understudy.data.image_decoding import converted_channels
 from understudy.data.labels import require_no_column
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 
 
 def as_declared(source: Source, options: Options) -> Source:
@@ -64,10 +64,10 @@ class AdaptedSource:
 
     def _declared(self, options: Options) -> tuple[str, ...]:
         if not options.labelled:
-            return UNLABELLED
+            return UNLABELLED_NAME
         if options.classes is None:
             return self._source.classes
-        if self._source.classes == UNLABELLED:
+        if self._source.classes == UNLABELLED_NAME:
             require_labels(options, self.name)
         require_declared(self._source.classes, options.classes, self.name)
         return options.classes
@@ -80,7 +80,7 @@ class AdaptedSource:
         for batch in self._source.batches(size):
             values = batch.values
             if self.kind == "images":
-                values = with_channels(values, self.shape[2])
+                values = converted_channels(values, self.shape[2])
             yield Batch(values, self._index[batch.labels], batch.units)
 
     def digests(self, key: bytes) -> Iterator[bytes]:

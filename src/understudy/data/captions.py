@@ -46,8 +46,8 @@ def check_captions(captions: Sequence[Any] | None, rows: int) -> None:
         RunError: There is not one for each row, or one is not a line of text.
     """
     if captions is None or len(captions) != rows:
-        found = "none" if captions is None else len(captions)
-        raise RunError(f"captions of the release: expected {rows}, a row each, got {found}")
+        count = "none" if captions is None else len(captions)
+        raise RunError(f"captions of the release: expected {rows}, a row each, got {count}")
     for text in captions:
         if not isinstance(text, str) or not text.strip() or text.splitlines() != [text]:
             raise RunError(f"a caption of the release is not one line of text: {text!r}")

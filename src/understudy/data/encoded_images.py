@@ -19,7 +19,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
 from understudy.data.image_decoding import BadImage, Header, decode, header
 from understudy.data.labels import NO_LABELS
-from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
+from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
 
 SKIP = "Mend or remove it, or pass --skip-bad to go on without it"
 CHANGED = "has changed since it was opened: open it again"
@@ -59,7 +59,7 @@ class Record(NamedTuple):
     """One encoded image.
 
     Attributes:
-        where: What an error calls it.
+        location: What an error calls it.
         data: The encoded bytes, or the file that holds them.
         label: Its class name; None without labels.
         unit: Who it belongs to; None where nobody asked.
@@ -67,7 +67,7 @@ class Record(NamedTuple):
             ``where``.
     """
 
-    where: str
+    location: str
     data: bytes | Path
     label: str | None = None
     unit: str | None = None
@@ -120,7 +120,7 @@ class RecordSource:
         self._records = records
         self._options = options
         self._dropped: set[int] = set()
-        self._found = 0  # records, bad ones included
+        self._count = 0  # records, bad ones included
         self._rows = 0
         self._survey(classes, allow_empty)
 
@@ -139,7 +139,7 @@ class RecordSource:
         labels: list[int] = []
         units: list[str] = []
         values = np.empty((min(size, self._rows), *self.shape), dtype=np.uint8)
-        for record in self._kept():
+        for record in self._usable():
             values[len(labels)] = self._pixels(record)
             labels.append(self._label(record))
             units.append(record.unit or "")
@@ -151,12 +151,12 @@ class RecordSource:
 
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed 16-byte BLAKE2b digest of each row's encoded bytes (not its name or label)."""
-        for record in self._kept():
+        for record in self._usable():
             data = record.data
             try:
                 content = data if isinstance(data, bytes) else data.read_bytes()
             except OSError as error:
-                raise SourceError(f"cannot be read: {error}", record.where) from error
+                raise SourceError(f"cannot be read: {error}", record.location) from error
             yield hashlib.blake2b(content, digest_size=16, key=key).digest()
 
     def _batch(self, values: np.ndarray, labels: list[int], units: list[str]) -> Batch:
@@ -171,19 +171,19 @@ class RecordSource:
         records = self._records()
         return records if self._options.labelled else (r._replace(label=None) for r in records)
 
-    def _kept(self) -> Iterator[Record]:
+    def _usable(self) -> Iterator[Record]:
         """The records that opening accepted; a dataset that has changed since is refused."""
         found = 0
         for row, record in enumerate(self._started()):
             found += 1
-            if found > self._found:
+            if found > self._count:
                 break
             if row in self._dropped:
                 continue
             if record.fault is not None:  # a file became a link, for one
-                raise SourceError(f"{record.fault}: it {CHANGED}", record.where)
+                raise SourceError(f"{record.fault}: it {CHANGED}", record.location)
             yield record
-        if found != self._found:
+        if found != self._count:
             raise SourceError(CHANGED, self.name)
 
     def _label(self, record: Record) -> int:
@@ -191,17 +191,18 @@ class RecordSource:
             return 0
         index = self._index.get(record.label or "")
         if index is None:
-            raise SourceError(CHANGED, record.where)
+            raise SourceError(CHANGED, record.location)
         return index
 
     def _pixels(self, record: Record) -> np.ndarray:
         try:
             pixels = decode(record.data, channels=self.shape[2], size=self._options.size)
         except BadImage as error:
-            raise SourceError(f"{error}. {SKIP}", record.where) from error
+            raise SourceError(f"{error}. {SKIP}", record.location) from error
         if pixels.shape != self.shape:
             raise SourceError(
-                f"gives {pixels.shape}, not {self.shape} as its header says. {SKIP}", record.where
+                f"gives {pixels.shape}, not {self.shape} as its header says. {SKIP}",
+                record.location,
             )
         return pixels
 
@@ -212,19 +213,19 @@ class RecordSource:
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         grey = True
         for row, record in enumerate(self._started()):
-            self._found += 1
+            self._count += 1
             try:
                 self._check(record, counts)
                 head = self._look(record)
             except BadImage as error:
-                self._pass_over(record.where, str(error))
+                self._pass_over(record.location, str(error))
                 self._dropped.add(row)
                 continue
             counts[record.label] = counts.get(record.label, 0) + 1
             if len(counts) > MAX_CLASSES:
                 raise SourceError(too_many(record.label), self.name)
             if len(sizes) < 2:
-                sizes.setdefault((head.height, head.width), record.where)
+                sizes.setdefault((head.height, head.width), record.location)
             grey = grey and head.grey
         self._rows = sum(counts.values())
         self._set_classes(counts, declared, allow_empty)
@@ -250,11 +251,11 @@ class RecordSource:
             head = Header(height, width, channels == 1)
         return head
 
-    def _pass_over(self, where: str, reason: str) -> None:
+    def _pass_over(self, location: str, reason: str) -> None:
         if not self._options.skip_bad:
-            raise SourceError(f"{reason}. {SKIP}", where)
+            raise SourceError(f"{reason}. {SKIP}", location)
         self.skipped += 1
-        self.bad.append((where, reason))
+        self.bad.append((location, reason))
 
     def _set_classes(
         self,
@@ -266,7 +267,7 @@ class RecordSource:
             raise SourceError(f"no readable image was found ({self.skipped} bad files)", self.name)
         if None in counts:
             require_labels(self._options, self.name)
-            self.classes, self._index = UNLABELLED, {}
+            self.classes, self._index = UNLABELLED_NAME, {}
             return
         names = sorted_names(name for name in counts if name is not None)
         if self._options.classes is not None:
@@ -297,7 +298,7 @@ class RecordSource:
         return next(iter(sizes))
 
 
-def require_labels(options: Options, where: str) -> None:
+def require_labels(options: Options, location: str) -> None:
     """Refuse declared classes for a dataset without labels.
 
     Raises:
@@ -307,11 +308,11 @@ def require_labels(options: Options, where: str) -> None:
         raise SourceError(
             f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
             "leave out --classes, or say which column holds the class with --label",
-            where,
+            location,
         )
 
 
-def require_declared(names: Iterable[str], declared: Sequence[str], where: str) -> None:
+def require_declared(names: Iterable[str], declared: Sequence[str], location: str) -> None:
     """Refuse images of classes that the owner did not declare. The message is the owner's.
 
     Raises:
@@ -324,7 +325,7 @@ def require_declared(names: Iterable[str], declared: Sequence[str], where: str) 
             f"has images of {len(undeclared)} class(es) that --classes does not declare: {listed} "
             f"(declared: {', '.join(declared[:20])}). Declare them too, or take these images out. "
             "Nothing was spent",
-            where,
+            location,
         )
 
 

@@ -13,7 +13,7 @@ from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import SUFFIXES
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import Manifest
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 
 CLASSES_FILE = "classes.json"
 """Beside ``train/`` in a release: class names in label order, each with its folder."""
@@ -71,7 +71,7 @@ def open_flat_folder(folder: Path, options: Options, root: Path) -> RecordSource
                 path = Path(entry.path)
                 yield Record(entry.path, path, fault=_fault(path, root, linked=entry.is_symlink()))
 
-    return RecordSource(records, options, classes=UNLABELLED)
+    return RecordSource(records, options, classes=UNLABELLED_NAME)
 
 
 def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSource:
@@ -79,7 +79,7 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
     folder = manifest.path.parent
 
     def records() -> Iterator[Record]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for row, line in enumerate(manifest.rows(), start=1):
             if not line.path:
                 yield Record(f"{manifest.path}, row {row}", b"", fault="has no path")
@@ -87,9 +87,9 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             path = folder / line.path
             fault = line.fault or _fault(path, root, linked=True)
             real = os.path.realpath(path)
-            if fault is None and real in seen:
+            if fault is None and real in names:
                 fault = f"is listed twice in {manifest.path.name} (again in row {row})"
-            seen.add(real)
+            names.add(real)
             yield Record(str(path), path, line.label, line.unit, fault)
 
     return RecordSource(records, options, label_column=manifest.label)
@@ -99,10 +99,10 @@ def visible(folder: Path) -> list[os.DirEntry[str]]:
     """What a folder holds, by name, without hidden files and what file browsers leave behind."""
     try:
         with os.scandir(folder) as entries:
-            kept = [e for e in entries if e.name[0] != "." and e.name.lower() not in _LITTER]
+            shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in _LITTER]
     except OSError as error:
         raise SourceError(f"cannot be listed: {error.strerror}", folder) from error
-    return sorted(kept, key=lambda entry: entry.name)
+    return sorted(shown, key=lambda entry: entry.name)
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:

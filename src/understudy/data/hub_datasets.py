@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.core.errors import MissingExtra, SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.labels import Column, Kind, arrow_kind, label_column
+from understudy.data.labels import Column, LabelKind, arrow_kind, label_column
 from understudy.data.manifest import text
 from understudy.data.parquet import class_label
 
@@ -95,16 +95,16 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
     def records() -> Iterator[Record]:
         row = 0
         for batch in encoded.with_format(None).iter(batch_size=_ROWS):
-            for place in range(len(batch[image])):
-                cells = {name: batch[name][place] for name in wanted}
-                where = f"{options.name}, row {row}"
-                yield _record(where, cells[image], cells, label, classes, options.unit)
+            for position in range(len(batch[image])):
+                values = {name: batch[name][position] for name in wanted}
+                location = f"{options.name}, row {row}"
+                yield _record(location, values[image], values, label, classes, options.unit)
                 row += 1
 
     return RecordSource(records, options, classes=classes, label_column=label)
 
 
-def _kind(datasets: ModuleType, feature: Any) -> Kind:
+def _kind(datasets: ModuleType, feature: Any) -> LabelKind:
     """What a feature of ``datasets`` can hold."""
     if isinstance(feature, datasets.ClassLabel):
         return "classes"
@@ -112,15 +112,15 @@ def _kind(datasets: ModuleType, feature: Any) -> Kind:
 
 
 def _record(
-    where: str,
+    location: str,
     image: Any,
-    cells: dict[str, Any],
+    values: dict[str, Any],
     label: str | None,
     classes: tuple[str, ...] | None,
     unit: str | None,
 ) -> Record:
-    name, fault = (None, None) if label is None else class_label(cells[label], classes)
-    who = None if unit is None else text(cells[unit])
+    name, fault = (None, None) if label is None else class_label(values[label], classes)
+    unit_name = None if unit is None else text(values[unit])
     data: bytes | Path = b""
     if image is None or (image.get("bytes") is None and not image.get("path")):
         fault = "has no image"
@@ -128,7 +128,7 @@ def _record(
         data = image["bytes"]
     else:
         data = Path(image["path"])
-    return Record(where, data, name, who, fault)
+    return Record(location, data, name, unit_name, fault)
 
 
 def _first(features: Any, kind: type, preferred: tuple[str, ...]) -> str | None:

@@ -42,13 +42,13 @@ def open_idx_folder(folder: Path, options: Options) -> ArraySource:
         if match and match["what"].lower() == "images"
     }
     if len(heads) != 1:
-        words = _HALVES[options.split]
-        found = ", ".join(f"{head}images" for head in sorted(heads)) or "no images"
-        heads = {head for head in heads if any(word in head.lower() for word in words)}
+        markers = _HALVES[options.split]
+        available = ", ".join(f"{head}images" for head in sorted(heads)) or "no images"
+        heads = {head for head in heads if any(word in head.lower() for word in markers)}
         if len(heads) != 1:
             raise SourceError(
-                f"holds {found}: expected one {options.split} half, such as "
-                f"{words[0]}-images-idx3-ubyte.gz",
+                f"holds {available}: expected one {options.split} half, such as "
+                f"{markers[0]}-images-idx3-ubyte.gz",
                 folder,
             )
     return open_idx_pair(_file(folder, heads.pop(), "images"), options)
@@ -116,12 +116,12 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def _file(folder: Path, head: str, what: str) -> Path:
     """The file of that head; the unpacked one where both are there."""
-    found = {
+    files = {
         bool(match["gz"]): path
         for path in folder.iterdir()
         if (match := _NAME.fullmatch(path.name))
         and (match["head"], match["what"].lower()) == (head, what)
     }
-    if not found:
+    if not files:
         raise SourceError(f"there is no file {head}{what}-idx1-ubyte or .gz of it", folder)
-    return found[min(found)]
+    return files[min(files)]

@@ -105,14 +105,14 @@ def decode(
             if channels is not None:
                 flat = _convert(flat, "L" if channels == 1 else "RGB")
             if size is not None:
-                flat = resize(flat, size)
+                flat = resize_images(flat, size)
             pixels = np.asarray(flat)
     except _DAMAGE as error:
         raise BadImage(_reason(error)) from error
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+def resize_images(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     """Resize to (height, width), antialiased; the same on every machine."""
     height, width = size
     if image.size == (width, height):
@@ -121,17 +121,17 @@ def resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 
 def resize_pixels(pixels: Images, size: tuple[int, int]) -> Images:
-    """Resize (n, height, width, channels) uint8 images to (height, width), as ``resize`` does."""
+    """Resize (n, height, width, channels) uint8 images to (height, width), like `resize_images`."""
     if pixels.shape[1:3] == size:
         return pixels
     out = np.empty((len(pixels), *size, pixels.shape[3]), dtype=np.uint8)
     for row, image in enumerate(pixels):
-        picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-        out[row] = np.asarray(resize(picture, size)).reshape(out.shape[1:])
+        pillow_image = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+        out[row] = np.asarray(resize_images(pillow_image, size)).reshape(out.shape[1:])
     return out
 
 
-def with_channels(pixels: Images, channels: int) -> Images:
+def converted_channels(pixels: Images, channels: int) -> Images:
     """(n, height, width, 1 or 3) uint8 with ``channels`` of them, as ``decode`` converts.
 
     Grey is repeated; RGB becomes its luma (ITU-R BT.601), in the whole numbers of Pillow's mode L.

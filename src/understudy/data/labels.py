@@ -14,10 +14,10 @@ from understudy.core.ports import Source
 NO_LABELS = "none"
 """``--label none``: the images have no classes, whatever columns there are."""
 
-Kind = Literal["classes", "boolean", "whole", "text", "real", "other"]
+LabelKind = Literal["classes", "boolean", "whole", "text", "real", "other"]
 
-_CLASSES: tuple[Kind, ...] = ("classes", "boolean", "whole", "text")
-_DECLARED: tuple[Kind, ...] = ("classes", "boolean")
+_CLASSES: tuple[LabelKind, ...] = ("classes", "boolean", "whole", "text")
+_DECLARED: tuple[LabelKind, ...] = ("classes", "boolean")
 _MOST_LISTED = 60  # columns in a message: CelebA has 40
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _WHOLE = re.compile(r"[-+]?\d+")
@@ -37,13 +37,13 @@ class Column(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: LabelKind
 
 
 def label_column(
     columns: Sequence[Column],
     asked: str | None,
-    where: object,
+    location: object,
     *,
     taken: Iterable[str | None] = (),
     usual: Sequence[str] = ("label", "labels"),
@@ -57,7 +57,7 @@ def label_column(
     Args:
         columns: All columns of the table.
         asked: The name that was asked for; `NO_LABELS`: none at all; None: find it.
-        where: What an error calls the dataset.
+        location: What an error calls the dataset.
         taken: Columns that hold something else: the image, the unit.
         usual: Names that say what a column is.
 
@@ -68,20 +68,20 @@ def label_column(
     if asked == NO_LABELS:
         return None
     if asked is not None:
-        return _checked(columns, asked, where)
+        return _checked(columns, asked, location)
     named = [column.name for column in columns if column.name in usual]
     if len(named) == 1:
-        return _checked(columns, named[0], where)
+        return _checked(columns, named[0], location)
     free = [c for c in columns if c.kind in _CLASSES and c.name not in set(taken)]
     declared = [column for column in free if column.kind in _DECLARED]
     if len(declared) == 1 and not named:
         return declared[0].name
     if not free:
         return None
-    raise SourceError(_ambiguous(free, columns, usual[0]), str(where))
+    raise SourceError(_ambiguous(free, columns, usual[0]), str(location))
 
 
-def require_no_column(label: str | None, where: object, what: str) -> None:
+def require_no_column(label: str | None, location: object, what: str) -> None:
     """Refuse a label column of a dataset that has no columns.
 
     Raises:
@@ -89,7 +89,8 @@ def require_no_column(label: str | None, where: object, what: str) -> None:
     """
     if label not in (None, NO_LABELS):
         raise NoColumns(
-            f"{what} no column {label!r} that could hold the class: leave out --label", str(where)
+            f"{what} no column {label!r} that could hold the class: leave out --label",
+            str(location),
         )
 
 
@@ -99,7 +100,7 @@ def label_column_of(source: Source) -> str | None:
     return column
 
 
-def arrow_kind(kind: pa.DataType) -> Kind:
+def arrow_kind(kind: pa.DataType) -> LabelKind:
     """What an Arrow type can hold."""
     types = pa.types
     if types.is_dictionary(kind):
@@ -113,13 +114,13 @@ def arrow_kind(kind: pa.DataType) -> Kind:
     return "real" if types.is_floating(kind) or types.is_decimal(kind) else "other"
 
 
-def real_numbers(cells: Iterable[str | None]) -> bool:
+def real_numbers(texts: Iterable[str | None]) -> bool:
     """Whether cells of a CSV are numbers, all of them, and one or more of them not whole."""
     real = False
-    for cell in cells:
-        if cell and not _NUMBER.fullmatch(cell.strip()):
+    for text in texts:
+        if text and not _NUMBER.fullmatch(text.strip()):
             return False
-        real = real or (bool(cell) and not _WHOLE.fullmatch((cell or "").strip()))
+        real = real or (bool(text) and not _WHOLE.fullmatch((text or "").strip()))
     return real
 
 
@@ -132,19 +133,19 @@ def real_label(column: str) -> str:
     )
 
 
-def _checked(columns: Sequence[Column], name: str, where: object) -> str:
+def _checked(columns: Sequence[Column], name: str, location: object) -> str:
     kinds = {column.name: column.kind for column in columns}
     if name not in kinds:
         raise SourceError(
             f"there is no label column {name!r}; the columns are: {_listed(list(kinds))}",
-            str(where),
+            str(location),
         )
     if kinds[name] == "real":
-        raise SourceError(real_label(name), str(where))
+        raise SourceError(real_label(name), str(location))
     if kinds[name] == "other":
         raise SourceError(
             f"the column {name!r} holds no classes: they are whole numbers, true or false, or text",
-            str(where),
+            str(location),
         )
     return name
 

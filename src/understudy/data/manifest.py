@@ -19,7 +19,7 @@ PATHS = ("path", "file_name", "filename", "image_id")
 ``metadata.csv``, of other tools, and of CelebA's ``list_attr_celeba.csv``."""
 
 
-class Line(NamedTuple):
+class ManifestLine(NamedTuple):
     """One row of a manifest; ``path`` is relative to the manifest's folder."""
 
     path: str
@@ -44,7 +44,7 @@ class Manifest:
     label: str | None
     unit: str | None
 
-    def rows(self) -> Iterator[Line]:
+    def rows(self) -> Iterator[ManifestLine]:
         """Every row in order.
 
         Raises:
@@ -57,7 +57,7 @@ class Manifest:
             path = row.get(self.files)
             unlabelled = self.label is not None and not label
             fault = "has no label in the manifest" if unlabelled else None
-            yield Line(path or "", label or None, unit or None, fault)
+            yield ManifestLine(path or "", label or None, unit or None, fault)
 
     def _columns(self) -> list[str]:
         wanted = [name for name in (self.files, self.label, self.unit) if name is not None]

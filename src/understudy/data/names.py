@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from understudy.core.errors import ConfigError
 
-UNLABELLED = ("all",)
+UNLABELLED_NAME = ("all",)
 """The classes of a dataset without labels."""
 
 MAX_CLASSES = 10_000
@@ -32,7 +32,7 @@ def sorted_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(distinct))
 
 
-def class_names(names: Sequence[str]) -> tuple[str, ...]:
+def names_of_classes(names: Sequence[str]) -> tuple[str, ...]:
     """Class names that an owner declares, in label order.
 
     Raises:

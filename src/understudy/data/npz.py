@@ -64,37 +64,37 @@ def open_npz(path: Path, options: Options) -> ArraySource:
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
-    where = f"{path}[{name.removesuffix('.npy')}]"
+    location = f"{path}[{name.removesuffix('.npy')}]"
     with archive.open(name) as stream:
-        dtype, shape = _header(stream, where)
+        dtype, shape = _header(stream, location)
 
     @contextmanager
     def rows() -> Iterator[IO[bytes]]:
         with zipfile.ZipFile(path) as again, again.open(name) as stream:
-            _header(stream, where)
+            _header(stream, location)
             yield stream
 
-    return StoredArray(where, dtype, shape, rows)
+    return StoredArray(location, dtype, shape, rows)
 
 
-def _header(stream: IO[bytes], where: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _header(stream: IO[bytes], location: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Type and shape; leaves the stream at the first row."""
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise SourceError(f"is npy version {version}, which is not known", where)
+        raise SourceError(f"is npy version {version}, which is not known", location)
     # Version 3 differs from 2 only in how it spells the names of record fields, refused below.
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(stream)
     if dtype.hasobject:
-        raise SourceError("holds Python objects (pickle), which are never loaded", where)
+        raise SourceError("holds Python objects (pickle), which are never loaded", location)
     if dtype.names is not None:
-        raise SourceError("holds records; save plain arrays", where)
+        raise SourceError("holds records; save plain arrays", location)
     if len(shape) == 0:
-        raise SourceError("holds a single value, not rows", where)
+        raise SourceError("holds a single value, not rows", location)
     if fortran and len(shape) > 1:
         raise SourceError(
             "is stored column by column (Fortran order), which cannot be read in a stream: "
             "save numpy.ascontiguousarray of it",
-            where,
+            location,
         )
     return dtype, shape

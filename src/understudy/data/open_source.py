@@ -23,17 +23,17 @@ from understudy.data.folder import (
 from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
 from understudy.data.manifest import Manifest, manifest_columns, read_manifest
-from understudy.data.names import class_names
+from understudy.data.names import names_of_classes
 from understudy.data.npz import open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
 from understudy.data.plugins import open_plugin
-from understudy.data.procedural import PREFIX, open_procedural
+from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
 from understudy.data.tensors import open_safetensors
 from understudy.data.webdataset import brace_expand, is_tar, open_tars
 
 Split = Literal["train", "test"]
 
-KINDS = (
+SOURCE_KINDS = (
     "class folders of images, a folder of images with or without manifest.csv, a folder of idx "
     "files, .npz, .npy, .safetensors, .parquet, .tar, a folder that datasets.save_to_disk made, "
     "hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
@@ -67,7 +67,7 @@ def open_source(
         split: Which half to read, where the dataset has halves; ignored where it has none.
         size: Resize images to this (height, width); one number means a square. Needed where they
             differ. The aspect ratio is not kept.
-        unit: The column, field or array that names who a row belongs to.
+        unit: The column, field or array that names the unit of a record.
         skip_bad: Pass over bad files and count them in ``skipped``, instead of stopping at the
             first. Every image is then decoded once to open the dataset.
         label: The column, field or array that holds the class; ``"none"`` for images without
@@ -84,13 +84,13 @@ def open_source(
     """
     if split not in ("train", "test"):
         raise ConfigError(f"split is 'train' or 'test', not {split!r}")
-    declared = None if classes is None else class_names(classes)
+    declared = None if classes is None else names_of_classes(classes)
     if channels not in (None, 1, 3):
         raise ConfigError(f"channels is 1 (grey) or 3 (colour), not {channels}")
     options = Options(str(name), split, _size(size), unit, skip_bad, label, declared, channels)
     if options.name.startswith("hf:"):
         return open_hub(options.name.removeprefix("hf:"), options)
-    if options.name.startswith(PREFIX):
+    if options.name.startswith(PROCEDURAL_PREFIX):
         return as_declared(open_procedural(options), options)
     plugin = open_plugin(options)
     if plugin is not None:
@@ -101,9 +101,9 @@ def open_source(
     if path.is_file():
         return _open_file(path, options)
     tars = [Path(part) for part in brace_expand(str(path))]
-    missing = [tar for tar in tars if not tar.is_file()]
-    if missing:
-        raise SourceError(f"there is no such file or folder. A dataset is {KINDS}", missing[0])
+    if missing := [tar for tar in tars if not tar.is_file()]:
+        problem = f"there is no such file or folder. A dataset is {SOURCE_KINDS}"
+        raise SourceError(problem, missing[0])
     return open_tars(tars, options)
 
 
@@ -128,7 +128,7 @@ def _open_file(path: Path, options: Options) -> Source:
         return open_tars([path], options)
     if is_idx(path.name):
         return open_idx_pair(path, options)
-    raise SourceError(f"is of no known kind. A dataset is {KINDS}", path)
+    raise SourceError(f"is of no known kind. A dataset is {SOURCE_KINDS}", path)
 
 
 def _open_parquet(path: Path, options: Options) -> Source:
@@ -210,7 +210,7 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
         return _open_file(arrays[0], options)
     raise SourceError(
         f"holds {images} images, {len(folders)} folders and {len(files) - images} other files, "
-        f"which is no known layout. A dataset is {KINDS}",
+        f"which is no known layout. A dataset is {SOURCE_KINDS}",
         folder,
     )
 

@@ -50,8 +50,8 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
 
     def records() -> Iterator[Record]:
         for path in paths:
-            for row, cells in enumerate(_rows(path, wanted)):
-                yield _record(f"{path}, row {row}", cells, columns)
+            for row, values in enumerate(_rows(path, wanted)):
+                yield _record(f"{path}, row {row}", values, columns)
 
     return RecordSource(
         records,
@@ -115,8 +115,8 @@ def _image_column(schema: pa.Schema) -> str | None:
 
 def _is_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        place = kind.get_field_index("bytes")
-        return place >= 0 and _is_bytes(kind.field(place).type)
+        position = kind.get_field_index("bytes")
+        return position >= 0 and _is_bytes(kind.field(position).type)
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
@@ -146,13 +146,13 @@ def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
         raise SourceError(f"cannot be read as Parquet: {error}", path) from error
 
 
-def _record(where: str, cells: dict[str, Any], columns: _Columns) -> Record:
-    image = cells[columns.image]
+def _record(location: str, values: dict[str, Any], columns: _Columns) -> Record:
+    image = values[columns.image]
     data = image.get("bytes") if isinstance(image, dict) else image
     label, fault = (
-        (None, None) if columns.label is None else class_label(cells[columns.label], columns.names)
+        (None, None) if columns.label is None else class_label(values[columns.label], columns.names)
     )
-    unit = None if columns.unit is None else text(cells[columns.unit])
+    unit = None if columns.unit is None else text(values[columns.unit])
     if data is None:
         fault = "has no image bytes (a path alone is not followed)"
-    return Record(where, data or b"", label, unit, fault)
+    return Record(location, data or b"", label, unit, fault)

@@ -22,10 +22,10 @@ from PIL import Image
 from understudy.core.errors import ConfigError
 from understudy.core.types import Batch, Images, Shape
 from understudy.data.encoded_images import Options
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 from understudy.data.scenes import scene
 
-PREFIX = "procedural:"
+PROCEDURAL_PREFIX = "procedural:"
 _DEFAULT_SIDE = 64
 _LARGEST_SIDE = 128  # pixels a side that are drawn; larger images are these, enlarged
 _MOST_LEAVES = 12
@@ -41,7 +41,7 @@ class _Drawing:
     channels: int = 3
 
     def __post_init__(self) -> None:
-        name = PREFIX + self.kind
+        name = PROCEDURAL_PREFIX + self.kind
         if not 1 <= self.count <= 1_000_000:
             raise ConfigError(f"{name}: count is 1 to 1,000,000, found {self.count}")
         if self.seed < 0:
@@ -64,7 +64,7 @@ class ProceduralSource:
 
     def __init__(self, drawing: _Drawing, options: Options) -> None:
         self.name = options.name
-        self.classes: tuple[str, ...] = UNLABELLED
+        self.classes: tuple[str, ...] = UNLABELLED_NAME
         height, width = options.size or (_DEFAULT_SIDE, _DEFAULT_SIDE)
         self.shape: Shape = (height, width, drawing.channels)
         self._drawing = drawing
@@ -111,19 +111,21 @@ def open_procedural(options: Options) -> ProceduralSource:
     Raises:
         ConfigError: Another name, or an option that does not exist or makes no sense.
     """
-    kind, _, query = options.name.removeprefix(PREFIX).partition("?")
+    kind, _, query = options.name.removeprefix(PROCEDURAL_PREFIX).partition("?")
     if kind not in DRAWN:
-        raise ConfigError(f"there is no {PREFIX}{kind}; there is {' and '.join(NAMES)}")
+        raise ConfigError(
+            f"there is no {PROCEDURAL_PREFIX}{kind}; there is {' and '.join(PROCEDURAL_NAMES)}"
+        )
     known = {"count", "seed", "channels"}
-    found = {"count": DRAWN[kind].count}
+    settings = {"count": DRAWN[kind].count}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known or not value.isdecimal():
             raise ConfigError(
                 f"{options.name}: options are whole numbers for {', '.join(sorted(known))}, "
                 f"found {name}={value}"
             )
-        found[name] = int(value)
-    return ProceduralSource(_Drawing(kind, **found), options)
+        settings[name] = int(value)
+    return ProceduralSource(_Drawing(kind, **settings), options)
 
 
 def dead_leaves(
@@ -161,8 +163,8 @@ def _shapes(height: int, width: int, count: int, rng: np.random.Generator) -> ND
     along = np.abs(cos * right + sin * down) / (size * aspect)
     across = np.abs(cos * down - sin * right) / (size / aspect)
     kind = rng.integers(0, 3, count)[:, None, None]
-    reach = np.select([kind == 0, kind == 1], [along + across, np.hypot(along, across)])
-    return np.asarray(np.where(kind == 2, np.maximum(along, across), reach) < 1)
+    radius = np.select([kind == 0, kind == 1], [along + across, np.hypot(along, across)])
+    return np.asarray(np.where(kind == 2, np.maximum(along, across), radius) < 1)
 
 
 def _textures(height: int, width: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -188,4 +190,4 @@ class _Kind:
 DRAWN = {"leaves": _Kind(dead_leaves, 4000), "scenes": _Kind(scene, 6000)}
 """What can be drawn, by name."""
 
-NAMES = tuple(PREFIX + kind for kind in DRAWN)
+PROCEDURAL_NAMES = tuple(PROCEDURAL_PREFIX + kind for kind in DRAWN)

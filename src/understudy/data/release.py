@@ -41,7 +41,7 @@ from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
 from understudy.data.tensors import CLASSES_KEY
 
-Progress = Callable[[int], None]
+ReleaseProgress = Callable[[int], None]
 """Called with the number of rows just written."""
 
 _ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
@@ -60,7 +60,7 @@ def write_release(
     folder: Path,
     *,
     format: Literal["png", "parquet"] = "png",
-    progress: Progress | None = None,
+    progress: ReleaseProgress | None = None,
 ) -> dict[str, Any]:
     """Write a release to a new folder; nobody ever sees half of one.
 
@@ -116,7 +116,7 @@ def _all_or_nothing(folder: Path) -> Iterator[Path]:
 
 
 def _write(
-    release: Release, folder: Path, format: Literal["png", "parquet"], progress: Progress
+    release: Release, folder: Path, format: Literal["png", "parquet"], progress: ReleaseProgress
 ) -> dict[str, Any]:
     # One class is no class: such a release is a flat folder, which every reader takes for one.
     labelled = len(release.classes) > 1
@@ -125,10 +125,10 @@ def _write(
     with ExitStack() as stack:
         writers: list[_Writer] = []
         if release.image_shape is not None and format == "png":
-            pictures = _PngWriter(release, folder / "train", folders)
-            writers.append(pictures)
+            png_writer = _PngWriter(release, folder / "train", folders)
+            writers.append(png_writer)
             if release.captioned:
-                captions_file = CaptionsWriter(folder, pictures.path, release.licence)
+                captions_file = CaptionsWriter(folder, png_writer.path, release.licence)
                 writers.append(stack.enter_context(captions_file))
         elif release.image_shape is not None:
             writers.append(stack.enter_context(_ParquetWriter(release, folder / "data")))
@@ -192,9 +192,10 @@ def _check(release: Release, batch: SyntheticBatch) -> None:
         if shape is None:
             continue
         if values is None or values.shape != (rows, *shape) or values.dtype != dtype:
-            found = "none" if values is None else f"{values.dtype} {values.shape}"
+            description = "none" if values is None else f"{values.dtype} {values.shape}"
             raise RunError(
-                f"{name} of the release: expected {dtype.__name__} {(rows, *shape)}, got {found}"
+                f"{name} of the release: expected {dtype.__name__} {(rows, *shape)}, "
+                f"got {description}"
             )
     if release.captioned:
         check_captions(batch.captions, rows)
@@ -206,8 +207,8 @@ def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> 
 
 
 def _png(pixels: NDArray[np.uint8], file: IO[bytes]) -> None:
-    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-    picture.save(file, "PNG", compress_level=_COMPRESSION)
+    pillow_image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    pillow_image.save(file, "PNG", compress_level=_COMPRESSION)
 
 
 class _PngWriter:
@@ -215,7 +216,7 @@ class _PngWriter:
         self._places = [folder / name for name in class_folders] or [folder]
         self._width = max(6, len(str(release.count)))
         folder.mkdir(parents=True)
-        self._made = {folder}
+        self._folders_created = {folder}
 
     def write(self, first: int, batch: SyntheticBatch) -> None:
         """One file a row, numbered by its row in the release."""
@@ -223,9 +224,9 @@ class _PngWriter:
             return
         for row, (label, pixels) in enumerate(zip(batch.labels, batch.images, strict=True), first):
             path = self.path(row, int(label))
-            if path.parent not in self._made:
+            if path.parent not in self._folders_created:
                 path.parent.mkdir()
-                self._made.add(path.parent)
+                self._folders_created.add(path.parent)
             with open(path, "wb") as file:
                 _png(pixels, file)
 
@@ -261,10 +262,10 @@ class _ParquetWriter:
             return
         done = 0
         while done < len(batch.labels):
-            shard, place = divmod(first + done, self._shard_rows)
+            shard, position = divmod(first + done, self._shard_rows)
             if shard != self._shard:
                 self._next()
-            piece = slice(done, done + self._shard_rows - place)
+            piece = slice(done, done + self._shard_rows - position)
             captions = None if batch.captions is None else batch.captions[piece]
             self._write(batch.labels[piece], batch.images[piece], captions)
             done += len(batch.labels[piece])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Pixels = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _FINE = 2  # drawn so many times larger and averaged, so that edges are smooth
@@ -33,14 +33,14 @@ class _Canvas:
         rng: Where everything is drawn from.
     """
 
-    across: Floats
-    down: Floats
+    across: Pixels
+    down: Pixels
     angle: float
     spread: float
     channels: int
     rng: np.random.Generator
 
-    def along(self, angle: float) -> Floats:
+    def along(self, angle: float) -> Pixels:
         """The coordinate in a direction: (h, w)."""
         return np.asarray(np.cos(angle) * self.across + np.sin(angle) * self.down)
 
@@ -49,7 +49,7 @@ class _Canvas:
         quarter = np.pi / 2 * self.rng.integers(0, 2)
         return float(self.angle + quarter + self.rng.normal(0, jitter))
 
-    def texture(self, low: float, high: float, count: int = 1) -> Floats:
+    def texture(self, low: float, high: float, count: int = 1) -> Pixels:
         """(count, h, w) noise of unit variance and spectrum 1/f^a, a from low to high."""
         height, width = self.across.shape
         rows, columns = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None]
@@ -60,7 +60,7 @@ class _Canvas:
         noise = np.fft.irfft2((waves[0] + 1j * waves[1]) * frequency**-slope, s=(height, width))
         return np.asarray(noise / np.maximum(noise.std(axis=(1, 2), keepdims=True), 1e-12))
 
-    def colours(self, count: int, spread: float | None = None) -> Floats:
+    def colours(self, count: int, spread: float | None = None) -> Pixels:
         """(count, channels) colours about a common one."""
         rng, spread = self.rng, self.spread if spread is None else spread
         base = rng.uniform(0.1, 0.9) + rng.normal(0, 0.06, self.channels)
@@ -90,7 +90,7 @@ def scene(height: int, width: int, channels: int, rng: np.random.Generator) -> N
     return np.asarray(np.clip(fine, 0.0, 1.0), dtype=np.float32)
 
 
-def _patches(canvas: _Canvas) -> Floats:
+def _patches(canvas: _Canvas) -> Pixels:
     """(h, w, channels): the plane cut into patches, coloured, textured and furrowed."""
     rng = canvas.rng
     cuts = rng.choice([0, 1, 2, 4, 8, 16, 30], p=[0.22, 0.1, 0.15, 0.18, 0.17, 0.1, 0.08])
@@ -122,14 +122,14 @@ def _cut(canvas: _Canvas, cuts: int) -> tuple[NDArray[np.int64], Mask]:
     for number in range(1, cuts + 1):
         weights = np.bincount(patch.ravel(), minlength=number) ** 1.5
         inside = patch == rng.choice(number, p=weights / weights.sum())
-        place = canvas.along(rng.uniform(0, np.pi) if free else canvas.turned(0.08)) + wave
-        line = rng.uniform(*np.quantile(place[inside], [0.2, 0.8]))
-        patch[inside & (place > line)] = number
-        seams |= inside & (np.abs(place - line) < half_width)
+        position = canvas.along(rng.uniform(0, np.pi) if free else canvas.turned(0.08)) + wave
+        line = rng.uniform(*np.quantile(position[inside], [0.2, 0.8]))
+        patch[inside & (position > line)] = number
+        seams |= inside & (np.abs(position - line) < half_width)
     return patch, seams
 
 
-def _blocks(canvas: _Canvas, pixels: Floats) -> Floats:
+def _blocks(canvas: _Canvas, pixels: Pixels) -> Pixels:
     """Rows of blocks over some part: in each cell of a turned grid one of its own size, or none."""
     rng = canvas.rng
     cover = canvas.texture(2.0, 3.0)[0] > rng.uniform(-2.5, 0.8)
@@ -147,19 +147,19 @@ def _blocks(canvas: _Canvas, pixels: Floats) -> Floats:
     return np.where(shown[:, :, None], colours[(paint * 5).astype(np.int64)], pixels)
 
 
-def _band(canvas: _Canvas, pixels: Floats) -> Floats:
+def _band(canvas: _Canvas, pixels: Pixels) -> Pixels:
     """A band across the scene, straight, bent or winding, thin or broad, with or without banks."""
     rng = canvas.rng
     angle = rng.uniform(0, np.pi) if rng.random() < 0.5 else canvas.turned(0.0)
-    place = canvas.along(angle)
-    middle = rng.normal(0, 0.6) * place**2
+    position = canvas.along(angle)
+    middle = rng.normal(0, 0.6) * position**2
     winding = rng.normal(0, 0.12) * rng.integers(0, 2)
-    middle += winding * np.sin(2 * np.pi * place * rng.uniform(0.5, 2) + rng.uniform(0, 6))
+    middle += winding * np.sin(2 * np.pi * position * rng.uniform(0.5, 2) + rng.uniform(0, 6))
     half_width = 0.012 * np.exp(rng.uniform(0, 3.1))
     off = np.abs(canvas.along(angle + np.pi / 2) + rng.uniform(-0.35, 0.35) - middle)
     inside = off < half_width
     if rng.random() < 0.2:
-        inside &= place < rng.uniform(-0.2, 0.3)
+        inside &= position < rng.uniform(-0.2, 0.3)
     rough = canvas.texture(0.3, 2.2)[0] * rng.choice([0.0, 0.02, 0.05])
     pixels = np.where(inside[:, :, None], canvas.colours(1) + rough[:, :, None], pixels)
     if rng.random() < 0.4:

@@ -25,13 +25,13 @@ class StoredArray:
     """An array in a file, rows first.
 
     Attributes:
-        where: What an error calls it.
+        location: What an error calls it.
         dtype: Its type as stored, byte order included.
         shape: Its shape, n first.
         start: Opens a stream at the first row's first byte.
     """
 
-    where: str
+    location: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     start: Callable[[], AbstractContextManager[IO[bytes]]]
@@ -65,7 +65,7 @@ class StoredArray:
                         stream.read(1)  # gzip and zip check their sums where the stream ends
                     yield block
         except _DAMAGE as error:
-            raise SourceError(f"cannot be read: {error}", self.where) from error
+            raise SourceError(f"cannot be read: {error}", self.location) from error
 
     def _fill(self, stream: IO[bytes], block: NDArray[Any], first: int) -> None:
         room = block.reshape(-1).view(np.uint8)
@@ -75,7 +75,8 @@ class StoredArray:
             if not piece:
                 row = first + filled // max(self.row_bytes, 1)
                 raise SourceError(
-                    f"is cut short: it promises {len(self)} rows and ends in row {row}", self.where
+                    f"is cut short: it promises {len(self)} rows and ends in row {row}",
+                    self.location,
                 )
             room[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
             filled += len(piece)
@@ -111,9 +112,9 @@ def check_column(column: StoredArray, rows: int) -> None:
         SourceError: They are not.
     """
     if column.shape not in ((rows,), (rows, 1)):
-        raise SourceError(f"has shape {column.shape} beside {rows} rows", column.where)
+        raise SourceError(f"has shape {column.shape} beside {rows} rows", column.location)
     if column.dtype.kind not in "iuSUb" or column.dtype.itemsize == 0:
-        raise SourceError(f"holds {column.dtype}, not whole numbers or text", column.where)
+        raise SourceError(f"holds {column.dtype}, not whole numbers or text", column.location)
 
 
 def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, int]:
@@ -121,9 +122,9 @@ def learn_labels(column: StoredArray, dropped: NDArray[np.int64]) -> dict[Any, i
     counts: dict[Any, int] = {}
     first = 0
     for block in column.blocks(column.block_rows):
-        kept = as_column(block)[keep_mask(dropped, first, len(block))]
+        labels = as_column(block)[keep_mask(dropped, first, len(block))]
         first += len(block)
-        values, times = np.unique(kept, return_counts=True)
+        values, times = np.unique(labels, return_counts=True)
         for value, count in zip(values.tolist(), times.tolist(), strict=True):
             counts[value] = counts.get(value, 0) + count
     return dict(sorted(counts.items()))

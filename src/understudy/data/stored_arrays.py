@@ -24,9 +24,9 @@ from understudy.data.encoded_images import (
     require_labels,
     too_many,
 )
-from understudy.data.image_decoding import MAX_PIXELS, resize_pixels, with_channels
+from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resize_pixels
 from understudy.data.labels import real_label
-from understudy.data.names import MAX_CLASSES, UNLABELLED, sorted_names
+from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
 from understudy.data.stored import (
     Arrays,
     StoredArray,
@@ -98,7 +98,7 @@ class ArraySource:
                 check_column(column, len(values))
         self._dropped = self._find_bad()
         if len(self) == 0:
-            raise SourceError("has no rows", values.where)
+            raise SourceError("has no rows", values.location)
         self._set_classes(classes, allow_empty)
 
     def __len__(self) -> int:
@@ -119,13 +119,13 @@ class ArraySource:
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed 16-byte BLAKE2b digest of each row's stored bytes (not its label)."""
         start = hashlib.blake2b(digest_size=16, key=key)
-        for block, keep in self._kept(self._values.block_rows):
+        for block, keep in self._usable(self._values.block_rows):
             for row in block.reshape(len(block), -1).view(np.uint8)[keep]:
                 digest = start.copy()
                 digest.update(row)
                 yield digest.digest()
 
-    def _kept(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    def _usable(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
         """Blocks of values, each with the rows of it that were not passed over."""
         first = 0
         for block in self._values.blocks(rows):
@@ -135,7 +135,7 @@ class ArraySource:
     def _read(self, size: int) -> Iterator[Batch]:
         labels = repeat(None) if self._labels is None else self._labels.blocks(size)
         units = repeat(None) if self._units is None else self._units.blocks(size)
-        for (block, keep), label, unit in zip(self._kept(size), labels, units, strict=False):
+        for (block, keep), label, unit in zip(self._usable(size), labels, units, strict=False):
             yield Batch(
                 self._convert(block if keep.all() else block[keep]),
                 np.zeros(keep.sum(), dtype=np.int64)
@@ -148,12 +148,12 @@ class ArraySource:
         if self.kind == "embeddings":
             values = as_float32(block)
             if len(not_finite(values)):
-                raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.where)
+                raise SourceError(f"an embedding {_NOT_FINITE}. {SKIP}", self._values.location)
             return values
         if block.ndim == 3:
             block = block[..., None]
         images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
-        images = with_channels(images, self.shape[2])
+        images = converted_channels(images, self.shape[2])
         return images if self._options.size is None else resize_pixels(images, self._options.size)
 
     def _indices(self, labels: NDArray[Any]) -> Labels:
@@ -170,14 +170,14 @@ class ArraySource:
         shape = values.shape
         if len(shape) == 2 and values.dtype.kind in "fiu":
             if size is not None:
-                raise SourceError(f"embeddings {shape} have no size to change", values.where)
+                raise SourceError(f"embeddings {shape} have no size to change", values.location)
             if self._options.channels is not None:
                 raise SourceError(
-                    f"embeddings {shape} have no channels: leave out --channels", values.where
+                    f"embeddings {shape} have no channels: leave out --channels", values.location
                 )
             if not 0 < shape[1] <= MAX_DIM:
                 raise SourceError(
-                    f"embeddings {shape}: 1 to {MAX_DIM:,} numbers each", values.where
+                    f"embeddings {shape}: 1 to {MAX_DIM:,} numbers each", values.location
                 )
             self.kind, self.shape = "embeddings", (shape[1],)
             return
@@ -185,7 +185,7 @@ class ArraySource:
             raise SourceError(
                 f"holds {values.dtype} {shape}; images are uint8 (n, height, width[, 1 or 3]), "
                 "embeddings are numbers (n, d). Convert it first",
-                values.where,
+                values.location,
             )
         height, width, channels = self._image_shape(shape[1:])
         channels = self._options.channels or channels
@@ -199,7 +199,7 @@ class ArraySource:
         if channels not in (1, 3) or not 0 < height * width <= MAX_PIXELS:
             raise SourceError(
                 f"images of {row}: expected (height, width, 1 or 3), 1 to {MAX_PIXELS:,} pixels",
-                self._values.where,
+                self._values.location,
             )
         return height, width, channels
 
@@ -208,30 +208,30 @@ class ArraySource:
 
         Without it, embeddings are looked at when they are read, which saves a pass.
         """
-        found: dict[int, str] = {}
+        faults: dict[int, str] = {}
         if self._units is not None:
-            found |= dict.fromkeys(_find(self._units, _empty), "has no unit")
+            faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
-            found |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
-        self.bad = [(f"{self._values.where}, row {row}", found[row]) for row in sorted(found)]
+            faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
+        self.bad = [(f"{self._values.location}, row {row}", faults[row]) for row in sorted(faults)]
         if self.bad and not self._options.skip_bad:
-            where, reason = self.bad[0]
-            raise SourceError(f"{reason}. {SKIP}", where)
-        self.skipped = len(found)
-        return np.array(sorted(found), dtype=np.int64)
+            location, reason = self.bad[0]
+            raise SourceError(f"{reason}. {SKIP}", location)
+        self.skipped = len(faults)
+        return np.array(sorted(faults), dtype=np.int64)
 
     def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
         """Classes; and for each stored label, sorted in ``_label_values``, its class's index."""
         if self._labels is None:
             require_labels(self._options, self.name)
-            self.classes = UNLABELLED
+            self.classes = UNLABELLED_NAME
             return
-        where = self._labels.where
+        location = self._labels.location
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
-            raise SourceError(too_many(str(next(iter(counts)))), where)
+            raise SourceError(too_many(str(next(iter(counts)))), location)
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
-        by_value = _class_of(list(counts), names, where, signed=signed)
+        by_value = _class_of(list(counts), names, location, signed=signed)
         declared = self._options.classes
         if declared is not None:
             require_declared(by_value.values(), declared, self.name)
@@ -243,21 +243,21 @@ class ArraySource:
         else:
             self.classes = self._without_empty(names, set(by_value.values()))
         if len(self.classes) == 1:
-            raise SourceError(one_class(self.classes[0]), where)
+            raise SourceError(one_class(self.classes[0]), location)
         self._label_values = np.array(list(by_value))
         self._label_index = np.array(
             [self.classes.index(name) for name in by_value.values()], dtype=np.int64
         )
 
-    def _without_empty(self, names: tuple[str, ...], seen: set[str]) -> tuple[str, ...]:
+    def _without_empty(self, names: tuple[str, ...], used: set[str]) -> tuple[str, ...]:
         for name in names:
-            if name not in seen:
+            if name not in used:
                 reason = f"class {name!r} is empty"
                 if not self._options.skip_bad:
                     raise SourceError(f"{reason}. {SKIP}", self.name)
                 self.skipped += 1
                 self.bad.append((self.name, reason))
-        return tuple(name for name in names if name in seen)
+        return tuple(name for name in names if name in used)
 
 
 def from_arrays(

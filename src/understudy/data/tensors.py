@@ -63,20 +63,20 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _array(path: Path, name: str, entry: Any, start: int) -> StoredArray:
-    where = f"{path}[{name}]"
+    location = f"{path}[{name}]"
     try:
         shape = tuple(int(n) for n in entry["shape"])
         first, last = (int(n) for n in entry["data_offsets"])
         stored = entry["dtype"]
     except (KeyError, TypeError, ValueError) as error:
-        raise SourceError(f"has a damaged header ({type(error).__name__})", where) from error
+        raise SourceError(f"has a damaged header ({type(error).__name__})", location) from error
     if stored not in _DTYPES:
-        raise SourceError(f"holds {stored}; known are {', '.join(_DTYPES)}", where)
+        raise SourceError(f"holds {stored}; known are {', '.join(_DTYPES)}", location)
     dtype = np.dtype(_DTYPES[stored])
     if not shape or min(shape) < 0 or last - first != prod(shape) * dtype.itemsize:
-        raise SourceError(f"of shape {shape} cannot have {last - first:,} bytes", where)
+        raise SourceError(f"of shape {shape} cannot have {last - first:,} bytes", location)
     if first < 0 or start + last > path.stat().st_size:
-        raise SourceError("is cut short: the file ends inside it", where)
+        raise SourceError("is cut short: the file ends inside it", location)
 
     @contextmanager
     def rows() -> Iterator[IO[bytes]]:
@@ -84,7 +84,7 @@ def _array(path: Path, name: str, entry: Any, start: int) -> StoredArray:
             stream.seek(start + first)
             yield stream
 
-    return StoredArray(where, dtype, shape, rows)
+    return StoredArray(location, dtype, shape, rows)
 
 
 def _classes(path: Path, metadata: Any) -> tuple[str, ...] | None:

@@ -14,9 +14,9 @@ from typing import Any
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import MAX_BYTES, SUFFIXES
-from understudy.data.labels import NO_LABELS, Column, Kind, label_column, real_label
+from understudy.data.labels import NO_LABELS, Column, LabelKind, label_column, real_label
 from understudy.data.manifest import text
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
@@ -40,7 +40,7 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
             yield from _samples(path, fields)
 
     source = RecordSource(records, options, label_column=fields.label)
-    if source.classes == UNLABELLED and options.label is None:
+    if source.classes == UNLABELLED_NAME and options.label is None:
         _require_no_fields(paths[0], options.unit)
     return source
 
@@ -79,7 +79,7 @@ def _require_no_fields(path: Path, unit: str | None) -> None:
     label_column(columns, None, path, taken=(unit,), usual=("label",))
 
 
-def _kind(value: Any) -> Kind:
+def _kind(value: Any) -> LabelKind:
     """What a field of a JSON object can hold. It is no schema: no type declares classes there."""
     if isinstance(value, bool | int):
         return "whole"
@@ -153,7 +153,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
         raise SourceError(f"cannot be read as a tar file: {error}", path) from error
 
 
-def _sample(where: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
+def _sample(location: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
     images = [name for name in parts if PurePosixPath(f"x.{name}").suffix in SUFFIXES]
     if len(images) != 1:
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
@@ -168,8 +168,8 @@ def _sample(where: str, parts: dict[str, bytes], fault: str | None, asked: _Fiel
             {},
             None,
         )
-    who = None if asked.unit is None else text(fields.get(asked.unit))
-    return Record(where, parts[images[0]] if len(images) == 1 else b"", label, who, fault)
+    unit = None if asked.unit is None else text(fields.get(asked.unit))
+    return Record(location, parts[images[0]] if len(images) == 1 else b"", label, unit, fault)
 
 
 def _label(parts: dict[str, bytes], fields: dict[str, Any], asked: _Fields) -> str | None:

@@ -15,7 +15,7 @@ from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
 from understudy.data.holdout import split
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
@@ -146,7 +146,7 @@ def _declared(
     names = values.get("class names")
     return {
         "label": options.label or values.get("label column"),
-        "classes": None if names == list(UNLABELLED) else names,
+        "classes": None if names == list(UNLABELLED_NAME) else names,
         "channels": values.get("colour channels"),
         "size": size,
         "skip_bad": options.skip_bad,

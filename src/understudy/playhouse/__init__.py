@@ -5,15 +5,15 @@ World().draw_as(7, target="dog", coat="brown", status="sleeping", place="sofa", 
 """
 
 from understudy.playhouse.homes import Home
-from understudy.playhouse.picture import SEGMENT_CLASSES, Instance, Picture
+from understudy.playhouse.picture import SEGMENT_CLASSES, DrawnImage, Instance
 from understudy.playhouse.source import PlayhouseSource, open_playhouse
 from understudy.playhouse.world import World, render_many
 
 __all__ = [
     "SEGMENT_CLASSES",
+    "DrawnImage",
     "Home",
     "Instance",
-    "Picture",
     "PlayhouseSource",
     "World",
     "open_playhouse",

@@ -33,7 +33,7 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
     "style": ("flat", "outlined", "soft"),
 }
 _BOTTLE = {"bottle": tuple(colours.BOTTLES), "cap": tuple(colours.CAPS)}
-_FRAME = {"frame": tuple(colours.FRAMES)}
+_FRAME = {"frame": tuple(colours.FRAME_COLOURS)}
 LOOKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dog": {"coat": tuple(colours.COATS), "size": ("small", "big")},
     "person": {
@@ -47,7 +47,10 @@ LOOKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Attributes of each target that make it look like itself."""
 
-STATUSES: Mapping[str, tuple[str, ...]] = {"dog": dog.STATUSES, "person": person.STATUSES}
+TARGET_STATUSES: Mapping[str, tuple[str, ...]] = {
+    "dog": dog.DOG_STATUSES,
+    "person": person.PERSON_STATUSES,
+}
 
 _ODDS: Mapping[str, Mapping[str, float]] = {
     "paper": {"plain": 0.6, "striped": 0.2, "panelled": 0.2},
@@ -64,14 +67,14 @@ def values_of(target: str) -> dict[str, tuple[str, ...]]:
     """
     if target not in TARGETS:
         raise ConfigError(f"there is no target {target!r}; there are {', '.join(TARGETS)}")
-    found = {"target": (target,), **LOOKS[target], **_COMMON}
-    if target in STATUSES:
-        found["status"] = STATUSES[target]
+    values = {"target": (target,), **LOOKS[target], **_COMMON}
+    if target in TARGET_STATUSES:
+        values["status"] = TARGET_STATUSES[target]
     keys = [key for key in PLACES if key.startswith(f"{target} ")] or ["thing"]
-    found["place"] = tuple(dict.fromkeys(place for key in keys for place in PLACES[key]))
+    values["place"] = tuple(dict.fromkeys(place for key in keys for place in PLACES[key]))
     if target == "two-objects":
-        found["frame place"] = found["place"]
-    return found
+        values["frame place"] = values["place"]
+    return values
 
 
 def check(target: str, asked: Mapping[str, str]) -> None:
@@ -121,34 +124,34 @@ def choose(
         vary: Chooses the rest: status, place, light.
         places: Where a target can be in this home; None: everywhere.
     """
-    found = {"target": target}
+    chosen = {"target": target}
     for key, values in LOOKS[target].items():
-        found[key] = look.of(values)
+        chosen[key] = look.of(values)
     for key, values in _COMMON.items():
         dice = vary if key == "light" else look
-        found[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
+        chosen[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
     odds = PLACES["thing"]
-    if target in STATUSES:
-        found["status"] = asked.get("status") or _status(target, asked.get("place"), vary)
-        odds = PLACES[f"{target} {found['status']}"]
+    if target in TARGET_STATUSES:
+        chosen["status"] = asked.get("status") or _status(target, asked.get("place"), vary)
+        odds = PLACES[f"{target} {chosen['status']}"]
     if places is not None:
         odds = {place: odd for place, odd in odds.items() if place in places}
-    found["place"] = vary.weighted(odds)
+    chosen["place"] = vary.weighted(odds)
     if target == "two-objects":
-        found["frame place"] = found["place"] if vary.chance(0.4) else vary.weighted(odds)
-    found.update(asked)
+        chosen["frame place"] = chosen["place"] if vary.chance(0.4) else vary.weighted(odds)
+    chosen.update(asked)
     if "furniture" not in asked:
-        names = _furniture(found, look.child("furniture"))
+        names = _furniture(chosen, look.child("furniture"))
         if names:
-            found["furniture"] = ", ".join(names)
-    return found
+            chosen["furniture"] = ", ".join(names)
+    return chosen
 
 
 def _status(target: str, place: str | None, dice: Dice) -> str:
     """A status that can be at the place."""
     can = [
         status
-        for status in STATUSES[target]
+        for status in TARGET_STATUSES[target]
         if place is None or place in PLACES[f"{target} {status}"]
     ]
     return dice.of(can)
@@ -164,6 +167,6 @@ def _furniture(attributes: Mapping[str, str], dice: Dice) -> list[str]:
     order = [order.pop(dice.below(len(order))) for _ in range(len(order))]
     crowded = bool(used & {*LARGE, "shelf"})
     free = [name for name in order if name not in used and not (crowded and name in LARGE)]
-    found = free[:count]
+    names = free[:count]
     # Always in one order: the same furniture is the same attribute.
-    return [name for name in LARGE + SMALL if name in found]
+    return [name for name in LARGE + SMALL if name in names]

@@ -58,11 +58,11 @@ def circle(x: float, y: float, rx: float, ry: float, angle: float = 0.0) -> list
     """Corners of an ellipse, turned by ``angle`` radians."""
     if angle == 0.0:
         return [part for c, s in _CIRCLE for part in (x + rx * c, y + ry * s)]
-    turn, lift = cos(angle), sin(angle)
+    cosine, lift = cos(angle), sin(angle)
     return [
         part
         for c, s in _CIRCLE
-        for part in (x + rx * c * turn - ry * s * lift, y + rx * c * lift + ry * s * turn)
+        for part in (x + rx * c * cosine - ry * s * lift, y + rx * c * lift + ry * s * cosine)
     ]
 
 
@@ -91,7 +91,7 @@ def corners(*points: Point) -> list[float]:
     return [part for point in points for part in point]
 
 
-def rounded(
+def rounded_rectangle(
     left: float, top: float, right: float, bottom: float, by: float, *, below: bool = False
 ) -> list[float]:
     """Corners of a rectangle whose upper corners are round; ``below``: the lower ones too."""
@@ -134,14 +134,14 @@ class Canvas:
         self._kind: Any = None
         self._local: Affine = self._camera
         self._unit = 1.0
-        self.place(None)
+        self.set_transform(None)
         self.kind(None)
 
     def kind(self, number: int | None) -> None:
         """What the next shapes are: an index into the segment classes. None: paint, no thing."""
         self._kind = None if number is None else _brush((number, number, number), 255)
 
-    def place(self, affine: Affine | None) -> None:
+    def set_transform(self, affine: Affine | None) -> None:
         """Draw in the coordinates of a thing, which ``affine`` puts into the room."""
         self._local = self._camera if affine is None else after(self._camera, affine)
         self._draw.settransform(self._local)

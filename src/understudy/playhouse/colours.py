@@ -73,7 +73,7 @@ CAPS: Mapping[str, Colour] = {
     "black": (44, 44, 50),
     "red": (208, 52, 48),
 }
-FRAMES: Mapping[str, Colour] = {
+FRAME_COLOURS: Mapping[str, Colour] = {
     "golden": (222, 172, 62),
     "black": (40, 40, 46),
     "white": (248, 248, 246),
@@ -106,12 +106,12 @@ BRIGHT: tuple[Colour, ...] = (
 )
 
 
-def mix(one: Colour, other: Colour, part: float) -> Colour:
+def mix(first: Colour, second: Colour, part: float) -> Colour:
     """``one`` moved towards ``other``: 0 is the one, 1 is the other."""
     return (
-        int(one[0] + (other[0] - one[0]) * part + 0.5),
-        int(one[1] + (other[1] - one[1]) * part + 0.5),
-        int(one[2] + (other[2] - one[2]) * part + 0.5),
+        int(first[0] + (second[0] - first[0]) * part + 0.5),
+        int(first[1] + (second[1] - first[1]) * part + 0.5),
+        int(first[2] + (second[2] - first[2]) * part + 0.5),
     )
 
 
@@ -134,8 +134,8 @@ def varied(colour: Colour, dice: Dice, by: float = 10.0) -> Colour:
     return red, green, blue
 
 
-def distance(one: Colour, other: Colour) -> float:
+def distance(first: Colour, second: Colour) -> float:
     """How different two colours look: a weighted distance in RGB that follows the eye."""
-    red, green, blue = (a - b for a, b in zip(one, other, strict=True))
-    mean = (one[0] + other[0]) / 512
+    red, green, blue = (a - b for a, b in zip(first, second, strict=True))
+    mean = (first[0] + second[0]) / 512
     return float(((2 + mean) * red**2 + 4 * green**2 + (3 - mean) * blue**2) ** 0.5)

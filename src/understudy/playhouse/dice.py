@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
 
 class Dice:
@@ -39,11 +39,11 @@ class Dice:
         """A whole number from 0 to ``bound`` - 1."""
         return int(self.random() * bound)
 
-    def of(self, values: Sequence[T]) -> T:
+    def of(self, values: Sequence[Value]) -> Value:
         """One of the values."""
         return values[int(self.random() * len(values))]
 
-    def weighted(self, weights: Mapping[T, float]) -> T:
+    def weighted(self, weights: Mapping[Value, float]) -> Value:
         """One of the keys, with odds as the values say."""
         left = self.random() * sum(weights.values())
         for key, weight in weights.items():

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from understudy.playhouse.canvas import Canvas, Point
 from understudy.playhouse.colours import Colour, darker, lighter
-from understudy.playhouse.outline import Figure, Ink, shades
+from understudy.playhouse.outline import DrawnFigure, Ink, shades
 from understudy.playhouse.picture import DOG, PROP
 
-KEYPOINTS = (
+DOG_KEYPOINTS = (
     "nose",
     "eye",
     "ear",
@@ -27,7 +27,7 @@ KEYPOINTS = (
     "other rear paw",
 )
 
-POSES: Mapping[str, Mapping[str, Point]] = {
+DOG_POSES: Mapping[str, Mapping[str, Point]] = {
     "sitting": {
         "hip": (-0.16, -0.19),
         "shoulder": (0.09, -0.46),
@@ -101,7 +101,7 @@ _SPOTS = (
     (0.3, -0.1, 0.045, 0.035),
 )
 """Part of the way from hip to shoulder, height off it, and radii of each spot."""
-STATUSES = ("eating", "sitting", "sleeping", "playing")
+DOG_STATUSES = ("eating", "sitting", "sleeping", "playing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +137,16 @@ def draw_dog(
     canvas: Canvas, status: str, look: DogLook, ink: Ink, *, light: bool
 ) -> dict[str, Point]:
     """Draw a dog at the canvas's place; its joints by name, in its own coordinates."""
-    pose = POSES[status]
+    pose = DOG_POSES[status]
     _shadow(canvas, status)
     canvas.kind(DOG)
     coat, shade, _ = shades(look.coat, ink)
-    figure = Figure(ink, contrast=light)
+    figure = DrawnFigure(ink, contrast=light)
     _behind(figure, pose, look, shade)
     _body(figure, status, pose, look)
     _front(figure, pose, look, coat)
     if look.spots is not None:
-        _spots(figure, pose, look, look.spots)
+        _patches(figure, pose, look, look.spots)
     eye, ear = _head(figure, status, pose, look)
     figure.draw(canvas)
     _face(canvas, status, pose, look, eye)
@@ -157,8 +157,8 @@ def draw_dog(
     return {**pose, "nose": nose, "eye": eye, "ear": ear, "neck": neck}
 
 
-def _between(one: Point, other: Point, part: float) -> Point:
-    return one[0] + (other[0] - one[0]) * part, one[1] + (other[1] - one[1]) * part
+def _between(start: Point, end: Point, part: float) -> Point:
+    return start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part
 
 
 def _shadow(canvas: Canvas, status: str) -> None:
@@ -168,7 +168,7 @@ def _shadow(canvas: Canvas, status: str) -> None:
         canvas.shadow(0.0, 0.0, 0.46, 0.05, 70)
 
 
-def _behind(figure: Figure, pose: Mapping[str, Point], look: DogLook, shade: Colour) -> None:
+def _behind(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, shade: Colour) -> None:
     """The tail and the legs of the far side."""
     thick = look.legs
     tail = [pose["hip"], pose["tail middle"], pose["tail"]]
@@ -179,7 +179,7 @@ def _behind(figure: Figure, pose: Mapping[str, Point], look: DogLook, shade: Col
     figure.chain(far, [0.1, 0.06 * thick, 0.045 * thick], shade)
 
 
-def _body(figure: Figure, status: str, pose: Mapping[str, Point], look: DogLook) -> None:
+def _body(figure: DrawnFigure, status: str, pose: Mapping[str, Point], look: DogLook) -> None:
     coat, thick = look.coat, look.body
     hip, shoulder = pose["hip"], pose["shoulder"]
     rear = {"sitting": 0.19, "sleeping": 0.17}.get(status, 0.135) * thick
@@ -193,7 +193,7 @@ def _body(figure: Figure, status: str, pose: Mapping[str, Point], look: DogLook)
         figure.ellipse(chest[0] + 0.05, chest[1] + 0.06, 0.07, 0.11, lighter(coat, look.muzzle))
 
 
-def _front(figure: Figure, pose: Mapping[str, Point], look: DogLook, coat: Colour) -> None:
+def _front(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, coat: Colour) -> None:
     """The legs of the near side."""
     thick = look.legs
     near = [pose["hip"], pose["rear knee"], pose["rear paw"]]
@@ -206,7 +206,7 @@ def _front(figure: Figure, pose: Mapping[str, Point], look: DogLook, coat: Colou
     figure.limb((x, y), 0.045 * thick, (x + 0.05, y + 0.005), 0.04 * thick, coat)
 
 
-def _spots(figure: Figure, pose: Mapping[str, Point], look: DogLook, colour: Colour) -> None:
+def _patches(figure: DrawnFigure, pose: Mapping[str, Point], look: DogLook, colour: Colour) -> None:
     hip, shoulder = pose["hip"], pose["shoulder"]
     if look.pattern == "patched":  # a saddle on the back and a sock on a front leg
         back, end = _between(hip, shoulder, 0.1), _between(hip, shoulder, 0.75)
@@ -220,7 +220,7 @@ def _spots(figure: Figure, pose: Mapping[str, Point], look: DogLook, colour: Col
 
 
 def _head(
-    figure: Figure, status: str, pose: Mapping[str, Point], look: DogLook
+    figure: DrawnFigure, status: str, pose: Mapping[str, Point], look: DogLook
 ) -> tuple[Point, Point]:
     """The head; where its eye and its ear are."""
     coat, size = look.coat, look.head
@@ -283,14 +283,14 @@ def _props(canvas: Canvas, status: str, look: DogLook, ink: Ink) -> None:
     """The bowl of an eating dog, the ball of a playing one."""
     canvas.kind(PROP)
     if status == "eating":
-        figure = Figure(ink)
+        figure = DrawnFigure(ink)
         figure.ellipse(0.47, -0.13, 0.15, 0.035, (122, 78, 44))
         figure.add([0.31, -0.13, 0.63, -0.13, 0.58, 0.02, 0.36, 0.02], look.toy)
         figure.draw(canvas)
         canvas.ellipse(0.47, -0.135, 0.125, 0.026, (140, 90, 52))
         canvas.ellipse(0.47, -0.055, 0.035, 0.03, lighter(look.toy, 0.6))
     elif status == "playing":
-        figure = Figure(ink)
+        figure = DrawnFigure(ink)
         figure.ellipse(0.62, -0.94, 0.125, 0.125, look.toy)
         figure.draw(canvas)
         canvas.stroke((0.51, -0.92, 0.60, -0.89, 0.73, -0.97), (250, 250, 246), 0.036)

@@ -161,7 +161,7 @@ def _without_verb(frame: str, pair: bool, action: bool) -> str:
     return frame.replace("{subject} is ", "{subject} ") if pair or not action else frame
 
 
-def read(caption: str) -> AttributeValues:
+def read_caption(caption: str) -> AttributeValues:
     """The attributes that a caption names; those that it does not name are left out."""
     return PHRASES.read(caption)
 

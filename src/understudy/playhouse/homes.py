@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from understudy.core.errors import ConfigError
-from understudy.playhouse.attributes import STATUSES
+from understudy.playhouse.attributes import TARGET_STATUSES
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.estrange import Strangeness, estranged, strangeness
 from understudy.playhouse.grammar import describe
-from understudy.playhouse.picture import Picture
+from understudy.playhouse.picture import DrawnImage
 from understudy.playhouse.render import render
-from understudy.playhouse.staging import sample
+from understudy.playhouse.staging import sample_scene
 from understudy.playhouse.world import check_size
 
 Task = Literal["pet-status", "activity", "bottle", "two-objects"]
@@ -66,16 +66,16 @@ class Home:
         self.size = check_size(size)
         self.number, self.gap, self.task = number, gap, task
         self.target = TASKS[task]
-        self.classes = tuple(sorted(STATUSES.get(self.target, ())))
+        self.classes = tuple(sorted(TARGET_STATUSES.get(self.target, ())))
         self.unit = f"home-{number}"
         self._name = f"home:{seed}:{number}:{self.target}"
         self._household = _household(Dice(self._name, "household"))
 
-    def draw(self, seed: int) -> Picture:
+    def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed: always the same one."""
         return self._draw(seed, {})
 
-    def draw_as(self, seed: int, *, status: str) -> Picture:
+    def draw_as(self, seed: int, *, status: str) -> DrawnImage:
         """A picture with its status settled.
 
         Raises:
@@ -86,10 +86,10 @@ class Home:
             raise ConfigError(f"status of {self.task} is one of {known}, not {status!r}")
         return self._draw(seed, {"status": status})
 
-    def _draw(self, seed: int, asked: Mapping[str, str]) -> Picture:
+    def _draw(self, seed: int, asked: Mapping[str, str]) -> DrawnImage:
         vary = Dice(self._name, "picture", seed)
         household = self._household
-        scene = sample(self.target, asked, Dice(self._name), vary, household.places)
+        scene = sample_scene(self.target, asked, Dice(self._name), vary, household.places)
         if self.gap:
             scene = estranged(scene, household.strangeness, self.gap, vary.below(2**32))
         caption = describe(scene.attributes, vary)

@@ -25,7 +25,7 @@ class Ink:
     width: float = 1.0
 
 
-class Figure:
+class DrawnFigure:
     """The shapes of a thing; ``draw`` puts them on a canvas with one outline around them all.
 
     Args:

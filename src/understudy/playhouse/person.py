@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from understudy.playhouse.canvas import Canvas, Point
 from understudy.playhouse.colours import Colour, darker, lighter
-from understudy.playhouse.outline import Figure, Ink, shades
-from understudy.playhouse.picture import FURNITURE, PERSON, PROP
+from understudy.playhouse.outline import DrawnFigure, Ink, shades
+from understudy.playhouse.picture import FURNITURE_CLASSES, PERSON, PROP
 
-KEYPOINTS = (
+PERSON_KEYPOINTS = (
     "head",
     "neck",
     "left shoulder",
@@ -27,7 +27,7 @@ KEYPOINTS = (
     "right ankle",
 )
 
-POSES: Mapping[str, Mapping[str, Point]] = {
+PERSON_POSES: Mapping[str, Mapping[str, Point]] = {
     "eating": {
         "head": (0.0, -0.86),
         "neck": (0.0, -0.74),
@@ -99,7 +99,7 @@ SEATED: Mapping[str, Point] = {
     "left knee": (-0.14, -0.27),
     "right knee": (0.14, -0.27),
 }
-STATUSES = ("eating", "drinking", "walking", "reading")
+PERSON_STATUSES = ("eating", "drinking", "walking", "reading")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,11 @@ def draw_person(
     seated: bool = False,
 ) -> dict[str, Point]:
     """Draw a person at the canvas's place; their joints by name, in their own coordinates."""
-    pose = {**POSES[status], **SEATED} if seated else POSES[status]
+    pose = {**PERSON_POSES[status], **SEATED} if seated else PERSON_POSES[status]
     if not seated and status != "eating":
         canvas.shadow(0.0, 0.0, 0.24 if status == "walking" else 0.18, 0.022, 80)
     canvas.kind(PERSON)
-    figure = Figure(ink, contrast=light)
+    figure = DrawnFigure(ink, contrast=light)
     if look.cut == "long":
         x, y = pose["head"]
         figure.limb((x, y), 0.12 * look.head, (x - 0.01, y + 0.16), 0.10 * look.head, look.hair)
@@ -155,7 +155,7 @@ def draw_person(
     _torso(figure, status, pose, look)
     figure.draw(canvas)
     _head(canvas, status, pose["head"], look, ink, light=light)
-    over = Figure(ink, contrast=light)
+    over = DrawnFigure(ink, contrast=light)
     if status == "eating":
         _table(canvas, look, ink)
         canvas.kind(PERSON)
@@ -171,7 +171,7 @@ def draw_person(
     return dict(pose)
 
 
-def _legs(figure: Figure, pose: Mapping[str, Point], look: PersonLook, ink: Ink) -> None:
+def _legs(figure: DrawnFigure, pose: Mapping[str, Point], look: PersonLook, ink: Ink) -> None:
     colour, shade, _ = shades(look.trousers, ink)
     thick = look.build
     for side, dye in (("left", shade), ("right", colour)):
@@ -182,7 +182,7 @@ def _legs(figure: Figure, pose: Mapping[str, Point], look: PersonLook, ink: Ink)
         figure.chain([hip, knee, (x, y - 0.02)], [0.085 * thick, 0.062 * thick, 0.048 * thick], dye)
 
 
-def _torso(figure: Figure, status: str, pose: Mapping[str, Point], look: PersonLook) -> None:
+def _torso(figure: DrawnFigure, status: str, pose: Mapping[str, Point], look: PersonLook) -> None:
     left, right = pose["left shoulder"], pose["right shoulder"]
     thick = 0.075 * look.build
     x = (pose["left hip"][0] + pose["right hip"][0]) / 2
@@ -196,13 +196,15 @@ def _torso(figure: Figure, status: str, pose: Mapping[str, Point], look: PersonL
     figure.limb((right[0], right[1]), wide, (x + half, y - 0.02), thick, look.shirt)
     figure.limb((x, left[1]), 0.09 * look.build, (x, y - 0.02), 0.09 * look.build, look.shirt)
     if look.stripes is not None:
-        reach = 0.12 if status == "walking" else 0.17
+        arm_reach = 0.12 if status == "walking" else 0.17
         for row in range(3):
             top = left[1] + 0.01 + 0.085 * row
-            figure.limb((x - reach, top), 0.014, (x + reach, top), 0.014, look.stripes)
+            figure.limb((x - arm_reach, top), 0.014, (x + arm_reach, top), 0.014, look.stripes)
 
 
-def _arm(figure: Figure, pose: Mapping[str, Point], look: PersonLook, side: str, ink: Ink) -> None:
+def _arm(
+    figure: DrawnFigure, pose: Mapping[str, Point], look: PersonLook, side: str, ink: Ink
+) -> None:
     shoulder, elbow, wrist = (pose[f"{side} {joint}"] for joint in ("shoulder", "elbow", "wrist"))
     _, shade, _ = shades(look.shirt, ink)
     thick = look.build
@@ -216,7 +218,7 @@ def _head(
 ) -> None:
     x, y = at
     size = look.head
-    figure = Figure(ink, contrast=light and max(look.hair) < 120)
+    figure = DrawnFigure(ink, contrast=light and max(look.hair) < 120)
     side = 0.03 if status == "walking" else 0.0
     if look.cut == "bun":
         figure.ellipse(x - side * 2, y - 0.13 * size, 0.055, 0.05, look.hair)
@@ -244,16 +246,16 @@ def _head(
 
 def _table(canvas: Canvas, look: PersonLook, ink: Ink) -> None:
     """The table that an eater sits at, and the plate."""
-    canvas.kind(FURNITURE)
+    canvas.kind(FURNITURE_CLASSES)
     top, shade, bright = shades(look.wood, ink)
-    figure = Figure(ink)
+    figure = DrawnFigure(ink)
     figure.add([-0.42, -0.34, -0.34, -0.34, -0.34, 0.0, -0.42, 0.0], shade)
     figure.add([0.34, -0.34, 0.42, -0.34, 0.42, 0.0, 0.34, 0.0], shade)
     figure.add([-0.44, -0.43, 0.44, -0.43, 0.50, -0.34, -0.50, -0.34], bright)
     figure.add([-0.50, -0.34, 0.50, -0.34, 0.50, -0.28, -0.50, -0.28], top)
     figure.draw(canvas)
     canvas.kind(PROP)
-    plate = Figure(ink)
+    plate = DrawnFigure(ink)
     plate.ellipse(0.02, -0.395, 0.17, 0.04, (248, 248, 250))
     plate.draw(canvas)
     canvas.ellipse(0.02, -0.415, 0.095, 0.045, (220, 110, 50))
@@ -262,7 +264,7 @@ def _table(canvas: Canvas, look: PersonLook, ink: Ink) -> None:
 
 def _book(canvas: Canvas, look: PersonLook, ink: Ink) -> None:
     canvas.kind(PROP)
-    figure = Figure(ink)
+    figure = DrawnFigure(ink)
     figure.add(
         [-0.21, -0.61, 0.0, -0.57, 0.21, -0.61, 0.21, -0.39, 0.0, -0.35, -0.21, -0.39], look.toy
     )
@@ -288,13 +290,13 @@ def _held(canvas: Canvas, status: str, wrist: Point, look: PersonLook, ink: Ink)
         fork = (x + 0.03, y + 0.04, x - 0.15, y - 0.06)
         canvas.stroke(fork, (60, 56, 64), 0.046)
         canvas.stroke(fork, metal, 0.034)
-        bite = Figure(ink)
+        bite = DrawnFigure(ink)
         bite.ellipse(x - 0.16, y - 0.065, 0.03, 0.027, (224, 120, 50))
         bite.draw(canvas)
         canvas.kind(PERSON)
         canvas.ellipse(x + 0.005, y + 0.005, 0.044, 0.044, look.skin)
         return
-    figure = Figure(ink)
+    figure = DrawnFigure(ink)
     figure.add(
         [x - 0.15, y - 0.02, x - 0.03, y - 0.10, x + 0.03, y + 0.0, x - 0.07, y + 0.07], look.toy
     )

@@ -27,7 +27,7 @@ SEGMENT_CLASSES = (
 (
     WALL,
     FLOOR,
-    FURNITURE,
+    FURNITURE_CLASSES,
     WINDOW,
     LAMP,
     PLANT,
@@ -62,7 +62,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class DrawnImage:
     """An image and what is in it.
 
     Attributes:

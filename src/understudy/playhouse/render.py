@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from understudy.playhouse import dog, person, things
 from understudy.playhouse.canvas import Canvas, Point
 from understudy.playhouse.outline import Ink
-from understudy.playhouse.picture import SEGMENT_CLASSES, Instance, Picture
+from understudy.playhouse.picture import SEGMENT_CLASSES, DrawnImage, Instance
 from understudy.playhouse.room import draw_room
 from understudy.playhouse.scene import Actor, Light, Scene
 
-KEYPOINTS = {
-    "dog": dog.KEYPOINTS,
-    "person": person.KEYPOINTS,
+TARGET_KEYPOINTS = {
+    "dog": dog.DOG_KEYPOINTS,
+    "person": person.PERSON_KEYPOINTS,
     "bottle": things.BOTTLE_KEYPOINTS,
     "frame": things.FRAME_KEYPOINTS,
 }
@@ -26,22 +26,22 @@ _FAR = 1e6
 
 def render(
     scene: Scene, size: int, *, caption: str = "", label: int | None = None, unit: str = "world"
-) -> Picture:
+) -> DrawnImage:
     """Draw a scene, ``size`` pixels a side."""
     canvas = Canvas(size, scene.camera, scene.room.wall)
     draw_room(canvas, scene.room, scene.ink)
     points = []
     for actor in scene.actors:
-        canvas.place(actor.at)
-        found = _draw(canvas, actor, scene.ink)
-        points.append([canvas.pixel(found[name]) for name in KEYPOINTS[actor.kind]])
+        canvas.set_transform(actor.at)
+        keypoints = _draw(canvas, actor, scene.ink)
+        points.append([canvas.pixel(keypoints[name]) for name in TARGET_KEYPOINTS[actor.kind]])
     segments = canvas.segments()
     instances = [
         _instance(actor.kind, segments, place)
         for actor, place in zip(scene.actors, points, strict=True)
     ]
-    instances.sort(key=lambda found: -int(np.count_nonzero(found.mask)))
-    return Picture(
+    instances.sort(key=lambda keypoints: -int(np.count_nonzero(keypoints.mask)))
+    return DrawnImage(
         image=lit(canvas.picture(), scene.light),
         caption=caption,
         attributes=dict(scene.attributes),
@@ -75,7 +75,7 @@ def _instance(kind: str, segments: NDArray[np.uint8], points: list[Point]) -> In
         box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
     size = len(segments)
     places = [(x, y, float(0 <= x < size and 0 <= y < size)) for x, y in points]
-    return Instance(kind, mask, box, np.array(places, dtype=np.float32), KEYPOINTS[kind])
+    return Instance(kind, mask, box, np.array(places, dtype=np.float32), TARGET_KEYPOINTS[kind])
 
 
 @lru_cache(maxsize=16)

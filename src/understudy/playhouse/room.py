@@ -9,7 +9,7 @@ from understudy.playhouse.canvas import Canvas, corners
 from understudy.playhouse.colours import Colour, darker, lighter, mix
 from understudy.playhouse.furniture import PIECES
 from understudy.playhouse.outline import Ink
-from understudy.playhouse.picture import FLOOR, FURNITURE, WALL, WINDOW
+from understudy.playhouse.picture import FLOOR, FURNITURE_CLASSES, WALL, WINDOW
 
 SKIES: Mapping[str, tuple[Colour, Colour]] = {
     "day": ((150, 204, 244), (214, 236, 250)),
@@ -69,7 +69,7 @@ class Room:
 
 def draw_room(canvas: Canvas, room: Room, ink: Ink) -> None:
     """Draw a room without its targets."""
-    canvas.place(None)
+    canvas.set_transform(None)
     canvas.kind(WALL)
     PAPERS[room.paper](canvas, room)
     if room.window is not None:
@@ -78,10 +78,10 @@ def draw_room(canvas: Canvas, room: Room, ink: Ink) -> None:
     for piece in room.pieces:
         kind, draw = PIECES[piece.name]
         canvas.kind(kind)
-        canvas.place((piece.width, 0, piece.x, 0, piece.width, piece.y))
+        canvas.set_transform((piece.width, 0, piece.x, 0, piece.width, piece.y))
         draw(canvas, piece.colour, piece.second, ink)
-    canvas.place(None)
-    canvas.kind(FURNITURE)
+    canvas.set_transform(None)
+    canvas.kind(FURNITURE_CLASSES)
 
 
 def _plain(canvas: Canvas, room: Room) -> None:

@@ -82,7 +82,7 @@ TINTS: Mapping[str, tuple[float, float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScenePlan:
     """What a home keeps of its room: where things are, and their colours."""
 
     horizon: float
@@ -93,7 +93,7 @@ class Plan:
     large_x: float
 
 
-def plan_room(dice: Dice) -> Plan:
+def plan_room(dice: Dice) -> ScenePlan:
     """Colours and places of everything that may stand in a room."""
     wood = dice.of(colours.WOODS)
     painted = {
@@ -107,7 +107,7 @@ def plan_room(dice: Dice) -> Plan:
         "picture": (dice.of(colours.WOODS), dice.of(colours.BRIGHT)),
     }
     curtains = (None, (214, 110, 100), (230, 222, 206), (110, 140, 176), (150, 164, 120))
-    return Plan(
+    return ScenePlan(
         horizon=dice.between(0.60, 0.67),
         window_x=dice.of((0.24, 0.5, 0.76)) + dice.between(-0.04, 0.04),
         curtain=dice.of(curtains),
@@ -155,7 +155,7 @@ def look_of(kind: str, attributes: Mapping[str, str], dice: Dice) -> Look:
         return BottleLook(varied(body, dice, 8), varied(cap, dice, 5), mark)
     skies = ((140, 190, 232), (246, 190, 120), (180, 170, 220))
     hills = ((92, 150, 84), (70, 110, 150), (160, 110, 80))
-    border = varied(colours.FRAMES[attributes["frame"]], dice, 6)
+    border = varied(colours.FRAME_COLOURS[attributes["frame"]], dice, 6)
     return FrameLook(border, dice.of(skies), dice.of(hills), dice.between(0.38, 0.46))
 
 
@@ -169,7 +169,7 @@ def main_colour(look: Look) -> Colour:
 
 
 def arrange(
-    attributes: Mapping[str, str], plan: Plan, stage: list[Piece], at: float
+    attributes: Mapping[str, str], plan: ScenePlan, stage: list[Piece], at: float
 ) -> list[Piece]:
     """Where the furniture stands that no target is on; what is behind first.
 

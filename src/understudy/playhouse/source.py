@@ -19,12 +19,12 @@ from PIL import Image
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Images, Shape
 from understudy.playhouse.homes import TASKS, Home
-from understudy.playhouse.picture import Picture
+from understudy.playhouse.picture import DrawnImage
 from understudy.playhouse.world import LARGEST, SMALLEST, World
 
-PREFIX = "playhouse:"
+PLAYHOUSE_PREFIX = "playhouse:"
 UNIT = "home"
-NAMES = (*TASKS, "world")
+PLAYHOUSE_NAMES = (*TASKS, "world")
 
 _UNLABELLED = ("all",)
 _SPLITS = ("train", "test")
@@ -72,7 +72,7 @@ class PlayhouseSource:
 
     Args:
         name: What it was opened by.
-        kind: One of `NAMES`.
+        kind: One of `PLAYHOUSE_NAMES`.
         asked: The options.
         size: (height, width) to resize to; None: as drawn.
     """
@@ -106,7 +106,7 @@ class PlayhouseSource:
         asked = self._asked
         return asked.homes * asked.per_home if self.has_units else asked.count
 
-    def picture(self, row: int) -> Picture:
+    def picture(self, row: int) -> DrawnImage:
         """All that is known of a row: caption, attributes, masks, boxes and keypoints too.
 
         At the size drawn, which is that of the rows wherever they are square.
@@ -132,11 +132,11 @@ class PlayhouseSource:
             raise ConfigError(f"a batch has 1 row or more, not {size}")
         for start in range(0, len(self), size):
             rows = range(start, min(start + size, len(self)))
-            found = [self.picture(row) for row in rows]
+            images = [self.picture(row) for row in rows]
             yield Batch(
-                np.stack([self._resized(picture.image) for picture in found]),
-                np.array([self._label(picture) for picture in found], dtype=np.int64),
-                np.array([p.unit for p in found], dtype=np.str_) if self.has_units else None,
+                np.stack([self._resized(image.image) for image in images]),
+                np.array([self._label(image) for image in images], dtype=np.int64),
+                np.array([p.unit for p in images], dtype=np.str_) if self.has_units else None,
             )
 
     def digests(self, key: bytes) -> Iterator[bytes]:
@@ -145,15 +145,15 @@ class PlayhouseSource:
             image = self._resized(self.picture(row).image)
             yield hashlib.blake2b(image.tobytes(), key=key, digest_size=16).digest()
 
-    def _home(self, place: int) -> Home:
+    def _home(self, index: int) -> Home:
         asked = self._asked
-        number = asked.first + place
+        number = asked.first + index
         return _home(number, asked.gap, self._kind, self._drawn, asked.seed)
 
-    def _label(self, picture: Picture) -> int:
+    def _label(self, image: DrawnImage) -> int:
         if not self.has_units:
-            return self.classes.index(picture.attributes["target"])
-        return 0 if picture.label is None else picture.label
+            return self.classes.index(image.attributes["target"])
+        return 0 if image.label is None else image.label
 
     def _resized(self, image: Images) -> Images:
         height, width, _ = self.shape
@@ -193,11 +193,10 @@ def open_playhouse(
         SourceError: There is no such unit.
         MissingExtra: The package that draws is not installed.
     """
-    kind, _, query = name.removeprefix(PREFIX).partition("?")
-    if kind not in NAMES:
-        raise ConfigError(
-            f"there is no {PREFIX}{kind}; there are {', '.join(PREFIX + known for known in NAMES)}"
-        )
+    kind, _, query = name.removeprefix(PLAYHOUSE_PREFIX).partition("?")
+    if kind not in PLAYHOUSE_NAMES:
+        known = ", ".join(PLAYHOUSE_PREFIX + task for task in PLAYHOUSE_NAMES)
+        raise ConfigError(f"there is no {PLAYHOUSE_PREFIX}{kind}; there are {known}")
     asked = _read(name, query, _OF_WORLD if kind == "world" else _OF_HOMES, split)
     if unit is not None and (unit != UNIT or kind == "world"):
         known = "none" if kind == "world" else f"only {UNIT!r}"
@@ -208,7 +207,7 @@ def open_playhouse(
 
 
 def _read(name: str, query: str, known: frozenset[str], split: str) -> _Asked:
-    found: dict[str, Any] = {"split": split}
+    settings: dict[str, Any] = {"split": split}
     kinds: dict[str, Any] = {field.name: type(field.default) for field in fields(_Asked)}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:
@@ -216,10 +215,10 @@ def _read(name: str, query: str, known: frozenset[str], split: str) -> _Asked:
                 f"{name}: there is no option {key!r}; there are {', '.join(sorted(known))}"
             )
         try:
-            found[key] = kinds[key](value)
+            settings[key] = kinds[key](value)
         except ValueError as error:
             raise ConfigError(f"{name}: {key} is a number, found {value!r}") from error
-    asked = _Asked(**found)
+    asked = _Asked(**settings)
     if asked.split not in _SPLITS:
         raise ConfigError(f"{name}: split is train or test, found {asked.split!r}")
     for key in ("homes", "per_home", "count"):

@@ -15,8 +15,8 @@ from understudy.playhouse.scene import (
     Actor,
     Light,
     Look,
-    Plan,
     Scene,
+    ScenePlan,
     arrange,
     ink_of,
     look_of,
@@ -29,7 +29,7 @@ from understudy.playhouse.scene import (
 _TRIES = 6
 
 
-def sample(
+def sample_scene(
     target: str,
     asked: Mapping[str, str],
     look: Dice,
@@ -47,9 +47,9 @@ def sample(
     """
     attributes = choose(target, asked, look, vary, places)
     plan = plan_room(look)
-    kinds = ("bottle", "frame") if target == "two-objects" else (target,)
-    looks = {kind: look_of(kind, attributes, look) for kind in kinds}
-    key = main_colour(looks[kinds[0]])
+    targets = ("bottle", "frame") if target == "two-objects" else (target,)
+    looks = {kind: look_of(kind, attributes, look) for kind in targets}
+    key = main_colour(looks[targets[0]])
     wall = _wall(attributes, "wall" in asked, key, look)
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)
@@ -112,7 +112,7 @@ def _ground(floor: str, key: Colour, dice: Dice) -> Colour:
     return ground
 
 
-def _recoloured(plan: Plan, key: Colour, dice: Dice) -> Plan:
+def _recoloured(plan: ScenePlan, key: Colour, dice: Dice) -> ScenePlan:
     """Sofas, beds and rugs that the target stands out from."""
     painted = dict(plan.colours)
     for name, palette in (
@@ -127,12 +127,12 @@ def _recoloured(plan: Plan, key: Colour, dice: Dice) -> Plan:
             if stands_out(key, main):
                 break
             painted[name] = (varied(dice.of(palette), dice), second)
-    return Plan(plan.horizon, plan.window_x, plan.curtain, plan.side, painted, plan.large_x)
+    return ScenePlan(plan.horizon, plan.window_x, plan.curtain, plan.side, painted, plan.large_x)
 
 
 def _cast(
     attributes: Mapping[str, str],
-    plan: Plan,
+    plan: ScenePlan,
     looks: Mapping[str, Look],
     dice: Dice,
     behind: tuple[Colour, Colour],
@@ -152,7 +152,7 @@ def _contrast(look: Look, behind: tuple[Colour, ...]) -> bool:
 
 def _dog(
     attributes: Mapping[str, str],
-    plan: Plan,
+    plan: ScenePlan,
     look: Look,
     dice: Dice,
     behind: tuple[Colour, Colour],
@@ -181,7 +181,7 @@ def _dog(
 
 def _person(
     attributes: Mapping[str, str],
-    plan: Plan,
+    plan: ScenePlan,
     look: Look,
     dice: Dice,
     behind: tuple[Colour, Colour],
@@ -206,7 +206,7 @@ def _person(
 
 def _things(
     attributes: Mapping[str, str],
-    plan: Plan,
+    plan: ScenePlan,
     looks: Mapping[str, Look],
     dice: Dice,
     behind: tuple[Colour, Colour],
@@ -240,7 +240,7 @@ def _things(
     return list(stage.values()), tuple(actors)
 
 
-def _support(place: str, plan: Plan, dice: Dice, wide: bool) -> Piece:
+def _support(place: str, plan: ScenePlan, dice: Dice, wide: bool) -> Piece:
     paint = plan.colours[place]
     x = dice.between(0.36, 0.64)
     if place == "shelf":

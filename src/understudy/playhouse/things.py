@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.playhouse.canvas import Canvas, Point, corners, rounded
+from understudy.playhouse.canvas import Canvas, Point, corners, rounded_rectangle
 from understudy.playhouse.colours import Colour, darker, lighter
-from understudy.playhouse.outline import Figure, Ink, shades
+from understudy.playhouse.outline import DrawnFigure, Ink, shades
 from understudy.playhouse.picture import BOTTLE, FRAME
 
 BOTTLE_KEYPOINTS = ("cap", "label", "base")
@@ -39,12 +39,14 @@ def draw_bottle(canvas: Canvas, look: BottleLook, ink: Ink, *, light: bool) -> d
     canvas.kind(BOTTLE)
     wide = look.wide
     body, shade, bright = shades(look.body, ink)
-    figure = Figure(ink, contrast=light)
-    figure.add(rounded(-wide, -0.70, wide, 0.0, 0.09, below=True), body)
+    figure = DrawnFigure(ink, contrast=light)
+    figure.add(rounded_rectangle(-wide, -0.70, wide, 0.0, 0.09, below=True), body)
     figure.add(
         [-wide * 0.6, -0.78, wide * 0.6, -0.78, wide * 0.6, -0.66, -wide * 0.6, -0.66], shade
     )
-    figure.add(rounded(-wide * 0.85, -1.0, wide * 0.85, -0.76, 0.04, below=True), look.cap)
+    figure.add(
+        rounded_rectangle(-wide * 0.85, -1.0, wide * 0.85, -0.76, 0.04, below=True), look.cap
+    )
     figure.draw(canvas)
     if max(look.cap) > 90:
         for x in (-0.5, -0.17, 0.17, 0.5):
@@ -65,7 +67,7 @@ def draw_frame(canvas: Canvas, look: FrameLook, ink: Ink, *, light: bool) -> dic
     canvas.shadow(0.05, -0.01, wide + 0.06, 0.04, 70)
     canvas.kind(FRAME)
     border, shade, _ = shades(look.border, ink)
-    figure = Figure(ink, contrast=light)
+    figure = DrawnFigure(ink, contrast=light)
     figure.add([-wide, -1.0, wide, -1.0, wide, 0.0, -wide, 0.0], border)
     figure.draw(canvas)
     edge = wide - 0.06

@@ -11,9 +11,9 @@ from understudy.core.errors import ConfigError
 from understudy.playhouse.attributes import TARGETS, check
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.grammar import describe
-from understudy.playhouse.picture import Picture
+from understudy.playhouse.picture import DrawnImage
 from understudy.playhouse.render import render
-from understudy.playhouse.staging import sample
+from understudy.playhouse.staging import sample_scene
 
 SMALLEST, LARGEST = 16, 1024
 
@@ -21,7 +21,7 @@ SMALLEST, LARGEST = 16, 1024
 class Drawable(Protocol):
     """A world or a home."""
 
-    def draw(self, seed: int) -> Picture:
+    def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed."""
         ...
 
@@ -49,11 +49,11 @@ class World:
             raise ConfigError(f"targets are some of {', '.join(TARGETS)}, not {list(targets)}")
         self.classes = tuple(targets)
 
-    def draw(self, seed: int) -> Picture:
+    def draw(self, seed: int) -> DrawnImage:
         """The picture of a seed: always the same one."""
         return self._draw(seed, {})
 
-    def draw_as(self, seed: int, **attributes: str) -> Picture:
+    def draw_as(self, seed: int, **attributes: str) -> DrawnImage:
         """A picture with some attributes settled, such as ``status="eating", wall="blue"``.
 
         Raises:
@@ -61,14 +61,14 @@ class World:
         """
         return self._draw(seed, {key.replace("_", " "): value for key, value in attributes.items()})
 
-    def _draw(self, seed: int, asked: dict[str, str]) -> Picture:
+    def _draw(self, seed: int, asked: dict[str, str]) -> DrawnImage:
         dice = Dice("world", seed)
         target = dice.of(self.classes)
         if "target" in asked:
             target = asked["target"]
         if asked:
             check(target, asked)
-        scene = sample(target, asked, dice, dice)
+        scene = sample_scene(target, asked, dice, dice)
         caption = describe(scene.attributes, dice)
         label = self.classes.index(target) if target in self.classes else None
         return render(scene, self.size, caption=caption, label=label)
@@ -95,15 +95,15 @@ def render_many(scene: Drawable, seeds: Iterable[int]) -> dict[str, Any]:
     Raises:
         ConfigError: There are no seeds.
     """
-    found = [scene.draw(seed) for seed in seeds]
-    if not found:
+    images = [scene.draw(seed) for seed in seeds]
+    if not images:
         raise ConfigError("render_many needs one seed or more")
     return {
-        "images": np.stack([picture.image for picture in found]),
-        "segments": np.stack([picture.segments for picture in found]),
-        "labels": np.array([-1 if p.label is None else p.label for p in found], dtype=np.int64),
-        "captions": [picture.caption for picture in found],
-        "attributes": [picture.attributes for picture in found],
-        "instances": [picture.instances for picture in found],
-        "units": [picture.unit for picture in found],
+        "images": np.stack([image.image for image in images]),
+        "segments": np.stack([image.segments for image in images]),
+        "labels": np.array([-1 if p.label is None else p.label for p in images], dtype=np.int64),
+        "captions": [image.caption for image in images],
+        "attributes": [image.attributes for image in images],
+        "instances": [image.instances for image in images],
+        "units": [image.unit for image in images],
     }

@@ -73,12 +73,12 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         from understudy.data.labels import NO_LABELS
-        from understudy.data.names import class_names
+        from understudy.data.names import names_of_classes
         from understudy.run.held_out import check_hold_out
 
         _ = self.budget, self.privacy_unit
         if self.classes is not None:
-            object.__setattr__(self, "classes", class_names(self.classes))
+            object.__setattr__(self, "classes", names_of_classes(self.classes))
             if self.label == NO_LABELS:
                 raise ConfigError("--label none leaves no classes to declare: leave out --classes")
         if self.channels not in (None, 1, 3):

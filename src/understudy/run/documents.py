@@ -14,7 +14,7 @@ import numpy as np
 from understudy.core.ports import Source
 from understudy.core.types import Fit, Images, Labels, Receipt, Release
 from understudy.data.labels import NO_LABELS, label_column_of
-from understudy.data.names import UNLABELLED
+from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
@@ -92,7 +92,7 @@ def run_record(
 
 def is_unlabelled(source: Source, config: RunConfig) -> bool:
     """Whether a dataset was taken for one class, and nobody declared that."""
-    return source.classes == UNLABELLED and config.label != NO_LABELS
+    return source.classes == UNLABELLED_NAME and config.label != NO_LABELS
 
 
 def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
@@ -105,7 +105,7 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     by_name = unlabelled or config.classes is not None
     found = [Premise.of("class names", list(source.classes), declared=by_name)]
     column = label_column_of(source)
-    if column is not None or unlabelled or source.classes == UNLABELLED:
+    if column is not None or unlabelled or source.classes == UNLABELLED_NAME:
         declared = config.label is not None
         found.append(Premise.of("label column", column or NO_LABELS, declared=declared))
     if source.kind == "embeddings":

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from understudy.core.errors import RunError
 from understudy.core.types import Fit, Receipt
-from understudy.report import Premise, Spending
+from understudy.report import Premise, BudgetState
 from understudy.run.outputs import read_json
 
 
@@ -53,7 +53,7 @@ class RunFile(BaseModel):
     """What of the private dataset the guarantee takes for public."""
     receipt: Receipt
     """The guarantee, and what each stage of it cost."""
-    spending: Spending
+    spending: BudgetState
     """The dataset's budget after the run."""
     accuracy: list[AccuracyRecord] = []
     """Accuracy on a real test set; empty without one."""

@@ -16,10 +16,10 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Generator
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import write_release
-from understudy.data.names import class_names
+from understudy.data.names import names_of_classes
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context, check_template, prompts_of
-from understudy.report import Model, RunRecord, public_documents
+from understudy.report import ModelRecord, RunRecord, public_documents
 from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
 from understudy.run.documents import contact_sheet_of, first_of_each, understudy_version
@@ -157,7 +157,7 @@ def base_set(
         RunError: ``out`` is taken.
         BackendError: There is no such generator.
     """
-    names = class_names(classes)
+    names = names_of_classes(classes)
     if count < len(names):
         raise ConfigError(f"count must be {len(names)} or more, one for each class, found {count}")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
@@ -199,7 +199,7 @@ def _record(
         date=datetime.now(UTC).date().isoformat(),
         params={"template": template, "seed": seed},
         image_shape=generator.shape,
-        models=(Model("generator", generator.name, generator.licence),),
+        models=(ModelRecord("generator", generator.name, generator.licence),),
         facts=facts,
         how=_HOW,
         licence=licence,

@@ -80,13 +80,13 @@ class AutoencoderStage:
             pixels = pixels.flip(-1)
         latents = self.network.encode(pixels).latents.float()
         noise = torch.randn(latents.shape, generator=random, device=self._device)
-        made = self.network.decode(latents + 0.1 * noise).sample.float()
+        decoded = self.network.decode(latents + 0.1 * noise).sample.float()
         mean, variance = latents.mean((0, 2, 3)), latents.var((0, 2, 3))
         return {
-            "pixels": functional.l1_loss(made, pixels),
-            "squares": 2 * functional.mse_loss(made, pixels),
+            "pixels": functional.l1_loss(decoded, pixels),
+            "squares": 2 * functional.mse_loss(decoded, pixels),
             "edges": sum(
-                (functional.l1_loss(made.diff(dim=d), pixels.diff(dim=d)) for d in (-1, -2)),
+                (functional.l1_loss(decoded.diff(dim=d), pixels.diff(dim=d)) for d in (-1, -2)),
                 torch.zeros((), device=self._device),
             ),
             "moments": 0.05 * (mean.square() + (variance - 1).square()).mean(),
@@ -97,8 +97,8 @@ class AutoencoderStage:
         """Held-out images, each above what came back of it."""
         images = self._corpus.images[self._corpus.last(16)]
         pixels = to_network(images, self._device)
-        made = from_network(self.network.decode(self.network.encode(pixels).latents).sample)
-        halves = [np.asarray(images[:8]), made[:8], np.asarray(images[8:]), made[8:]]
+        decoded = from_network(self.network.decode(self.network.encode(pixels).latents).sample)
+        halves = [np.asarray(images[:8]), decoded[:8], np.asarray(images[8:]), decoded[8:]]
         return np.concatenate(halves)
 
 
@@ -107,9 +107,9 @@ def encode_latents(
     network: Any, images: Images, device: torch.device, *, batch: int = 128
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
     """Latents of many images: (n, channels, height / 8, width / 8) float16."""
-    made = []
+    latents = []
     for start in range(0, len(images), batch):
         pixels = to_network(images[start : start + batch], device)
         with torch.autocast(device.type, torch.bfloat16):
-            made.append(network.encode(pixels).latents.to(torch.float16).cpu().numpy())
-    return np.concatenate(made)
+            latents.append(network.encode(pixels).latents.to(torch.float16).cpu().numpy())
+    return np.concatenate(latents)

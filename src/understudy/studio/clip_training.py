@@ -78,7 +78,7 @@ def new_clip(
         }
         for width in widths
     )
-    heard = transformers.CLIPTextConfig(
+    text_config = transformers.CLIPTextConfig(
         vocab_size=len(tokenizer),
         max_position_embeddings=tokenizer.model_max_length,
         num_hidden_layers=max(2, layers - 2),
@@ -87,17 +87,19 @@ def new_clip(
         pad_token_id=tokenizer.pad_token_id,
         **text,
     )
-    seen = transformers.CLIPVisionConfig(
+    vision_config = transformers.CLIPVisionConfig(
         image_size=side, patch_size=patch, num_hidden_layers=layers, **vision
     )
-    config = transformers.CLIPConfig(text_config=heard, vision_config=seen, projection_dim=dim)
+    config = transformers.CLIPConfig(
+        text_config=text_config, vision_config=vision_config, projection_dim=dim
+    )
     return transformers.CLIPModel(config)
 
 
 def tokenise(tokenizer: Any, texts: Texts) -> torch.Tensor:
     """(n, length) token numbers, padded to the tokenizer's length."""
-    made = tokenizer(list(texts), padding="max_length", truncation=True, return_tensors="pt")
-    return made["input_ids"]  # type: ignore[no-any-return]
+    encoding = tokenizer(list(texts), padding="max_length", truncation=True, return_tensors="pt")
+    return encoding["input_ids"]  # type: ignore[no-any-return]
 
 
 class _WithHeads(nn.Module):
@@ -171,11 +173,11 @@ def caption_tokens(tokenizer: Any, corpus: Corpus) -> torch.Tensor:
 
 
 def _values(attributes: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for row in attributes:
         for key, value in row.items():
-            found.setdefault(key, set()).add(value)
-    return {key: sorted(of) for key, of in found.items() if 1 < len(of) <= 64}
+            values.setdefault(key, set()).add(value)
+    return {key: sorted(of) for key, of in values.items() if 1 < len(of) <= 64}
 
 
 def _index(values: Sequence[str], value: str | None) -> int:
@@ -187,11 +189,11 @@ def embed_images(
     clip: Any, images: Images, device: torch.device, *, batch: int = 128
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
     """Embeddings of many images, each of length sqrt(d): (n, d) float16."""
-    made = []
+    embeddings = []
     for start in range(0, len(images), batch):
         pixels = to_network(images[start : start + batch], device)
         with torch.autocast(device.type, torch.bfloat16):
-            seen = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
-        unit = functional.normalize(seen.float()) * clip.config.projection_dim**0.5
-        made.append(unit.to(torch.float16).cpu().numpy())
-    return np.concatenate(made)
+            features = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
+        unit = functional.normalize(features.float()) * clip.config.projection_dim**0.5
+        embeddings.append(unit.to(torch.float16).cpu().numpy())
+    return np.concatenate(embeddings)

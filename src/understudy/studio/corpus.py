@@ -123,9 +123,9 @@ def _parts(row: CorpusRow) -> dict[str, NDArray[np.uint8]]:
     return {key: value for key, value in every.items() if value is not None}
 
 
-def _create(folder: Path, key: str, count: int, one: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _create(folder: Path, key: str, count: int, example: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.lib.format.open_memmap(
-        folder / f"{key}.npy", mode="w+", dtype=np.uint8, shape=(count, *one.shape)
+        folder / f"{key}.npy", mode="w+", dtype=np.uint8, shape=(count, *example.shape)
     )
 
 
@@ -134,7 +134,7 @@ def read_corpus(folder: Path) -> Corpus | None:
     if not (folder / "corpus.json").is_file():
         return None
     about = json.loads((folder / "corpus.json").read_text())
-    found: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
         for key in _ARRAYS
         if (folder / f"{key}.npy").is_file()
@@ -142,7 +142,7 @@ def read_corpus(folder: Path) -> Corpus | None:
     with (folder / "texts.jsonl").open() as file:
         lines = [json.loads(line) for line in file]
     return Corpus(
-        **found,
+        **arrays,
         captions=tuple(tuple(line["captions"]) for line in lines),
         attributes=tuple(line["attributes"] for line in lines),
         classes=tuple(about["classes"]),

@@ -78,7 +78,7 @@ class Studied:
         return torch.from_numpy(self.latents[rows.numpy()]).to(self.device).float()
 
     @torch.no_grad()
-    def words(self, tokens: torch.Tensor) -> torch.Tensor:
+    def text_states(self, tokens: torch.Tensor) -> torch.Tensor:
         """What the text encoder makes of tokens: (n, length, width)."""
         text: torch.Tensor = self.clip.text_model(
             input_ids=tokens.long().to(self.device)
@@ -122,7 +122,7 @@ class _Noised:
         """One caption of each row as the text encoder reads it, silence where dropped."""
         which = torch.randint(self.tokens.shape[1], (len(rows),), generator=random)
         tokens = torch.where(dropped.cpu()[:, None], self.silence, self.tokens[rows, which])
-        return self.studied.words(tokens)
+        return self.studied.text_states(tokens)
 
 
 class UNetStage(_Noised):
@@ -149,9 +149,9 @@ class UNetStage(_Noised):
         kind = torch.rand(len(rows), generator=random, device=device)
         text = self.text(rows, (kind >= 0.65) & (kind < 1.0), random)
         embedding = self.embedding(rows, random) * (kind >= 0.55)[:, None] * (kind < 0.92)[:, None]
-        made = self.network(noised, steps, text, class_labels=embedding).sample
+        prediction = self.network(noised, steps, text, class_labels=embedding).sample
         target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].float()
-        return {"velocity": mostly_where(target.to(device), made, velocity, times=3)}
+        return {"velocity": mostly_where(target.to(device), prediction, velocity, times=3)}
 
     @torch.no_grad()
     def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -160,10 +160,10 @@ class UNetStage(_Noised):
         noised, steps, _ = self.noised(rows, random, between=(0.05, 0.6))
         draw = torch.rand((2, len(rows)), generator=random, device=device)
         text = self.text(rows, draw[0] < 0.3, random)
-        told = self.embedding(rows, random) * (draw[1] < 0.6)[:, None]
-        velocity = self.network(noised, steps, text, class_labels=told).sample
-        kept = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
-        return torch.as_tensor(kept.sqrt() * noised - (1 - kept).sqrt() * velocity)
+        conditioning = self.embedding(rows, random) * (draw[1] < 0.6)[:, None]
+        velocity = self.network(noised, steps, text, class_labels=conditioning).sample
+        signal = self.noising.alphas_cumprod.to(device)[steps][:, None, None, None]
+        return torch.as_tensor(signal.sqrt() * noised - (1 - signal).sqrt() * velocity)
 
     def embedding(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Noised embeddings beside the step of their noise, as unCLIP gives them."""
@@ -174,39 +174,39 @@ class UNetStage(_Noised):
         noise = torch.randn(scaled.shape, generator=random, device=device)
         noised = self.blur.add_noise(scaled, noise, steps)
         plain = noised * self.spread.to(device) + self.mean.to(device)
-        told = get_timestep_embedding(
+        step_embedding = get_timestep_embedding(
             steps, plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
         )
-        return torch.cat([plain, told], dim=1)
+        return torch.cat([plain, step_embedding], dim=1)
 
     @torch.no_grad()
     def sheet(self, vae: Any = None) -> Images:
         """Held-out images; drawn from their captions; drawn from their embeddings."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
-        silence = self.studied.words(self.silence.expand(8, -1))
-        words = self.studied.words(self.tokens[rows, 0])
-        told = self.embedding_of(rows)
-        nothing = torch.zeros_like(told)
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
+        conditioning = self.embedding_of(rows)
+        nothing = torch.zeros_like(conditioning)
         shown = [np.asarray(self.studied.corpus.images[rows.numpy()])]
         blank = partial(self._velocity, silence, nothing)
-        for text, label in ((words, nothing), (silence, told)):
+        for text, label in ((states, nothing), (silence, conditioning)):
             velocity = guided(partial(self._velocity, text, label), blank, 3.0)
-            shown.append(sample(self.studied, velocity, 8, vae=vae))
+            shown.append(draw_latents(self.studied, velocity, 8, vae=vae))
         return np.concatenate(shown)
 
     def _velocity(
         self, text: torch.Tensor, label: torch.Tensor, x: torch.Tensor, t: torch.Tensor
     ) -> torch.Tensor:
-        made: torch.Tensor = self.network(x, t, text, class_labels=label).sample
-        return made
+        velocity: torch.Tensor = self.network(x, t, text, class_labels=label).sample
+        return velocity
 
     def embedding_of(self, rows: torch.Tensor) -> torch.Tensor:
         """The embeddings of rows, not noised, as the network takes them."""
         plain = torch.from_numpy(self.studied.embeddings[rows.numpy()].astype(np.float32))
-        told = get_timestep_embedding(
+        step_embedding = get_timestep_embedding(
             torch.zeros(len(rows)), plain.shape[1], flip_sin_to_cos=True, downscale_freq_shift=0
         )
-        return torch.cat([plain, told], dim=1).to(self.studied.device)
+        return torch.cat([plain, step_embedding], dim=1).to(self.studied.device)
 
 
 class InpaintingStage(_Noised):
@@ -224,8 +224,8 @@ class InpaintingStage(_Noised):
         dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.15
         given = self.given(rows, self.holes(rows, random))
         text = self.text(rows, dropped, random)
-        made = self.network(torch.cat([noised, given], dim=1), steps, text).sample
-        return {"velocity": functional.mse_loss(made.float(), velocity)}
+        prediction = self.network(torch.cat([noised, given], dim=1), steps, text).sample
+        return {"velocity": functional.mse_loss(prediction.float(), velocity)}
 
     def holes(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Boxes, targets, all but targets, or everything: (n, 1, height, width), 1 to be drawn."""
@@ -262,8 +262,8 @@ class InpaintingStage(_Noised):
         rows = torch.from_numpy(self.studied.corpus.last(8))
         holes = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
         given = self.given(rows, holes)
-        silence = self.studied.words(self.silence.expand(8, -1))
-        words = self.studied.words(self.tokens[rows, 0])
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
 
         def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
@@ -271,8 +271,8 @@ class InpaintingStage(_Noised):
 
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
-        told = guided(partial(velocity, words), partial(velocity, silence), 2.0)
-        made = sample(self.studied, told, 8)
+        guided_velocity = guided(partial(velocity, states), partial(velocity, silence), 2.0)
+        made = draw_latents(self.studied, guided_velocity, 8)
         return np.concatenate([images, np.where(hole, 128, images), np.where(hole, made, images)])
 
 
@@ -288,9 +288,9 @@ class ControlStage(_Noised):
         self.name = f"controlnet-{kind}"
         self.base = base.requires_grad_(False).eval()
         self.hints = hints
-        told = [at for at in range(self.rows) if hints[at].any()]
-        self._told = torch.tensor(told, dtype=torch.int64)
-        self.rows = len(told)
+        hinted = [at for at in range(self.rows) if hints[at].any()]
+        self._hinted = torch.tensor(hinted, dtype=torch.int64)
+        self.rows = len(hinted)
         self.network = diffusers.ControlNetModel.from_unet(
             base, conditioning_embedding_out_channels=(16, 24, 48, 96)
         )
@@ -300,12 +300,12 @@ class ControlStage(_Noised):
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
         """Mean squared error of the velocity, five times as heavy where the hint is."""
-        rows = self._told[rows]
+        rows = self._hinted[rows]
         noised, steps, velocity = self.noised(rows, random, power=0.5)
         dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.3
         hint = self.hint(rows)
-        made = self.velocity(noised, steps, self.text(rows, dropped, random), hint)
-        return {"velocity": mostly_where(hint.amax(1, keepdim=True), made, velocity, times=5)}
+        prediction = self.velocity(noised, steps, self.text(rows, dropped, random), hint)
+        return {"velocity": mostly_where(hint.amax(1, keepdim=True), prediction, velocity, times=5)}
 
     def hint(self, rows: torch.Tensor) -> torch.Tensor:
         """Hints in [0, 1], three channels."""
@@ -319,10 +319,10 @@ class ControlStage(_Noised):
     ) -> torch.Tensor:
         """The base network's answer, steered."""
         down, middle = self.network(x, t, text, controlnet_cond=hint, return_dict=False)
-        made = self.base(
+        outputs = self.base(
             x, t, text, down_block_additional_residuals=down, mid_block_additional_residual=middle
         )
-        velocity: torch.Tensor = made.sample
+        velocity: torch.Tensor = outputs.sample
         return velocity
 
     @torch.no_grad()
@@ -330,17 +330,17 @@ class ControlStage(_Noised):
         """Held-out images, their hints, and what was drawn to the hints and captions."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
         hint = self.hint(rows)
-        silence = self.studied.words(self.silence.expand(8, -1))
-        words = self.studied.words(self.tokens[rows, 0])
+        silence = self.studied.text_states(self.silence.expand(8, -1))
+        states = self.studied.text_states(self.tokens[rows, 0])
 
         def blank(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = self.base(x, t, silence).sample
             return made
 
-        told = guided(lambda x, t: self.velocity(x, t, words, hint), blank, 3.0)
+        told = guided(lambda x, t: self.velocity(x, t, states, hint), blank, 3.0)
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
-        return np.concatenate([images, shown, sample(self.studied, told, 8)])
+        return np.concatenate([images, shown, draw_latents(self.studied, told, 8)])
 
 
 def mostly_where(
@@ -380,7 +380,7 @@ def widened(base: Any, more: int) -> Any:
 
 
 @torch.no_grad()
-def sample(
+def draw_latents(
     studied: Studied,
     velocity: Velocity,
     count: int,

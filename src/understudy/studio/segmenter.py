@@ -65,17 +65,17 @@ class SegmenterStage:
         )
         if torch.rand((), generator=random, device=self._device) < 0.5:
             pixels, truth = pixels.flip(-1), truth.flip(-1)
-        seen = self.network(pixel_values=pixels.clamp(-1, 1)).logits.float()
-        seen = functional.interpolate(seen, size=truth.shape[-2:], mode="bilinear")
-        return {"pixels": functional.cross_entropy(seen, truth, weight=self._weights)}
+        logits = self.network(pixel_values=pixels.clamp(-1, 1)).logits.float()
+        logits = functional.interpolate(logits, size=truth.shape[-2:], mode="bilinear")
+        return {"pixels": functional.cross_entropy(logits, truth, weight=self._weights)}
 
     @torch.no_grad()
     def sheet(self) -> Images:
         """Held-out images, each above its segments as the network sees them."""
         images = np.asarray(self._corpus.images[self._corpus.last(16)])
-        seen = self.network(pixel_values=to_network(images, self._device)).logits
-        seen = functional.interpolate(seen, size=images.shape[1:3], mode="bilinear").argmax(1)
+        logits = self.network(pixel_values=to_network(images, self._device)).logits
+        logits = functional.interpolate(logits, size=images.shape[1:3], mode="bilinear").argmax(1)
         steps = np.arange(len(self._corpus.classes))
         colours = np.stack([steps * 67 % 256, steps * 131 % 256, steps * 29 % 256], -1)
-        shown = colours.astype(np.uint8)[seen.cpu().numpy()]
+        shown = colours.astype(np.uint8)[logits.cpu().numpy()]
         return np.concatenate([images[:8], shown[:8], images[8:], shown[8:]])

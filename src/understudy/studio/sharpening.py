@@ -75,18 +75,18 @@ class DecoderStage:
         studied = self.drawing.studied
         pixels = to_network(studied.corpus.images[rows.numpy()], studied.device)
         latents, weights = self.latents(rows, random)
-        made = self.vae.decode(latents).sample.float()
+        decoded = self.vae.decode(latents).sample.float()
         self.discriminator.requires_grad_(False)  # the opponent does not learn to be deceived
-        verdict, seen = self.discriminator(made)
+        verdict, features = self.discriminator(decoded)
         with torch.no_grad():
             _, true = self.discriminator(pixels)
         self.discriminator.requires_grad_(True)
-        both, _ = self.discriminator(torch.cat([pixels, made.detach()]))
-        real, drawn = both.chunk(2)
-        apart = [functional.l1_loss(a, b) for a, b in zip(seen, true, strict=True)]
+        verdicts, _ = self.discriminator(torch.cat([pixels, decoded.detach()]))
+        real, drawn = verdicts.chunk(2)
+        apart = [functional.l1_loss(a, b) for a, b in zip(features, true, strict=True)]
         return {
-            "pixels": (weights * (made - pixels).abs()).mean(),
-            "squares": (weights * (made - pixels).square()).mean(),
+            "pixels": (weights * (decoded - pixels).abs()).mean(),
+            "squares": (weights * (decoded - pixels).square()).mean(),
             "features": _FEATURES * torch.stack(apart).sum(),
             "adversarial": -_ADVERSARIAL * verdict.mean(),
             "discriminator": functional.relu(1 - real).mean() + functional.relu(1 + drawn).mean(),

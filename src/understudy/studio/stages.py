@@ -178,9 +178,9 @@ class StudioTrainer:
             if not self._done(name).is_file():
                 torch.manual_seed(self.machine.seed)
                 with quiet():
-                    self._one(name)
+                    self._train_stage(name)
 
-    def _one(self, name: str) -> None:
+    def _train_stage(self, name: str) -> None:
         makers: dict[str, Callable[[], Work]] = {
             "vae": self._vae,
             "clip": self._clip,
@@ -204,8 +204,8 @@ class StudioTrainer:
 
     def _done(self, name: str) -> Path:
         """The file that says that a stage is done."""
-        kept = self._work / "sharper" if name == "decoder" else self.folder / name
-        return kept / "config.json"
+        folder = self._work / "sharper" if name == "decoder" else self.folder / name
+        return folder / "config.json"
 
     def _vae(self) -> Work:
         network = new_autoencoder(latents=self.plan.latents, width=self.plan.vae_width)
@@ -319,29 +319,29 @@ class StudioTrainer:
         images = self.corpus.images
         return Studied(
             corpus=self.corpus,
-            latents=self._kept("latents", lambda: encode_latents(vae, images, device)),
-            embeddings=self._kept("embeddings", lambda: embed_images(clip, images, device)),
+            latents=self._cached("latents", lambda: encode_latents(vae, images, device)),
+            embeddings=self._cached("embeddings", lambda: embed_images(clip, images, device)),
             vae=vae.requires_grad_(False),
             clip=clip.requires_grad_(False),
             tokenizer=transformers.CLIPTokenizer.from_pretrained(self.folder / "clip"),
             device=device,
         )
 
-    def _kept(self, name: str, make: Callable[[], NDArray[np.float16]]) -> NDArray[np.float16]:
+    def _cached(self, name: str, make: Callable[[], NDArray[np.float16]]) -> NDArray[np.float16]:
         file = self._work / f"{name}.npy"
         if not file.is_file():
             new = file.with_suffix(".new.npy")
             np.save(new, make())
             new.rename(file)
-        kept: NDArray[np.float16] = np.load(file, mmap_mode="r", allow_pickle=False)
-        return kept
+        array: NDArray[np.float16] = np.load(file, mmap_mode="r", allow_pickle=False)
+        return array
 
 
 def _save_preparation(folder: Path, kind: str, side: int) -> None:
     """How images are made ready, as the hub's processors say it: -1 is black and 1 is white."""
     folder.mkdir(parents=True, exist_ok=True)
     size = {"height": side, "width": side}
-    told = {
+    config = {
         "image_processor_type": kind,
         "do_resize": True,
         "size": size,
@@ -353,7 +353,7 @@ def _save_preparation(folder: Path, kind: str, side: int) -> None:
         "image_mean": [0.5, 0.5, 0.5],
         "image_std": [0.5, 0.5, 0.5],
     }
-    (folder / "preprocessor_config.json").write_text(json.dumps(told, indent=2) + "\n")
+    (folder / "preprocessor_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def _save(network: Any, folder: Path) -> None:
@@ -361,6 +361,6 @@ def _save(network: Any, folder: Path) -> None:
     network.to(torch.float16).save_pretrained(folder, safe_serialization=True)
     network.float()
     config = folder / "config.json"
-    told = json.loads(config.read_text(encoding="utf-8"))
-    told.pop("_name_or_path", None)
-    config.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    content = json.loads(config.read_text(encoding="utf-8"))
+    content.pop("_name_or_path", None)
+    config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from understudy.studio.corpus import Corpus, CorpusRow
     from understudy.studio.plan import StudioPlan
 
-TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
+CORPUS_TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
 """What the playhouse's pictures show, in these parts."""
 
 _CAPTIONS = 3  # of each picture, in different words
@@ -129,7 +129,7 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
         from understudy.backends.training_loop import Machine
         from understudy.studio.plan import StudioPlan
 
-        device, _ = HubOptions(device=order.device).where()
+        device, _ = HubOptions(device=order.device).placement()
     except ImportError as error:
         raise MissingExtra("a studio", "models") from error
     plan, count = StudioPlan().scaled(order.scale), order.count
@@ -170,15 +170,15 @@ def export_studio(folder: Path, studio: Path | None) -> None:
 def _reporting(events: Events) -> LossReport:
     """A step for each stage, and its losses now and then."""
     known: dict[str, tuple[Step, int]] = {}
-    told = 0.0
+    last_line = 0.0
 
     def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
-        nonlocal told
+        nonlocal last_line
         bar, before = known.get(stage) or (events.step(stage, steps), 0)
         bar(step - before)
         known[stage] = (bar, step)
-        if step == steps or time.monotonic() - told > 60:
-            told = time.monotonic()
+        if step == steps or time.monotonic() - last_line > 60:
+            last_line = time.monotonic()
             parts = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
             events.notice(f"{stage} {step:,} of {steps:,}: {parts}")
 
@@ -191,8 +191,8 @@ def _corpus(
     """The corpus of ``out``, drawn or read where it is not there yet."""
     from understudy.studio.corpus import read_corpus, write_corpus
 
-    found = read_corpus(folder)
-    if found is None:
+    corpus = read_corpus(folder)
+    if corpus is None:
         if data is None or captions is None:
             rows, classes = playhouse_rows(plan.side), _segment_classes()
         else:
@@ -201,13 +201,13 @@ def _corpus(
         write_corpus(
             folder, _counted(rows, done), plan.count, classes=classes, held_out=plan.held_out
         )
-        found = read_corpus(folder)
-    if found is None or len(found.images) != plan.count:
+        corpus = read_corpus(folder)
+    if corpus is None or len(corpus.images) != plan.count:
         raise ConfigError(
-            f"{folder} holds {0 if found is None else len(found.images)} images and the plan says "
-            f"{plan.count}: choose another folder, or the plan it was begun with"
+            f"{folder} holds {0 if corpus is None else len(corpus.images)} images and the plan "
+            f"says {plan.count}: choose another folder, or the plan it was begun with"
         )
-    return replace(found, held_out=plan.held_out)
+    return replace(corpus, held_out=plan.held_out)
 
 
 def _counted(rows: Iterator[CorpusRow], done: Callable[[int], None]) -> Iterator[CorpusRow]:
@@ -234,24 +234,26 @@ def playhouse_rows(side: int, first: int = 0) -> Iterator[CorpusRow]:
     from understudy.playhouse.grammar import describe
     from understudy.studio.corpus import CorpusRow
 
-    world = World(side, TARGETS)
+    world = World(side, CORPUS_TARGETS)
     seed = first
     while True:
-        picture = world.draw(seed)
+        image = world.draw(seed)
         dice = Dice("captions", seed)
-        pose = np.zeros_like(picture.image)
-        for one in picture.instances:
-            if one.name in LIMBS and one.keypoints is not None:
-                drawn = skeleton(one.keypoints, one.names, one.name, picture.image.shape[:2])
+        pose = np.zeros_like(image.image)
+        for instance in image.instances:
+            if instance.name in LIMBS and instance.keypoints is not None:
+                drawn = skeleton(
+                    instance.keypoints, instance.names, instance.name, image.image.shape[:2]
+                )
                 pose = np.maximum(pose, drawn)
-        more = [describe(picture.attributes, dice) for _ in range(_CAPTIONS - 1)]
+        more = [describe(image.attributes, dice) for _ in range(_CAPTIONS - 1)]
         yield CorpusRow(
-            image=picture.image,
-            captions=[picture.caption, *more],
-            segments=picture.segments,
-            edges=edges(picture.image[None])[0],
+            image=image.image,
+            captions=[image.caption, *more],
+            segments=image.segments,
+            edges=edges(image.image[None])[0],
             pose=pose,
-            attributes=picture.attributes,
+            attributes=image.attributes,
         )
         seed += 1
 

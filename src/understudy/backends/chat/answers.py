@@ -122,23 +122,23 @@ def _unwrapped(text: str) -> str:
 
 def _from_json(text: str) -> str:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError:
         raise MalformedAnswer("broken JSON") from None
-    for value in _json_texts(found):
+    for value in _json_texts(content):
         if value.strip():
             return value.strip()
     raise MalformedAnswer("JSON without a caption")
 
 
-def _json_texts(found: object) -> Iterator[str]:
-    if isinstance(found, str):
-        yield found
-    elif isinstance(found, list):
-        for entry in found:
+def _json_texts(content: object) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for entry in content:
             yield from _json_texts(entry)
-    elif isinstance(found, dict):
-        for key, value in found.items():
+    elif isinstance(content, dict):
+        for key, value in content.items():
             if str(key).lower().rstrip("s") in _KEYS:
                 yield from _json_texts(value)
 

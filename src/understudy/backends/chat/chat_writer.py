@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.backends.chat.answers import MalformedAnswer, Rules, read_answer
-from understudy.backends.chat.prompt_templates import Messages, Prompts
+from understudy.backends.chat.prompt_templates import Messages, WriterPrompts
 from understudy.core.errors import BackendError
 from understudy.core.types import Texts
 
@@ -88,7 +88,7 @@ class ChatWriter:
     def __init__(
         self,
         chat: Chat,
-        prompts: Prompts,
+        prompts: WriterPrompts,
         *,
         name: str,
         licence: str = "unknown",
@@ -129,17 +129,17 @@ class ChatWriter:
         def question(row: int, rng: np.random.Generator) -> Question:
             return Question(self._prompts.write(label, rng), self._rules)
 
-        found, last = self._ask(list(range(count)), question, seed)
+        texts, last = self._ask(list(range(count)), question, seed)
         missing = sorted(last)
         if missing:
-            told = ", ".join(f"{number} {why}" for why, number in self.faults.most_common())
+            faults = ", ".join(f"{number} {why}" for why, number in self.faults.most_common())
             raise BackendError(
                 f"{self.name}: {len(missing)} of {count} captions were still malformed after "
                 f"{self._options.tries} tries ({self.malformed - before} malformed answers; in all "
-                f"{told}). One of them: {_short(last[missing[0]])}. Change the prompts "
+                f"{faults}). One of them: {_short(last[missing[0]])}. Change the prompts "
                 f"({self._prompts.name}), the temperature, or the model"
             )
-        return [found[row] for row in range(count)]
+        return [texts[row] for row in range(count)]
 
     def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
         """One variation a text; a text whose answers were all malformed is given back unchanged.
@@ -164,8 +164,8 @@ class ChatWriter:
             given = text if way == "rephrase" else None
             return Question(self._prompts.vary(text, degree, way, rng), rules, given)
 
-        found, _ = self._ask(rows, question, seed)
-        return [found.get(row, text) for row, text in enumerate(texts)]
+        variations, _ = self._ask(rows, question, seed)
+        return [variations.get(row, text) for row, text in enumerate(texts)]
 
     def _ask(
         self,
@@ -178,10 +178,10 @@ class ChatWriter:
         Returns:
             The captions, and for each row that has none the last answer, both by row.
         """
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         last: dict[int, str] = {}
         for attempt in range(self._options.tries):
-            pending = [row for row in rows if row not in found]
+            pending = [row for row in rows if row not in texts]
             if not pending:
                 break
             seeds = [np.random.SeedSequence((seed % 2**64, row, attempt)) for row in pending]
@@ -189,21 +189,21 @@ class ChatWriter:
                 question(r, np.random.default_rng(s)) for r, s in zip(pending, seeds, strict=True)
             ]
             # The model's own draws must not repeat those that chose the style and the blanks.
-            numbers = [int(one.spawn(1)[0].generate_state(1)[0] >> 1) for one in seeds]
-            answers = self._chat([one.messages for one in asked], numbers)
+            numbers = [int(request.spawn(1)[0].generate_state(1)[0] >> 1) for request in seeds]
+            answers = self._chat([request.messages for request in asked], numbers)
             if len(answers) != len(pending):
                 raise BackendError(
                     f"{self.name} gave {len(answers)} answers to {len(pending)} questions"
                 )
             self.asked += len(answers)
-            for row, one, answer in zip(pending, asked, answers, strict=True):
+            for row, request, answer in zip(pending, asked, answers, strict=True):
                 try:
-                    found[row] = one.read(answer)
+                    texts[row] = request.read(answer)
                     last.pop(row, None)
                 except MalformedAnswer as fault:
                     self.faults[str(fault)] += 1
                     last[row] = answer
-        return found, last
+        return texts, last
 
 
 def whole_lines(answer: str) -> str:

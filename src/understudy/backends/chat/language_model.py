@@ -24,7 +24,7 @@ from transformers import (
     LogitsProcessorList,
 )
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.chat.chat_writer import ChatOptions, ChatWriter, whole_lines
 from understudy.backends.chat.prompt_templates import DEFAULT, Messages, load_prompts
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
@@ -33,7 +33,7 @@ from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
 from understudy.core.ports import Writer
 
-INSTEAD = "embedded:writer"
+CHAT_ALTERNATIVES = "embedded:writer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class LocalChat:
 
     def __init__(self, model: str, options: WriterOptions) -> None:
         self._name, self._options = f"hf:{model}", options
-        with hub_errors(self._name, INSTEAD), quiet():
+        with hub_errors(self._name, CHAT_ALTERNATIVES), quiet():
             self._tokenizer = AutoTokenizer.from_pretrained(
                 model, revision=options.revision or "main", trust_remote_code=False
             )
@@ -121,14 +121,17 @@ class LocalChat:
     def __call__(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
         """One answer a conversation; each depends on its own conversation and seed."""
         answers: list[str] = []
-        for rows in chunks(len(conversations), self._options.batch):
+        for rows in index_slices(len(conversations), self._options.batch):
             answers += self._answer(conversations[rows], seeds[rows])
         return answers
 
     def _answer(self, conversations: Sequence[Messages], seeds: Sequence[int]) -> list[str]:
-        device, _ = self._options.where()
-        told = [_merged(one) if self._one_voice else one for one in conversations]
-        inputs = self._render(told)
+        device, _ = self._options.placement()
+        merged = [
+            _merged(conversation) if self._one_voice else conversation
+            for conversation in conversations
+        ]
+        inputs = self._render(merged)
         start = inputs["input_ids"].shape[1]
         sampler = RowSampler(
             seeds,
@@ -152,7 +155,7 @@ class LocalChat:
 
     def _render(self, conversations: Sequence[Messages]) -> dict[str, torch.Tensor]:
         with quiet():
-            found: Any = self._tokenizer.apply_chat_template(
+            rendered: Any = self._tokenizer.apply_chat_template(
                 list(conversations),
                 add_generation_prompt=True,
                 # Words of a caption must not be read as marks of whose turn it is.
@@ -162,7 +165,7 @@ class LocalChat:
                 return_dict=True,
                 enable_thinking=False,  # a template that knows no such thing ignores it
             )
-        return {key: found[key] for key in ("input_ids", "attention_mask")}
+        return {key: rendered[key] for key in ("input_ids", "attention_mask")}
 
     def _takes_system(self) -> bool:
         """Whether the chat template knows the role of the system; some refuse it."""
@@ -228,10 +231,10 @@ class RowSampler(LogitsProcessor):
 def _merged(messages: Messages) -> Messages:
     """What the system says put before what the user says, for templates that know no system."""
     system = [message["content"] for message in messages if message["role"] == "system"]
-    others = [dict(message) for message in messages if message["role"] != "system"]
-    if system and others:
-        others[0]["content"] = "\n\n".join([*system, others[0]["content"]])
-    return others
+    turns = [dict(message) for message in messages if message["role"] != "system"]
+    if system and turns:
+        turns[0]["content"] = "\n\n".join([*system, turns[0]["content"]])
+    return turns
 
 
 def _listed(tokens: Any) -> list[int]:

@@ -56,7 +56,7 @@ _JINJA = ImmutableSandboxedEnvironment(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestTemplates:
     """The templates of one kind of request.
 
     Attributes:
@@ -87,7 +87,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompts:
+class WriterPrompts:
     """Everything a chat model is told, and how long its captions may be.
 
     Attributes:
@@ -101,7 +101,7 @@ class Prompts:
 
     name: str
     about: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, RequestTemplates]
     words: tuple[int, int] = (4, 60)
     keywords: tuple[str, ...] = ("",)
     styles: tuple[str, ...] = ("",)
@@ -161,10 +161,10 @@ def blanked(text: str, share: float, rng: np.random.Generator) -> str:
         share: In [0, 1].
         rng: Draws which words.
     """
-    found = list(_WORD.finditer(text))
-    count = min(len(found), max(1, round(share * len(found))))
-    for index in sorted(rng.choice(len(found), count, replace=False), reverse=True):
-        text = text[: found[index].start()] + BLANK + text[found[index].end() :]
+    matches = list(_WORD.finditer(text))
+    count = min(len(matches), max(1, round(share * len(matches))))
+    for index in sorted(rng.choice(len(matches), count, replace=False), reverse=True):
+        text = text[: matches[index].start()] + BLANK + text[matches[index].end() :]
     return text
 
 
@@ -177,7 +177,7 @@ def prompt_names() -> list[str]:
     )
 
 
-def load_prompts(name: str) -> Prompts:
+def load_prompts(name: str) -> WriterPrompts:
     """Read prompts of this package by name, or a file of them.
 
     Args:
@@ -211,7 +211,7 @@ def load_prompts(name: str) -> Prompts:
         raise BackendError(f"the prompts {name}: {error}") from error
 
 
-def _read(name: str, document: Any) -> Prompts:
+def _read(name: str, document: Any) -> WriterPrompts:
     if not isinstance(document, dict):
         raise ValueError(f"not a mapping, but {type(document).__name__}")
     unknown = sorted(str(key) for key in document if key not in (*_PARTS, *_PLAIN))
@@ -229,7 +229,7 @@ def _read(name: str, document: Any) -> Prompts:
         and 1 <= words[0] <= words[1]
     ):
         raise ValueError(f"words is [fewest, most], found {words!r}")
-    return Prompts(
+    return WriterPrompts(
         name=name,
         about=str(document.get("about", "")).strip(),
         parts=parts,
@@ -239,7 +239,7 @@ def _read(name: str, document: Any) -> Prompts:
     )
 
 
-def _part(key: str, document: Any) -> Part:
+def _part(key: str, document: Any) -> RequestTemplates:
     if isinstance(document, str):
         document = {"user": document}
     if not isinstance(document, dict) or set(document) - {"system", "user"}:
@@ -258,14 +258,14 @@ def _part(key: str, document: Any) -> Part:
     if key != "write" and "text" not in uses:
         raise ValueError(f"{key} must mention {{{{ text }}}}, the text to vary")
     system = _JINJA.from_string(texts["system"]) if "system" in texts else None
-    return Part(_JINJA.from_string(texts["user"]), system, uses)
+    return RequestTemplates(_JINJA.from_string(texts["user"]), system, uses)
 
 
 def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = document.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
-        raise ValueError(f"{key} is a list of texts, found {found!r}")
-    return tuple(found) or ("",)
+    strings = document.get(key, [])
+    if not isinstance(strings, list) or not all(isinstance(entry, str) for entry in strings):
+        raise ValueError(f"{key} is a list of texts, found {strings!r}")
+    return tuple(strings) or ("",)
 
 
 def _drawn(choices: tuple[str, ...], rng: np.random.Generator) -> str:

@@ -8,36 +8,40 @@ Pipelines are loaded once, from safetensors only, and run in batches: prompt emb
 prompts are kept, images are encoded in one go, and row i draws its noise from the seed and i.
 """
 
-from understudy.backends.diffusion.autoencoders import LatentDecoder, LatentEncoder, latent_encoder
-from understudy.backends.diffusion.generators import Pictures
-from understudy.backends.diffusion.loaders import encoder_for, load_decoder, load_generator
+from understudy.backends.diffusion.autoencoders import (
+    AutoencoderDecoder,
+    AutoencoderEncoder,
+    latent_encoder,
+)
+from understudy.backends.diffusion.generators import DiffusionGenerator
+from understudy.backends.diffusion.loaders import encoder_for, load_generator, load_unclip_decoder
 from understudy.backends.diffusion.loading import stable_diffusion
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
 from understudy.backends.diffusion.options import (
+    DenoisingOptions,
     GeneratorOptions,
     LatentOptions,
-    RunOptions,
     UnclipOptions,
 )
 from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
 from understudy.backends.diffusion.unclip import KandinskyDecoder, UnclipDecoder
 
 __all__ = [
+    "AutoencoderDecoder",
+    "AutoencoderEncoder",
     "Conditioned",
+    "DenoisingOptions",
+    "DiffusionGenerator",
     "GeneratorOptions",
     "KandinskyDecoder",
-    "LatentDecoder",
-    "LatentEncoder",
     "LatentOptions",
-    "Pictures",
     "Pipelines",
-    "RunOptions",
     "UnclipDecoder",
     "UnclipOptions",
     "encoder_for",
     "latent_encoder",
-    "load_decoder",
     "load_generator",
+    "load_unclip_decoder",
     "open_pipelines",
     "stable_diffusion",
     "without_image_conditioning",

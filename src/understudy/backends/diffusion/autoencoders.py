@@ -15,21 +15,21 @@ import torch
 
 from understudy.backends.arrays import (
     check_embeddings,
-    check_images,
-    chunks,
+    index_slices,
+    require_images,
     resized,
     to_uint8,
     with_channels,
 )
 from understudy.backends.diffusion.loading import (
-    INSTEAD,
+    DIFFUSION_ALTERNATIVES,
     diffusers,
     licence_of,
     out_of_memory,
     read_network,
 )
 from understudy.backends.diffusion.options import LatentOptions, numbers
-from understudy.backends.hub.hub_models import read_config
+from understudy.backends.hub.hub_models import read_hub_config
 from understudy.backends.hub.pretrained import exact_kernels
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
@@ -37,7 +37,7 @@ from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
-KINDS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
+AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
 
 
 def to_tensor(images: Images, like: Any) -> torch.Tensor:
@@ -51,30 +51,30 @@ def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
     if isinstance(vae, diffusers.AutoencoderRAE):
         latent: torch.Tensor = vae.encode(pixels).latent  # scales by itself; wants 0..1
         return latent
-    made = vae.encode(pixels * 2 - 1)
-    latent = made.latent_dist.mode() if hasattr(made, "latent_dist") else made.latents
+    encoding = vae.encode(pixels * 2 - 1)
+    latent = encoding.latent_dist.mode() if hasattr(encoding, "latent_dist") else encoding.latents
     return (latent - (vae.config.get("shift_factor") or 0.0)) * _factor(vae)
 
 
 def pixels_of(vae: Any, latents: torch.Tensor) -> torch.Tensor:
     """(n, c, h', w') scaled latents to (n, 3, h, w), 0 black and 1 white, unbounded."""
     if isinstance(vae, diffusers.AutoencoderRAE):
-        made: torch.Tensor = vae.decode(latents).sample
-        return made
+        decoded: torch.Tensor = vae.decode(latents).sample
+        return decoded
     raw = latents / _factor(vae) + (vae.config.get("shift_factor") or 0.0)
-    made = vae.decode(raw).sample
-    return made / 2 + 0.5
+    decoded = vae.decode(raw).sample
+    return decoded / 2 + 0.5
 
 
 def _factor(vae: Any) -> float:
     return float(vae.config.get("scaling_factor") or 1.0)
 
 
-class LatentEncoder:
+class AutoencoderEncoder:
     """Images to the latents of an autoencoder.
 
     Args:
-        vae: An autoencoder of `KINDS`.
+        vae: An autoencoder of `AUTOENCODER_CLASSES`.
         shape: (height, width, channels) of the images.
         options: See `LatentOptions`.
         name: The name it was asked for by.
@@ -109,26 +109,26 @@ class LatentEncoder:
         Raises:
             BackendError: Images of another shape or type, or latents that are not finite.
         """
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._batch):
             pixels = resized(with_channels(part, 3), *self._size)
             try:
                 with exact_kernels():
-                    made = self._latents(pixels).flatten(1)
+                    latents = self._latents(pixels).flatten(1)
             except torch.OutOfMemoryError as error:
                 raise out_of_memory(self.name, self._batch, error) from error
-            out[rows] = made.cpu().numpy()[: len(out[rows])]
+            out[rows] = latents.cpu().numpy()[: len(out[rows])]
         if not np.isfinite(out).all():
             raise BackendError(f"{self.name} gave numbers that are not finite: use dtype=float32")
         return out
 
 
-class LatentDecoder:
+class AutoencoderDecoder:
     """The latents of an autoencoder to images, resized to the dataset's size and channels.
 
     Args:
-        vae: An autoencoder of `KINDS`.
+        vae: An autoencoder of `AUTOENCODER_CLASSES`.
         shape: (height, width, channels) of the images to make.
         options: See `LatentOptions`.
         name: The name it was asked for by.
@@ -151,7 +151,9 @@ class LatentDecoder:
     ) -> None:
         self.name, self.licence, self.shape = name, licence, shape
         self._vae, self._batch = vae, options.batch
-        self.latent = latent or LatentEncoder(vae, shape, options, name=name, licence="").latent
+        self.latent = (
+            latent or AutoencoderEncoder(vae, shape, options, name=name, licence="").latent
+        )
         self.dim = math.prod(self.latent)
         if options.compile:
             vae.decoder.compile()
@@ -167,16 +169,16 @@ class LatentDecoder:
         """
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
-        for rows in chunks(len(embeddings), self._batch):
+        for rows in index_slices(len(embeddings), self._batch):
             flat = torch.from_numpy(np.ascontiguousarray(embeddings[rows], dtype=np.float32))
             latents = flat.reshape(-1, *self.latent).to(self._vae.device, self._vae.dtype)
             try:
-                made = pixels_of(self._vae, latents).float().cpu().numpy()
+                decoded = pixels_of(self._vae, latents).float().cpu().numpy()
             except torch.OutOfMemoryError as error:
                 raise out_of_memory(self.name, self._batch, error) from error
-            if not np.isfinite(made).all():
+            if not np.isfinite(decoded).all():
                 raise BackendError(f"{self.name} gave pixels that are not finite")
-            pixels = with_channels(to_uint8(made.transpose(0, 2, 3, 1)), self.shape[2])
+            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
             out[rows] = resized(pixels, *self.shape[:2])
         return out
 
@@ -206,20 +208,20 @@ def read_autoencoder(rest: str, options: LatentOptions) -> Any:
     Raises:
         BackendError: There is none that is known here.
     """
-    kind, config = read_config(rest, options.revision, instead=INSTEAD)
-    told, subfolder = config.get("_class_name", ""), None
+    kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
+    network_class, subfolder = config.get("_class_name", ""), None
     if kind == "pipeline":
-        subfolder, (_, told) = "vae", config.get("vae") or (None, "")
-    if told not in KINDS:
+        subfolder, (_, network_class) = "vae", config.get("vae") or (None, "")
+    if network_class not in AUTOENCODER_CLASSES:
         raise BackendError(
-            f"hf:{rest} has no autoencoder that is known here ({told or 'none'} found): "
-            f"it must be of {', '.join(KINDS)}"
+            f"hf:{rest} has no autoencoder that is known here ({network_class or 'none'} found): "
+            f"it must be of {', '.join(AUTOENCODER_CLASSES)}"
         )
     source = rest if options.revision is None else f"{rest}@{options.revision}"
-    return read_network(getattr(diffusers, told), source, options, subfolder=subfolder)
+    return read_network(getattr(diffusers, network_class), source, options, subfolder=subfolder)
 
 
-def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> LatentEncoder:
+def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> AutoencoderEncoder:
     """The encoder half of an autoencoder, or of a pipeline's autoencoder.
 
     Args:
@@ -233,12 +235,12 @@ def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> Laten
     read = read_options(options, LatentOptions, name=f"hf:{rest}")
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)
-    return LatentEncoder(vae, shape, read, name=name, licence=licence)
+    return AutoencoderEncoder(vae, shape, read, name=name, licence=licence)
 
 
 def latent_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
-) -> LatentDecoder:
+) -> AutoencoderDecoder:
     """The decoder half of an autoencoder, or of a pipeline's autoencoder.
 
     Args:
@@ -254,4 +256,4 @@ def latent_decoder(
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)
     latent = getattr(encoder, "latent", None)
-    return LatentDecoder(vae, shape, read, name=name, licence=licence, latent=latent)
+    return AutoencoderDecoder(vae, shape, read, name=name, licence=licence, latent=latent)

@@ -51,12 +51,12 @@ def few_steps(pipeline: Any, names: Iterable[str]) -> FewSteps | None:
     """
     if type(pipeline).__name__.startswith("LatentConsistency"):
         return None  # its own numbers are those of the distilled model
-    found = next(filter(None, map(_by_name, names)), None) or _by_files(pipeline)
-    if found is None:
+    recipe = next(filter(None, map(_by_name, names)), None) or _by_files(pipeline)
+    if recipe is None:
         return None
     network = getattr(pipeline, "unet", None)
     embeds = network is not None and network.config.get("time_cond_proj_dim") is not None
-    return FewSteps(found[0], None if embeds else 0.0, found[1])
+    return FewSteps(recipe[0], None if embeds else 0.0, recipe[1])
 
 
 def _by_name(name: str) -> tuple[int, str] | None:

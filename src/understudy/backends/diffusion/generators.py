@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import distance_transform_edt
 
-from understudy.backends.arrays import check_images, chunks, resized, with_channels
+from understudy.backends.arrays import index_slices, require_images, resized, with_channels
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.loading import diffusers
 from understudy.backends.diffusion.options import GeneratorOptions, numbers
 from understudy.backends.diffusion.pipeline_calls import (
+    call_pipeline,
     check_prompts,
     check_strength,
     generators,
-    run,
     steps_for,
 )
 from understudy.backends.diffusion.pipelines import Pipelines, taken
-from understudy.backends.diffusion.text_conditioning import Prompts
+from understudy.backends.diffusion.text_conditioning import PromptEncoder
 from understudy.core.errors import BackendError, UnsupportedTask
 from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 
@@ -32,7 +32,7 @@ _LEAST = 1 / 1000  # a smaller strength leaves no step of the usual schedule of 
 Inputs = Callable[[slice, Any], dict[str, Any]]
 
 
-class Pictures:
+class DiffusionGenerator:
     """Text to images, variation, inpainting and control, in batches.
 
     Args:
@@ -55,9 +55,9 @@ class Pictures:
         self.tasks, self.sampling = pipelines.tasks, pipelines.sampling
         self._pipelines, self._options = pipelines, options
         self._size = pipelines.size()
-        told = () if options.shape is None else numbers(options.shape, "shape")
-        self.shape: Shape = (*(told[:2] or self._size), *(told[2:] or (3,)))
-        self._prompts = Prompts(
+        shape = () if options.shape is None else numbers(options.shape, "shape")
+        self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
+        self._prompts = PromptEncoder(
             pipelines.encoder_of_prompts,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
@@ -126,10 +126,10 @@ class Pictures:
             def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
                 pixels = self._scaled(images[rows])
                 start = self._start(pipeline, pixels, device, latents=self._hard_coded())
-                told = {"image": start, "mask_image": self._mask_pictures(masks[rows])}
+                arguments = {"image": start, "mask_image": self._mask_images(masks[rows])}
                 if isinstance(start, torch.Tensor):
-                    told["masked_image_latents"] = start  # else each row is encoded once more
-                return told
+                    arguments["masked_image_latents"] = start  # else each row is encoded once more
+                return arguments
 
             drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength)
         return _pasted(images, drawn, masks, self._seam())
@@ -148,7 +148,7 @@ class Pictures:
 
         def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
             return {
-                key: _pictures(self._scaled(hints[rows])),
+                key: _pillow_images(self._scaled(hints[rows])),
                 "controlnet_conditioning_scale": self._options.control_scale,
             }
 
@@ -160,7 +160,7 @@ class Pictures:
         return self._pipelines.ready(task)
 
     def _check(self, images: Images, prompts: Texts, strength: float) -> None:
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         check_prompts(prompts, len(images), self.name)
         check_strength(strength, self.name)
 
@@ -178,12 +178,12 @@ class Pictures:
         height, width = self._size
         steps = self._pipelines.steps()
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
-        for rows in chunks(len(prompts), self._options.batch):
-            drawn = run(
+        for rows in index_slices(len(prompts), self._options.batch):
+            drawn = call_pipeline(
                 pipeline,
                 self.name,
                 self._options.batch,
-                **self._prompts.told(prompts[rows]),
+                **self._prompts.conditioning(prompts[rows]),
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
                 num_inference_steps=steps_for(strength, steps),
@@ -242,7 +242,7 @@ class Pictures:
             or vae.config.get("latents_mean") is not None
             or (vae.dtype == torch.float16 and vae.config.get("force_upcast"))
         ):
-            return _pictures(pixels)
+            return _pillow_images(pixels)
         with torch.no_grad():
             return latents_of(vae, to_tensor(pixels, _At(device, vae.dtype)))
 
@@ -253,12 +253,12 @@ class Pictures:
         grey = masks[..., None].astype(np.uint8) * 255
         return resized(grey, *self._size)[..., 0]
 
-    def _mask_pictures(self, masks: Masks) -> list[Image.Image]:
+    def _mask_images(self, masks: Masks) -> list[Image.Image]:
         return [Image.fromarray(mask) for mask in self._mask_pixels(masks)]
 
     def _seam(self) -> int:
-        told = self._options.seam
-        return max(1, min(self.shape[:2]) // 32) if told is None else told
+        seam = self._options.seam
+        return max(1, min(self.shape[:2]) // 32) if seam is None else seam
 
 
 class _At:
@@ -268,7 +268,7 @@ class _At:
         self.device, self.dtype = device, dtype
 
 
-def _pictures(images: Images) -> list[Image.Image]:
+def _pillow_images(images: Images) -> list[Image.Image]:
     return [Image.fromarray(image) for image in images]
 
 

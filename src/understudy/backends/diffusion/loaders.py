@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.backends.diffusion.autoencoders import KINDS, latent_decoder
-from understudy.backends.diffusion.generators import Pictures
+from understudy.backends.diffusion.autoencoders import AUTOENCODER_CLASSES, latent_decoder
+from understudy.backends.diffusion.generators import DiffusionGenerator
 from understudy.backends.diffusion.loading import (
-    INSTEAD,
+    DIFFUSION_ALTERNATIVES,
     LEFT_OUT,
     licence_of,
     read_pipeline,
@@ -18,13 +18,13 @@ from understudy.backends.diffusion.loading import (
 from understudy.backends.diffusion.options import GeneratorOptions, UnclipOptions
 from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
 from understudy.backends.diffusion.unclip import KandinskyDecoder, UnclipDecoder
-from understudy.backends.hub.hub_models import read_config
+from understudy.backends.hub.hub_models import read_hub_config
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 
-def load_generator(rest: str, options: Mapping[str, Any]) -> Pictures:
+def load_generator(rest: str, options: Mapping[str, Any]) -> DiffusionGenerator:
     """A generator from any text-to-image pipeline of diffusers, an unCLIP one too.
 
     Args:
@@ -37,10 +37,10 @@ def load_generator(rest: str, options: Mapping[str, Any]) -> Pictures:
     read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
     name = full_name(f"hf:{rest}", read)
     pipelines = open_pipelines(rest, read, name=name)
-    return Pictures(pipelines, read, name=name, licence=licence_of(rest, read.revision))
+    return DiffusionGenerator(pipelines, read, name=name, licence=licence_of(rest, read.revision))
 
 
-def load_decoder(
+def load_unclip_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> Decoder:
     """A decoder: unCLIP or Kandinsky of image embeddings, else the autoencoder of latents.
@@ -54,11 +54,11 @@ def load_decoder(
     Raises:
         BackendError: There is no such model, or it does not fit the encoder.
     """
-    kind, config = read_config(rest, options.get("revision"), instead=INSTEAD)
-    told = str(config.get("_class_name"))
-    if kind == "pipeline" and told.startswith("StableUnCLIP"):
+    kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
+    pipeline_class = str(config.get("_class_name"))
+    if kind == "pipeline" and pipeline_class.startswith("StableUnCLIP"):
         return _unclip(rest, shape, encoder, options)
-    if kind == "pipeline" and told == "KandinskyV22Pipeline":
+    if kind == "pipeline" and pipeline_class == "KandinskyV22Pipeline":
         return _kandinsky(rest, shape, encoder, options)
     return latent_decoder(rest, shape, encoder, options)
 
@@ -118,16 +118,16 @@ def encoder_for(rest: str, options: Mapping[str, Any]) -> str | None:
         Its own name for an autoencoder; for unCLIP the image encoder in its folder; for Kandinsky
         that of its prior; None where nothing is known.
     """
-    kind, config = read_config(rest, options.get("revision"), instead=INSTEAD)
-    told = str(config.get("_class_name"))
-    if told in KINDS:
+    kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
+    pipeline_class = str(config.get("_class_name"))
+    if pipeline_class in AUTOENCODER_CLASSES:
         return f"hf:{rest}"
     home = rest
-    if told == "KandinskyV22Pipeline":
+    if pipeline_class == "KandinskyV22Pipeline":
         home = str(options.get("prior") or "")
         if not home:
             return None
-        kind, config = read_config(home, None, instead=INSTEAD)
+        kind, config = read_hub_config(home, None, instead=DIFFUSION_ALTERNATIVES)
     if kind != "pipeline" or not config.get("image_encoder"):
         return f"hf:{rest}" if config.get("vae") else None
     revision = options.get("revision") if home == rest else None

@@ -11,14 +11,14 @@ import diffusers as _diffusers
 import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
-from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_config
+from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_config
 from understudy.backends.hub.pretrained import licence_of as licence_of
 from understudy.backends.hub.pretrained import quiet as quiet
 from understudy.core.errors import BackendError
 
 diffusers: Any = _diffusers  # their calls carry no types
 
-INSTEAD = "embedded:studio"
+DIFFUSION_ALTERNATIVES = "embedded:studio"
 
 LEFT_OUT = ("safety_checker", "feature_extractor", "image_encoder", "prior_image_processor")
 """Parts of a pipeline that nothing here runs: pictures of one's own making are not screened, and
@@ -28,7 +28,7 @@ embedding images is the encoder's job."""
 @contextmanager
 def loading(name: str) -> Iterator[None]:
     """While weights are read: our errors, and no bars or notes of the libraries."""
-    with hub_errors(name, INSTEAD), quiet():
+    with hub_errors(name, DIFFUSION_ALTERNATIVES), quiet():
         try:
             yield
         except OSError as error:
@@ -54,7 +54,7 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{rest}"
-    kind, config = read_config(rest, options.revision, instead=INSTEAD)
+    kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
     if kind != "pipeline":
         raise BackendError(
             f"{name} is a single network ({config.get('_class_name') or config.get('model_type')})"
@@ -65,7 +65,7 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
     }
     if "safety_checker" in absent:
         absent["requires_safety_checker"] = False
-    device, dtype = options.where()
+    device, dtype = options.placement()
     if options.offload and device.type == "cpu":
         raise BackendError(f"{name}: offload moves parts to a GPU and back; leave it out on a cpu")
     with loading(name):
@@ -75,34 +75,36 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
         return pipeline if options.offload else pipeline.to(device)
 
 
-def read_network(kind: Any, told: str, options: HubOptions, *, subfolder: str | None = None) -> Any:
+def read_network(
+    kind: Any, model: str, options: HubOptions, *, subfolder: str | None = None
+) -> Any:
     """One network in evaluation mode on its device.
 
     Args:
         kind: A class of diffusers.
-        told: Name on the hub, with ``@revision`` if wanted, or folder.
+        model: Name on the hub, with ``@revision`` if wanted, or folder.
         options: Device, dtype, offload.
         subfolder: The part of a pipeline's folder it is in.
 
     Raises:
         BackendError: There is no such network, or its weights are not safetensors.
     """
-    source, revision = split_revision(told, None)
-    device, dtype = options.where()
-    with loading(f"hf:{told}"):
-        place = {} if subfolder is None else {"subfolder": subfolder}
+    source, revision = split_revision(model, None)
+    device, dtype = options.placement()
+    with loading(f"hf:{model}"):
+        location = {} if subfolder is None else {"subfolder": subfolder}
         network = kind.from_pretrained(
-            source, revision=revision, use_safetensors=True, dtype=dtype, **place
+            source, revision=revision, use_safetensors=True, dtype=dtype, **location
         )
         network = network.eval()
         return network if options.offload else network.to(device)
 
 
-def split_revision(told: str, otherwise: str | None) -> tuple[str, str | None]:
+def split_revision(model: str, otherwise: str | None) -> tuple[str, str | None]:
     """``"name@revision"`` as both; a folder is never split."""
-    source, at, revision = told.rpartition("@")
-    if not at or Path(told).exists():
-        return told, otherwise
+    source, at, revision = model.rpartition("@")
+    if not at or Path(model).exists():
+        return model, otherwise
     return source, revision
 
 
@@ -131,13 +133,13 @@ def use_scheduler(pipeline: Any, wanted: str | None, name: str) -> None:
 
 def schedulers() -> dict[str, Any]:
     """Every scheduler that can be used here, by its class name."""
-    found = {
+    classes = {
         name: getattr(diffusers.schedulers, name)
         for name in dir(diffusers.schedulers)
         if name.endswith("Scheduler")
     }
     # A scheduler whose own package is missing is a stand-in that says so by this attribute.
-    return {name: kind for name, kind in found.items() if not hasattr(kind, "_backends")}
+    return {name: kind for name, kind in classes.items() if not hasattr(kind, "_backends")}
 
 
 def text_pipeline(pipeline: Any, name: str) -> Any:
@@ -209,8 +211,8 @@ def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str)
 def read_prior(prior: str, options: HubOptions) -> Any:
     """A Kandinsky prior, without the image processor."""
     source, revision = split_revision(prior, None)
-    told = {"device": options.device, "dtype": options.dtype, "offload": options.offload}
-    chosen = HubOptions(revision=revision, **told)  # type: ignore[arg-type]
+    settings = {"device": options.device, "dtype": options.dtype, "offload": options.offload}
+    chosen = HubOptions(revision=revision, **settings)  # type: ignore[arg-type]
     return read_pipeline(source, chosen, leave_out=("image_processor",))
 
 

@@ -14,7 +14,7 @@ import torch
 from diffusers import configuration_utils
 from torch import nn
 
-N = TypeVar("N", bound=nn.Module)
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 _frozen: Any = configuration_utils.FrozenDict
 
@@ -70,7 +70,7 @@ class Conditioned(nn.Module):
         return self.network(sample, timestep, *args, **options)
 
 
-def without_image_conditioning(network: N) -> N:
+def without_image_conditioning(network: ModuleT) -> ModuleT:
     """An unCLIP network as a plain text-to-image one: the same function where the embedding is 0.
 
     The network adds an embedding of its class labels to that of time. At labels of zeros the first

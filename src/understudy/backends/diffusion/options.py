@@ -10,7 +10,7 @@ from understudy.core.types import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions(HubOptions):
+class DenoisingOptions(HubOptions):
     """Options of everything that samples; those of `HubOptions` besides.
 
     Attributes:
@@ -40,8 +40,8 @@ class RunOptions(HubOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratorOptions(RunOptions):
-    """Options of a generator; those of `RunOptions` besides.
+class GeneratorOptions(DenoisingOptions):
+    """Options of a generator; those of `DenoisingOptions` besides.
 
     Attributes:
         shape: The images it takes and makes, ``"64x64"`` or ``"64x64x1"``; they are resized to and
@@ -65,7 +65,7 @@ class GeneratorOptions(RunOptions):
     seam: int | None = None
 
     def __post_init__(self) -> None:
-        RunOptions.__post_init__(self)
+        DenoisingOptions.__post_init__(self)
         if self.seam is not None and self.seam < 0:
             raise ValueError(f"seam must be 0 or more pixels, found {self.seam}")
         if self.shape is not None:
@@ -76,20 +76,20 @@ class GeneratorOptions(RunOptions):
 
     def hints(self) -> Iterator[tuple[str, str]]:
         """Kind of hint and name of its ControlNet, for each one told."""
-        seen = set()
+        kinds = set()
         for part in filter(None, (self.controlnet or "").split(",")):
             kind, colon, name = part.partition(":")
             if not (kind and colon and name):
                 raise ValueError(f"controlnet must be like edges:NAME,pose:NAME, found {part!r}")
-            if kind in seen:
+            if kind in kinds:
                 raise ValueError(f"controlnet names {kind} twice")
-            seen.add(kind)
+            kinds.add(kind)
             yield kind, name
 
 
 @dataclass(frozen=True, slots=True)
-class UnclipOptions(RunOptions):
-    """Options of a decoder of image embeddings; those of `RunOptions` besides.
+class UnclipOptions(DenoisingOptions):
+    """Options of a decoder of image embeddings; those of `DenoisingOptions` besides.
 
     Attributes:
         scale: What embeddings are multiplied by first. By default the embeddings of an encoder of
@@ -105,7 +105,7 @@ class UnclipOptions(RunOptions):
     prior: str | None = None
 
     def __post_init__(self) -> None:
-        RunOptions.__post_init__(self)
+        DenoisingOptions.__post_init__(self)
         if self.scale is not None and not self.scale > 0:
             raise ValueError(f"scale must be positive, found {self.scale}")
         if self.noise_level < 0:

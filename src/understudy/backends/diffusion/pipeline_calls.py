@@ -40,7 +40,7 @@ def _generator(entropy: list[int]) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % 2**63)
 
 
-def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
+def call_pipeline(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
     """Call a pipeline: (n, height, width, 3) uint8.
 
     Args:
@@ -53,13 +53,13 @@ def run(pipeline: Any, name: str, batch: int, **arguments: Any) -> Images:
         BackendError: It does not fit into memory, or gave numbers that are not finite.
     """
     known = taken(pipeline)
-    told = {key: value for key, value in arguments.items() if key in known}
+    accepted = {key: value for key, value in arguments.items() if key in known}
     try:
         with quiet():
-            made = pipeline(**told, output_type="np", return_dict=True).images
+            images = pipeline(**accepted, output_type="np", return_dict=True).images
     except torch.OutOfMemoryError as error:
         raise out_of_memory(name, batch, error) from error
-    pixels: NDArray[np.float32] = np.asarray(made)
+    pixels: NDArray[np.float32] = np.asarray(images)
     if not np.isfinite(pixels).all():
         raise BackendError(
             f"{name} gave pixels that are not finite: use dtype=float32 or dtype=bfloat16"

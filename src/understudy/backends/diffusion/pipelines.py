@@ -22,8 +22,8 @@ from understudy.backends.diffusion.loading import (
     with_prior,
 )
 from understudy.backends.diffusion.networks import Conditioned, without_image_conditioning
-from understudy.backends.diffusion.options import GeneratorOptions, RunOptions, numbers
-from understudy.backends.hub.hub_models import read_config
+from understudy.backends.diffusion.options import DenoisingOptions, GeneratorOptions, numbers
+from understudy.backends.hub.hub_models import read_hub_config
 from understudy.core.errors import BackendError
 
 _TEXT, _VARIATION = "AutoPipelineForText2Image", "AutoPipelineForImage2Image"
@@ -35,7 +35,7 @@ class Pipelines:
 
     Args:
         text: A text-to-image pipeline of diffusers, on its device.
-        options: See `RunOptions`.
+        options: See `DenoisingOptions`.
         name: The name it was asked for by.
         inpainting: A true inpainting network: it takes the latent, a mask and the latent of what
             is left, 2 c + 1 channels.
@@ -51,7 +51,7 @@ class Pipelines:
     def __init__(
         self,
         text: Any,
-        options: RunOptions,
+        options: DenoisingOptions,
         *,
         name: str,
         inpainting: Any = None,
@@ -69,7 +69,7 @@ class Pipelines:
         adapter = getattr(options, "lora", None)
         self._distilled = few_steps(text, [_model_of(name), *([adapter] if adapter else [])])
         self.inpainter: Conditioned | None = None
-        self._made: dict[str, Any] = {}
+        self._by_task: dict[str, Any] = {}
         self._active = ""
         latent = self.vae.config.get("latent_channels") if self.vae is not None else None
         width = None if unet is None else unet.config["in_channels"]
@@ -86,12 +86,12 @@ class Pipelines:
             self._add_inpainting(inpainting, latent or 0)
         for kind, network in (controlnets or {}).items():
             self._add_control(kind, network)
-        self.tasks = frozenset(self._made) - {"inpainting from the image"}
+        self.tasks = frozenset(self._by_task) - {"inpainting from the image"}
 
     def _add_plain(self, width: int | None) -> None:
         """What the model does without more weights."""
         self._prepare(self.network)
-        self._made["text"] = self._text
+        self._by_task["text"] = self._text
         self._derive("variation", _VARIATION)
         kandinsky = type(self._text).__name__.startswith("Kandinsky")
         if width in (None, 4) and not kandinsky:
@@ -101,7 +101,7 @@ class Pipelines:
 
     def _add_inpainting(self, network: Any, latent: int) -> None:
         """Inpainting by a network with channels for the mask."""
-        self._made.pop("inpainting", None)
+        self._by_task.pop("inpainting", None)
         width = network.config["in_channels"]
         if width != 2 * latent + 1:
             raise BackendError(
@@ -120,8 +120,8 @@ class Pipelines:
         plain = without_image_conditioning(network)
         self._prepare(plain)
         self._derive(f"control:{kind}", _TEXT, controlnet=plain)
-        made = self._made.get(f"control:{kind}")
-        wanted = () if made is None else made._get_signature_types().get("controlnet", ())
+        pipeline = self._by_task.get(f"control:{kind}")
+        wanted = () if pipeline is None else pipeline._get_signature_types().get("controlnet", ())
         if type(network) not in wanted:
             raise BackendError(
                 f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
@@ -132,7 +132,7 @@ class Pipelines:
         """Add the pipeline of a task; a family that has none goes without."""
         with loading(self._name):
             try:
-                self._made[task] = run_quietly(
+                self._by_task[task] = run_quietly(
                     getattr(diffusers, auto).from_pipe(self._text, **parts)
                 )
             except ValueError:
@@ -151,10 +151,10 @@ class Pipelines:
 
     def ready(self, task: str) -> Any:
         """The pipeline of a task that is in ``tasks``, ready to run."""
-        pipeline = self._made[task]
+        pipeline = self._by_task[task]
         if self._options.offload and self._active != task:
             # Hooks belong to one pipeline: they are moved to the one that runs next.
-            pipeline.enable_model_cpu_offload(device=self._options.where()[0])
+            pipeline.enable_model_cpu_offload(device=self._options.placement()[0])
             self._active = task
         return pipeline
 
@@ -179,19 +179,19 @@ class Pipelines:
     @property
     def sampling(self) -> str:
         """Steps and guidance of a call in words, and where they come from."""
-        words = f"{self.steps()} steps, guidance {self.guidance():g}"
+        description = f"{self.steps()} steps, guidance {self.guidance():g}"
         unset = [key for key in ("steps", "guidance") if getattr(self._options, key) is None]
         if not unset:
-            return words
+            return description
         if self._distilled is None:
             origin = "the pipeline's own"
         else:
             origin = f"a distilled model, by {self._distilled.reason}"
-        return f"{words} ({origin}; to change them: {', '.join(f'{key}=N' for key in unset)})"
+        return f"{description} ({origin}; to change them: {', '.join(f'{key}=N' for key in unset)})"
 
     def _default(self, argument: str, otherwise: float) -> float:
-        found = taken(self._text).get(argument)
-        return otherwise if found is None or found.default is None else found.default
+        parameter = taken(self._text).get(argument)
+        return otherwise if parameter is None or parameter.default is None else parameter.default
 
     def size(self) -> tuple[int, int]:
         """(height, width) in pixels that it works at.
@@ -274,11 +274,11 @@ def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipeli
             diffusers.UNet2DConditionModel, options.inpainting, options, subfolder="unet"
         )
     controlnets = {}
-    for kind, told in options.hints():
-        source, revision = split_revision(told, None)
-        _, config = read_config(source, revision, instead="embedded:studio")
-        made = getattr(diffusers, str(config.get("_class_name")), None)
-        if made is None or "ControlNet" not in made.__name__:
-            raise BackendError(f"{name}: {told} is no ControlNet ({config.get('_class_name')})")
-        controlnets[kind] = read_network(made, told, options)
+    for kind, model in options.hints():
+        source, revision = split_revision(model, None)
+        _, config = read_hub_config(source, revision, instead="embedded:studio")
+        network_class = getattr(diffusers, str(config.get("_class_name")), None)
+        if network_class is None or "ControlNet" not in network_class.__name__:
+            raise BackendError(f"{name}: {model} is no ControlNet ({config.get('_class_name')})")
+        controlnets[kind] = read_network(network_class, model, options)
     return Pipelines(text, options, name=name, inpainting=inpainting, controlnets=controlnets)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.diffusion.loading import quiet
 from understudy.core.types import Texts
 
@@ -26,10 +26,10 @@ _KEPT = {
 
 _BYTES = 256 * 2**20  # of embeddings kept; one prompt of SDXL takes about 0.6 MB with its negative
 
-Row = tuple[torch.Tensor | None, ...]
+PromptTensors = tuple[torch.Tensor | None, ...]
 
 
-class Prompts:
+class PromptEncoder:
     """What a pipeline is told for some prompts; the embeddings of repeated ones are kept.
 
     Args:
@@ -43,9 +43,9 @@ class Prompts:
         self._pipeline, self._negative = pipeline, negative
         self._guided, self._batch = guided, batch
         self._names = _KEPT.get(type(pipeline).__name__)
-        self._rows: OrderedDict[str, Row] = OrderedDict()
+        self._rows: OrderedDict[str, PromptTensors] = OrderedDict()
 
-    def told(self, prompts: Texts) -> dict[str, Any]:
+    def conditioning(self, prompts: Texts) -> dict[str, Any]:
         """Arguments of a pipeline's call for n prompts."""
         if self._names is None:
             told: dict[str, Any] = {"prompt": list(prompts)}
@@ -60,7 +60,7 @@ class Prompts:
             if column[0] is not None
         }
 
-    def _embedded(self, prompts: Texts) -> dict[str, Row]:
+    def _embedded(self, prompts: Texts) -> dict[str, PromptTensors]:
         """A row for each different prompt."""
         rows = {}
         fresh: dict[str, None] = {}
@@ -71,12 +71,12 @@ class Prompts:
             else:
                 fresh[prompt] = None
         new = list(fresh)
-        for part in chunks(len(new), self._batch):
+        for part in index_slices(len(new), self._batch):
             rows.update(zip(new[part], self._encode(new[part]), strict=True))
         self._keep(new, rows)
         return rows
 
-    def _encode(self, prompts: Sequence[str]) -> list[Row]:
+    def _encode(self, prompts: Sequence[str]) -> list[PromptTensors]:
         encode = self._pipeline.encode_prompt
         options = {
             "prompt": list(prompts),
@@ -89,13 +89,13 @@ class Prompts:
         }
         taken = inspect.signature(encode).parameters
         with torch.no_grad(), quiet():  # a note on every prompt that is cut
-            made = encode(**{key: value for key, value in options.items() if key in taken})
-        made = made[: len(self._names or ())]
+            encoding = encode(**{key: value for key, value in options.items() if key in taken})
+        encoding = encoding[: len(self._names or ())]
         blank = [None] * len(prompts)
-        columns = [blank if column is None else column.detach() for column in made]
+        columns = [blank if column is None else column.detach() for column in encoding]
         return list(zip(*columns, strict=True))
 
-    def _keep(self, new: Sequence[str], rows: dict[str, Row]) -> None:
+    def _keep(self, new: Sequence[str], rows: dict[str, PromptTensors]) -> None:
         for prompt in new:
             # Each row stands alone: a view would keep the whole batch it was embedded with.
             self._rows[prompt] = tuple(

@@ -9,18 +9,23 @@ import numpy as np
 import torch
 from diffusers.models.embeddings import get_timestep_embedding
 
-from understudy.backends.arrays import check_embeddings, chunks, resized, with_channels
+from understudy.backends.arrays import check_embeddings, index_slices, resized, with_channels
 from understudy.backends.diffusion.networks import Conditioned
 from understudy.backends.diffusion.options import UnclipOptions
-from understudy.backends.diffusion.pipeline_calls import check_prompts, check_seeds, run, seeded
+from understudy.backends.diffusion.pipeline_calls import (
+    call_pipeline,
+    check_prompts,
+    check_seeds,
+    seeded,
+)
 from understudy.backends.diffusion.pipelines import Pipelines
-from understudy.backends.diffusion.text_conditioning import Prompts
+from understudy.backends.diffusion.text_conditioning import PromptEncoder
 from understudy.core.errors import BackendError
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape, Texts, Vocabulary
 
-Noise = list[torch.Generator]
-Given = Callable[[torch.Tensor, Texts, Noise, int], dict[str, Any]]
+NoiseGenerators = list[torch.Generator]
+Given = Callable[[torch.Tensor, Texts, NoiseGenerators, int], dict[str, Any]]
 Cue = Callable[[Embeddings], Texts]
 
 
@@ -82,17 +87,19 @@ class _Decoder:
         check_seeds(seeds, len(embeddings), self.name)
         self._check_level(noise_level)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
-        for rows in chunks(len(embeddings), self._options.batch):
+        for rows in index_slices(len(embeddings), self._options.batch):
             values = embeddings[rows].astype(np.float32) * np.float32(self._scale)
             noise = seeded(seeds[rows], "decode")
-            made = self._made(torch.from_numpy(values), prompts[rows], noise, noise_level)
-            out[rows] = resized(with_channels(made, self.shape[2]), *self.shape[:2])
+            images = self._draw(torch.from_numpy(values), prompts[rows], noise, noise_level)
+            out[rows] = resized(with_channels(images, self.shape[2]), *self.shape[:2])
         return out
 
     def _check_level(self, level: int) -> None:
         raise NotImplementedError
 
-    def _made(self, values: torch.Tensor, prompts: Texts, noise: Noise, level: int) -> Images:
+    def _draw(
+        self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
+    ) -> Images:
         raise NotImplementedError
 
 
@@ -150,9 +157,9 @@ class UnclipDecoder(_Decoder):
         )
         self._pipeline.set_progress_bar_config(disable=True)
         if options.offload:
-            self._pipeline.enable_model_cpu_offload(device=options.where()[0])
+            self._pipeline.enable_model_cpu_offload(device=options.placement()[0])
         self._size = pipelines.size()
-        self._prompts = Prompts(
+        self._prompts = PromptEncoder(
             self._pipeline,
             negative=options.negative,
             guided=pipelines.guidance() > 1,
@@ -164,7 +171,7 @@ class UnclipDecoder(_Decoder):
         if not 0 <= level <= most:
             raise BackendError(f"{self.name}: noise_level is 0 to {most}, found {level}")
 
-    def labels(self, embeddings: torch.Tensor, noise: Noise, level: int) -> torch.Tensor:
+    def labels(self, embeddings: torch.Tensor, noise: NoiseGenerators, level: int) -> torch.Tensor:
         """(n, d) embeddings to (n, 2 d) labels: noised, with the noise level beside them."""
         if self._noising is not None:
             draws = torch.cat([torch.randn(1, self.dim, generator=source) for source in noise])
@@ -172,21 +179,23 @@ class UnclipDecoder(_Decoder):
             whitened = (embeddings - self._mean) / self._std
             noised = self._noising.add_noise(whitened, timesteps=levels, noise=draws)
             embeddings = noised * self._std + self._mean
-        told = get_timestep_embedding(
+        level_embedding = get_timestep_embedding(
             torch.full((len(embeddings),), level),
             self.dim,
             flip_sin_to_cos=True,
             downscale_freq_shift=0,
         )
-        return torch.cat([embeddings, told], dim=1)
+        return torch.cat([embeddings, level_embedding], dim=1)
 
-    def _made(self, values: torch.Tensor, prompts: Texts, noise: Noise, level: int) -> Images:
+    def _draw(
+        self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
+    ) -> Images:
         self._network.given(labels=self.labels(values, noise, level))
-        return run(
+        return call_pipeline(
             self._pipeline,
             self.name,
             self._options.batch,
-            **self._prompts.told(prompts),
+            **self._prompts.conditioning(prompts),
             generator=noise,
             num_inference_steps=self._pipelines.steps(),
             guidance_scale=self._pipelines.guidance(),
@@ -236,17 +245,19 @@ class KandinskyDecoder(_Decoder):
         self.sampling = self._pipelines.sampling
         self._size = self._pipelines.size()
         if options.offload:
-            pipeline.enable_model_cpu_offload(device=options.where()[0])
+            pipeline.enable_model_cpu_offload(device=options.placement()[0])
         self._pipeline = pipeline
 
     def _check_level(self, level: int) -> None:
         if level:
             raise BackendError(f"{self.name} has no noise levels: noise_level is 0, found {level}")
 
-    def _made(self, values: torch.Tensor, prompts: Texts, noise: Noise, level: int) -> Images:
+    def _draw(
+        self, values: torch.Tensor, prompts: Texts, noise: NoiseGenerators, level: int
+    ) -> Images:
         device = self._pipeline._execution_device
         embeds = values.to(device, self._pipeline.unet.dtype)
-        return run(
+        return call_pipeline(
             self._pipeline,
             self.name,
             self._options.batch,

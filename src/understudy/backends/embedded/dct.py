@@ -17,10 +17,10 @@ from scipy.fft import dctn, idctn
 
 from understudy.backends.arrays import (
     OPPONENT,
-    Floats,
+    FloatArray,
     check_embeddings,
-    check_images,
-    chunks,
+    index_slices,
+    require_images,
     to_uint8,
 )
 from understudy.backends.plugin import full_name
@@ -96,11 +96,11 @@ class DctEncoder(_Codec):
         Raises:
             BackendError: Images of another shape or type.
         """
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._chunk):
             centred = part.astype(np.float32) / np.float32(255) - np.float32(0.5)
-            values: Floats = dctn(centred @ self._colour.T, axes=(1, 2), norm="ortho")
+            values: FloatArray = dctn(centred @ self._colour.T, axes=(1, 2), norm="ortho")
             out[rows] = values.reshape(len(values), -1)[: len(out[rows]), self._order]
         return out
 
@@ -120,7 +120,7 @@ class DctDecoder(_Codec):
         """
         return to_uint8(self.pixels(embeddings))
 
-    def pixels(self, embeddings: Embeddings) -> Floats:
+    def pixels(self, embeddings: Embeddings) -> FloatArray:
         """(n, d) float32 to (n, height, width, channels) float32, 0 black to 1 white, unclipped.
 
         Raises:
@@ -128,10 +128,10 @@ class DctDecoder(_Codec):
         """
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.float32)
-        for rows in chunks(len(embeddings), self._chunk):
+        for rows in index_slices(len(embeddings), self._chunk):
             part = embeddings[rows].astype(np.float32, copy=False)
             values = np.zeros((len(part), int(np.prod(self.shape))), dtype=np.float32)
             values[:, self._order] = part
-            pixels: Floats = idctn(values.reshape(-1, *self.shape), axes=(1, 2), norm="ortho")
+            pixels: FloatArray = idctn(values.reshape(-1, *self.shape), axes=(1, 2), norm="ortho")
             out[rows] = pixels @ self._colour + np.float32(0.5)
         return out

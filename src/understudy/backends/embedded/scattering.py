@@ -22,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.backends.arrays import OPPONENT, check_images, with_channels
+from understudy.backends.arrays import OPPONENT, require_images, with_channels
 from understudy.backends.embedded.spectrum import cosine_basis, low_first, path_basis
 from understudy.backends.embedded.wavelets import Bank, bank
 from understudy.backends.plugin import full_name
@@ -104,8 +104,10 @@ class _Layer:
     def modulus(self, maps: Tensor, octave: int) -> Tensor:
         """(n, height, width) to (n, L, height / 2^j, width / 2^j): 2^j |maps * psi_j|, sampled."""
         kernels = self._kernels[octave]
-        both = F.conv2d(maps[:, None], kernels, stride=2**octave, padding=kernels.shape[-1] // 2)
-        real, imaginary = both.chunk(2, dim=1)
+        responses = F.conv2d(
+            maps[:, None], kernels, stride=2**octave, padding=kernels.shape[-1] // 2
+        )
+        real, imaginary = responses.chunk(2, dim=1)
         return torch.addcmul(real * real, imaginary, imaginary).sqrt_()
 
 
@@ -189,7 +191,7 @@ class ScatteringEncoder:
         Raises:
             BackendError: Images of another shape or type.
         """
-        check_images(images, self.shape, self.name)
+        require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))
 

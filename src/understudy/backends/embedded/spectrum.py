@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct
 
-Real = NDArray[np.float64]
+from understudy.core.types import Vector
 
 _ANGLE_WEIGHT = 1.5  # outputs vary less with the angle than with the position, so this may be > 1
 
 
-def cosine_basis(size: int) -> Real:
+def cosine_basis(size: int) -> Vector:
     """(size, size): row k is the k-th cosine of the orthonormal DCT-II."""
-    basis: Real = dct(np.eye(size), axis=0, norm="ortho")
+    basis: Vector = dct(np.eye(size), axis=0, norm="ortho")
     return basis
 
 
-def circular_basis(size: int) -> tuple[Real, Real]:
+def circular_basis(size: int) -> tuple[Vector, Vector]:
     """The real Fourier basis of a circle of ``size`` angles.
 
     Returns:
@@ -39,7 +39,7 @@ def circular_basis(size: int) -> tuple[Real, Real]:
     return rows, turns / max(1, size // 2)
 
 
-def path_basis(octaves: int, angles: int, order: int) -> tuple[Real, Real]:
+def path_basis(octaves: int, angles: int, order: int) -> tuple[Vector, Vector]:
     """The Fourier series over angles, for the paths in the encoder's order.
 
     A second-order path has two angles; the second is taken relative to the first, since what
@@ -48,15 +48,15 @@ def path_basis(octaves: int, angles: int, order: int) -> tuple[Real, Real]:
     Returns:
         (paths, paths) rows, orthonormal; (paths,) the frequency of each, summed over its angles.
     """
-    one, frequency = circular_basis(angles)
+    angle_basis, frequency = circular_basis(angles)
     first, second = np.divmod(np.arange(angles**2), angles)
     turned = np.zeros((angles**2, angles**2))
     turned[first * angles + second, first * angles + (first + second) % angles] = 1
-    two = np.kron(one, one) @ turned
+    two = np.kron(angle_basis, angle_basis) @ turned
     blocks, frequencies = [np.eye(1)], [np.zeros(1)]
     for octave in range(octaves):
         coarser = octaves - 1 - octave if order == 2 else 0
-        blocks += [one, *[two] * coarser]
+        blocks += [angle_basis, *[two] * coarser]
         frequencies += [frequency, *[np.add.outer(frequency, frequency).ravel()] * coarser]
     basis = np.zeros((sum(map(len, blocks)),) * 2)
     start = 0
@@ -66,7 +66,7 @@ def path_basis(octaves: int, angles: int, order: int) -> tuple[Real, Real]:
     return basis, np.concatenate(frequencies)
 
 
-def low_first(channels: int, paths: Real, rows: int, columns: int) -> NDArray[np.intp]:
+def low_first(channels: int, paths: Vector, rows: int, columns: int) -> NDArray[np.intp]:
     """Flat indices into (channels, paths, rows, columns) coefficients, low frequencies first.
 
     Args:

@@ -15,9 +15,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Complex = NDArray[np.complex128]
-Real = NDArray[np.float64]
+from understudy.core.types import Vector
 
+Complex = NDArray[np.complex128]
 _SIGMA = 0.8  # width of the finest wavelet's envelope in pixels, as in the usual software
 _FREQUENCY = 0.75 * np.pi  # centre frequency of the finest wavelet in radians a pixel
 _BLOCK_NUMBERS = 1 << 22  # complex numbers held at once while the norm is computed
@@ -34,7 +34,7 @@ class Bank:
             is pi l / angles.
     """
 
-    lowpass: Real
+    lowpass: Vector
     wavelets: tuple[Complex, ...]
 
     @property
@@ -65,11 +65,11 @@ def morlet(octave: int, angle: float, slant: float) -> Complex:
     return wavelet
 
 
-def gaussian(octaves: int) -> Real:
+def gaussian(octaves: int) -> Vector:
     """The low-pass filter along one axis: (2^(J + 2) + 1,), sum 1."""
     sigma, radius = _SIGMA * 2 ** (octaves - 1), 2 * 2**octaves
     x = np.arange(-radius, radius + 1)
-    values: Real = np.exp(-(x**2) / (2 * sigma**2))
+    values: Vector = np.exp(-(x**2) / (2 * sigma**2))
     values /= values.sum()
     return values
 
@@ -108,7 +108,7 @@ def max_littlewood_paley(spectra: list[Complex]) -> float:
     Args:
         spectra: For each octave, (angles, m, m) Fourier transforms.
     """
-    power: Real = sum(
+    power: Vector = sum(
         (np.abs(spectrum) ** 2 + np.abs(_mirrored(spectrum)) ** 2).sum(0) / 2
         for spectrum in spectra
     )
@@ -131,8 +131,8 @@ def squared_norm(lowpass: Complex, spectra: list[Complex]) -> float:
     # For real x a wavelet and its conjugate give outputs of the same length: half of each.
     layers = [(lowpass, step)]
     for j, spectrum in enumerate(spectra):
-        both = np.concatenate([spectrum, _mirrored(spectrum)]) / np.sqrt(2)
-        layers.append((both, 2**j))
+        halves = np.concatenate([spectrum, _mirrored(spectrum)]) / np.sqrt(2)
+        layers.append((halves, 2**j))
     blocks = [(_folded(spectrum, step), _classes(step, own)) for spectrum, own in layers]
     count = blocks[0][0].shape[0]
     largest = 0.0

@@ -29,7 +29,7 @@ from understudy.core.phrases import (
 )
 from understudy.core.types import Texts
 
-NAME = "embedded:writer"
+WRITER_NAME = "embedded:writer"
 
 # How likely a caption from nothing names an attribute; the target and its status always stand.
 _SHORT, _USUAL, _LONG = 0.1, 0.45, 0.85
@@ -73,7 +73,7 @@ class GrammarWriter:
 
     def __init__(self, options: GrammarOptions | None = None) -> None:
         options = options or GrammarOptions()
-        self.name = full_name(NAME, options)
+        self.name = full_name(WRITER_NAME, options)
         self.unread = 0
         self._phrases = read_phrases(options.grammar)
         self._keep = frozenset(name.strip() for name in options.keep.split(","))
@@ -124,34 +124,34 @@ class GrammarWriter:
         """What is settled for a label: one or more targets, with what else it says."""
         if label is None:
             return [{TARGET: target} for target in self._targets]
-        told = label.strip().lower()
-        found = []
+        text = label.strip().lower()
+        starts = []
         for target in self._targets:
             known = self._phrases.possible[target]
-            exact = [name for name, values in known.items() if told in values]
+            exact = [name for name, values in known.items() if text in values]
             if exact:
                 # A class is what something is or does, before it is a colour of something.
                 first = min(exact, key=lambda name: (name not in self._keep, exact.index(name)))
-                found.append({TARGET: target, first: told})
-        found = [one for one in found if one.get(TARGET) == told] or found
-        if found:
-            return found
-        read = self._phrases.read(told)
+                starts.append({TARGET: target, first: text})
+        starts = [start for start in starts if start.get(TARGET) == text] or starts
+        if starts:
+            return starts
+        read = self._phrases.read(text)
         for target in self._targets:
             known = self._phrases.possible[target]
             if read.get(TARGET, target) == target and all(
                 value in known.get(name, (value,) if name == FURNITURE else ())
                 for name, value in read.items()
             ):
-                found.append({TARGET: target, **read})
-        if not read or not found:
+                starts.append({TARGET: target, **read})
+        if not read or not starts:
             states = {s for t in self._targets for s in self._phrases.possible[t].get(STATUS, ())}
             known_words = ", ".join([*self._targets, *sorted(states)])
             raise BackendError(
                 f"{self.name} has no words for the class {label!r}; classes are what it can read, "
                 f"such as {known_words}"
             )
-        return found
+        return starts
 
     def _written(self, starts: list[AttributeValues], rng: np.random.Generator) -> str:
         start = starts[int(rng.integers(len(starts)))]
@@ -207,13 +207,13 @@ class GrammarWriter:
 
     def _more_or_less(self, known: AttributeValues, rng: np.random.Generator) -> AttributeValues:
         """One attribute more, or one less: captions tell more or less of the same."""
-        kept = self._keep | {TARGET, STATUS, SECOND}
+        fixed = self._keep | {TARGET, STATUS, SECOND}
         if rng.random() < 0.5:
-            droppable = sorted(set(known) - kept)
+            droppable = sorted(set(known) - fixed)
             gone = droppable[int(rng.integers(len(droppable)))] if droppable else None
             return {name: value for name, value in known.items() if name != gone}
         whole = complete(self._phrases, known, rng)
-        new = sorted(set(whole) - set(known) - kept)
+        new = sorted(set(whole) - set(known) - fixed)
         if not new:
             return known
         added = new[int(rng.integers(len(new)))]

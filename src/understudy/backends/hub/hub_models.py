@@ -62,7 +62,7 @@ class HubOptions:
         if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
             raise ValueError(f"dtype is auto, float32, bfloat16 or float16, found {self.dtype!r}")
 
-    def where(self) -> tuple[torch.device, torch.dtype]:
+    def placement(self) -> tuple[torch.device, torch.dtype]:
         """The device and the number format to run with.
 
         Raises:
@@ -114,15 +114,15 @@ def _is_connection(error: BaseException | None) -> bool:
         *("ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError"),
         *("OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "TimeoutException"),
     }
-    seen = 0
-    while error is not None and seen < 10:
+    depth = 0
+    while error is not None and depth < 10:
         if names & {kind.__name__ for kind in type(error).__mro__}:
             return True
-        error, seen = error.__cause__ or error.__context__, seen + 1
+        error, depth = error.__cause__ or error.__context__, depth + 1
     return False
 
 
-def read_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
+def read_hub_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
     """What a model says it is.
 
     Args:
@@ -193,13 +193,13 @@ class HubBackend:
         Raises:
             BackendError: There is no such model, or its options are wrong.
         """
-        kind, config = read_config(rest, options.get("revision"), instead="embedded:studio")
+        kind, config = read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
         if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
-            made = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
+            encoder = _module("diffusion", f"hf:{rest}").latent_encoder(rest, shape, options)
         else:
-            made = _module("hub.image_text", f"hf:{rest}").load_encoder(rest, shape, options)
-        return made  # type: ignore[no-any-return]
+            encoder = _module("hub.image_text", f"hf:{rest}").load_hub_encoder(rest, shape, options)
+        return encoder  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
         """UnCLIP, or the decoder of an autoencoder.
@@ -207,9 +207,9 @@ class HubBackend:
         Raises:
             BackendError: There is no such model, or its options are wrong.
         """
-        read_config(rest, options.get("revision"), instead="embedded:studio")
+        read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         diffusion = _module("diffusion", f"hf:{rest}")
-        return diffusion.load_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
+        return diffusion.load_unclip_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
         """A generator, tuner, captioner, writer, segmenter, detector or pose estimator.
@@ -229,7 +229,7 @@ class HubBackend:
         if kind not in loaders:
             raise BackendError(f"hf: has no {kind}")
         instead = "embedded:writer" if kind == "writer" else "embedded:studio"
-        read_config(rest, options.get("revision"), instead=instead)
+        read_hub_config(rest, options.get("revision"), instead=instead)
         file, function = loaders[kind]
         return getattr(_module(file, f"hf:{rest}"), function)(rest, options)
 

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
-from understudy.backends.hub.preprocessing import Preparation, check_pictures, read_preparation
+from understudy.backends.hub.preprocessing import Preparation, check_model_images, read_preparation
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     config_of,
     licence_of,
     load_network,
@@ -46,11 +46,11 @@ _TOWERS = frozenset({"CLIPVisionModel", "CLIPVisionModelWithProjection", "Siglip
 _TOKENS = 16  # texts are filled up to a multiple of so many tokens
 _BELOW_ONE = 1 - 2.0**-20  # so that rounding to float32 takes no norm over its bound
 
-Features = Callable[[torch.Tensor], torch.Tensor]
+FeatureFunction = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderOptions(HubOptions):
+class HubEncoderOptions(HubOptions):
     """Options of an encoder, besides those of `HubOptions`.
 
     Attributes:
@@ -88,7 +88,7 @@ class HubEncoder:
     vocabulary: Vocabulary | None = None
 
     def __init__(
-        self, model: str, shape: Shape | None, options: EncoderOptions, config: Config
+        self, model: str, shape: Shape | None, options: HubEncoderOptions, config: Config
     ) -> None:
         self.name = full_name(f"hf:{model}", options)
         self.shape = shape
@@ -97,9 +97,13 @@ class HubEncoder:
         self._options = options
         self._network = _load(model, options, config)
         self._config: Any = self._network.config
-        told = read_preparation(model, revision=options.revision, subfolder=options.subfolder)
-        self._preparation = told.asked(options.size)
-        features: Features = partial(_features(self._network, options.pooling), self._network)
+        preparation = read_preparation(
+            model, revision=options.revision, subfolder=options.subfolder
+        )
+        self._preparation = preparation.asked(options.size)
+        features: FeatureFunction = partial(
+            _features(self._network, options.pooling), self._network
+        )
         self._features = torch.compile(features) if options.compile else features
         self._flexible = getattr(self._config, "model_type", "") == "siglip2"
         probe = np.zeros((1, *(shape or (64, 64, 3))), dtype=np.uint8)
@@ -111,7 +115,7 @@ class HubEncoder:
         Raises:
             BackendError: Images of another shape or type, or an output that is not finite.
         """
-        check_pictures(images, self.name, self.shape)
+        check_model_images(images, self.name, self.shape)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._options.batch):
             out[rows] = self._raw(part)[: len(out[rows])]
@@ -119,7 +123,7 @@ class HubEncoder:
 
     def _raw(self, images: Images) -> NDArray[np.float32]:
         """One batch: (n, d), of any norm."""
-        device, dtype = self._options.where()
+        device, dtype = self._options.placement()
         with running(self._network, self._options):
             prepare = self._preparation
             if self._flexible:
@@ -132,10 +136,10 @@ class HubTextEncoder(HubEncoder):
     """Images and texts to embeddings of one space."""
 
     def __init__(
-        self, model: str, shape: Shape | None, options: EncoderOptions, config: Config
+        self, model: str, shape: Shape | None, options: HubEncoderOptions, config: Config
     ) -> None:
         super().__init__(model, shape, options, config)
-        with hub_errors(f"hf:{model}", INSTEAD), quiet():
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES), quiet():
             from transformers import AutoTokenizer
 
             self._tokenizer: Any = AutoTokenizer.from_pretrained(
@@ -162,7 +166,7 @@ class HubTextEncoder(HubEncoder):
         widths = self._widths(texts)
         for width in np.unique(widths):
             alike = np.flatnonzero(widths == width)
-            for rows in chunks(len(alike), self._options.batch):
+            for rows in index_slices(len(alike), self._options.batch):
                 part = [texts[index] for index in alike[rows]]
                 out[alike[rows]] = self._of_width(part, int(width))
         return _finished(out, True, self.name)
@@ -174,13 +178,13 @@ class HubTextEncoder(HubEncoder):
         """
         if self._fills or len(texts) == 0:
             return np.full(len(texts), self._longest)
-        found = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
-        lengths = np.array([len(one) for one in found["input_ids"]])
+        tokens = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
+        lengths = np.array([len(ids) for ids in tokens["input_ids"]])
         return np.asarray(np.minimum(-(-lengths // _TOKENS) * _TOKENS, self._longest))
 
     def _of_width(self, texts: list[str], width: int) -> NDArray[np.float32]:
         """Raw embeddings of at most a batch of texts, always of that many at once: (n, d)."""
-        device, _ = self._options.where()
+        device, _ = self._options.placement()
         network: Any = self._network
         tokens = self._tokenizer(
             texts + [""] * (self._options.batch - len(texts)),
@@ -193,24 +197,24 @@ class HubTextEncoder(HubEncoder):
         if not self._fills:
             used["attention_mask"] = tokens["attention_mask"]
         with running(self._network, self._options):
-            made = _pooled(network.get_text_features(**used)).float().cpu().numpy()
-        return np.asarray(made[: len(texts)], dtype=np.float32)
+            embeddings = _pooled(network.get_text_features(**used)).float().cpu().numpy()
+        return np.asarray(embeddings[: len(texts)], dtype=np.float32)
 
 
-def load_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
+def load_hub_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
     """The encoder of a model of the hub.
 
     Args:
         rest: Its name on the hub or a local folder.
         shape: (height, width, channels) of the images; None takes any.
-        options: See `EncoderOptions`.
+        options: See `HubEncoderOptions`.
 
     Raises:
         BackendError: There is no such model, it is no encoder, or an option is wrong.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{rest}"
-    read = read_options(options, EncoderOptions, name=name)
+    read = read_options(options, HubEncoderOptions, name=name)
     config = config_of(rest, revision=read.revision, subfolder=read.subfolder)
     kind = HubTextEncoder if _speaks(config) and read.normalise else HubEncoder
     return kind(rest, shape, read, config)
@@ -220,14 +224,14 @@ def _speaks(config: Config) -> bool:
     return config.get("model_type") in CONTRASTIVE and "text_config" in config
 
 
-def _load(model: str, options: EncoderOptions, config: Config) -> Any:
+def _load(model: str, options: HubEncoderOptions, config: Config) -> Any:
     """The network, of the class that its files name."""
     family = config.get("model_type", "")
     built = str(next(iter(config.get("architectures") or []), ""))
     known = family in CONTRASTIVE | _DINO | {"clip_vision_model", "siglip_vision_model"}
     if not known and built not in _TOWERS:
         raise wrong_kind(f"hf:{model}", "encoder of images", config)
-    with hub_errors(f"hf:{model}", INSTEAD):
+    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
         import transformers
     kind = getattr(transformers, built) if built in _TOWERS else transformers.AutoModel
     left_out: dict[str, Any] = {"add_pooling_layer": False} if family == "vit" else {}
@@ -257,8 +261,8 @@ def _joint(network: Any, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _tower(network: Any, pixels: torch.Tensor) -> torch.Tensor:
-    found = network(pixels, interpolate_pos_encoding=_other_size(network.config, pixels))
-    return _pooled(found if "image_embeds" not in found else found.image_embeds)
+    outputs = network(pixels, interpolate_pos_encoding=_other_size(network.config, pixels))
+    return _pooled(outputs if "image_embeds" not in outputs else outputs.image_embeds)
 
 
 def _class_token(network: Any, pixels: torch.Tensor) -> torch.Tensor:
@@ -284,12 +288,12 @@ def _of_patches(network: Any, pixels: torch.Tensor) -> torch.Tensor:
     patches = patches.reshape(n, rows * columns, -1)
     shapes = torch.tensor([[rows, columns]] * n, device=pixels.device)
     mask = torch.ones(patches.shape[:2], dtype=torch.int32, device=pixels.device)
-    found = network.get_image_features(patches, pixel_attention_mask=mask, spatial_shapes=shapes)
-    return _pooled(found)
+    outputs = network.get_image_features(patches, pixel_attention_mask=mask, spatial_shapes=shapes)
+    return _pooled(outputs)
 
 
-def _pooled(found: Any) -> torch.Tensor:
-    return found if isinstance(found, torch.Tensor) else found.pooler_output
+def _pooled(outputs: Any) -> torch.Tensor:
+    return outputs if isinstance(outputs, torch.Tensor) else outputs.pooler_output
 
 
 def _other_size(config: Any, pixels: torch.Tensor) -> bool:
@@ -297,7 +301,7 @@ def _other_size(config: Any, pixels: torch.Tensor) -> bool:
     return tuple(pixels.shape[2:]) != (config.image_size, config.image_size)
 
 
-def _flexible(told: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
+def _flexible(settings: Preparation, shape: Shape, config: Any, size: int | None) -> Preparation:
     """For SigLIP 2: as many whole patches as fit in its limit, in the shape of the image."""
     step = config.vision_config.patch_size
     limit = config.vision_config.num_patches if size is None else max(1, size // step) ** 2
@@ -311,7 +315,7 @@ def _flexible(told: Preparation, shape: Shape, config: Any, size: int | None) ->
         middle = (low + high) / 2
         low, high = (middle, high) if math.prod(patches(middle)) <= limit else (low, middle)
     rows, columns = patches(low)
-    return told.sized(rows * step, columns * step)
+    return settings.sized(rows * step, columns * step)
 
 
 def _finished(rows: NDArray[np.float32], normalise: bool, name: str) -> Embeddings:

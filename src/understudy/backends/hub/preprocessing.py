@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from understudy.backends.arrays import check_images, with_channels
-from understudy.backends.hub.pretrained import read_json
+from understudy.backends.arrays import require_images, with_channels
+from understudy.backends.hub.pretrained import read_hub_json
 from understudy.core.errors import BackendError
 from understudy.core.types import Images, Shape
 
@@ -91,20 +91,20 @@ class Preparation:
     def target(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) that an image of this size is resized to, before the crop."""
         if self.size is None:
-            found = (height, width)
+            target = (height, width)
         elif not self.edges:
-            found = self.size
+            target = self.size
         else:
-            found = _by_edges(height, width, *self.size)
+            target = _by_edges(height, width, *self.size)
         step = self.divisor
-        return (math.ceil(found[0] / step) * step, math.ceil(found[1] / step) * step)
+        return (math.ceil(target[0] / step) * step, math.ceil(target[1] / step) * step)
 
     def __call__(
         self, images: Images, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> torch.Tensor:
         """(n, height, width, channels) uint8 to (n, 3, height', width') on the device."""
         pixels = torch.from_numpy(np.array(with_channels(images, 3))).permute(0, 3, 1, 2)
-        pixels = resize(pixels.to(device), self.target(*images.shape[1:3]), self.resample)
+        pixels = resize_batch(pixels.to(device), self.target(*images.shape[1:3]), self.resample)
         if self.crop is not None:
             pixels = _centre(pixels, *self.crop)
         if self.flip:
@@ -114,14 +114,14 @@ class Preparation:
         return ((pixels.to(torch.float32) * self.scale - mean) / std).to(dtype)
 
 
-def check_pictures(images: Images, name: str, shape: Shape | None = None) -> None:
+def check_model_images(images: Images, name: str, shape: Shape | None = None) -> None:
     """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given.
 
     Raises:
         BackendError: Another shape or type.
     """
     if shape is not None:
-        check_images(images, shape, name)
+        require_images(images, shape, name)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         raise BackendError(
             f"{name} takes uint8 images of shape (n, height, width, 1 or 3), "
@@ -129,7 +129,7 @@ def check_pictures(images: Images, name: str, shape: Shape | None = None) -> Non
         )
 
 
-def resize(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:
+def resize_batch(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:
     """(n, channels, height, width) uint8 resized as Pillow does it, uint8 again."""
     if tuple(pixels.shape[2:]) == size:
         return pixels
@@ -145,11 +145,11 @@ def resize(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.
 def _by_pillow(pixels: torch.Tensor, size: tuple[int, int], resample: int) -> torch.Tensor:
     """With the filters that torch has not (Lanczos), or has otherwise (nearest)."""
     rows = pixels.permute(0, 2, 3, 1).cpu().numpy()
-    made = [
+    resized_images = [
         np.asarray(Image.fromarray(row).resize(size[::-1], Image.Resampling(resample)))
         for row in rows
     ]
-    return torch.from_numpy(np.stack(made)).permute(0, 3, 1, 2).to(pixels.device)
+    return torch.from_numpy(np.stack(resized_images)).permute(0, 3, 1, 2).to(pixels.device)
 
 
 def _by_edges(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
@@ -166,8 +166,8 @@ def _by_edges(height: int, width: int, shortest: int, longest: int) -> tuple[int
 
 def _centre(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
     """The middle of each image, padded with black where it is smaller than that."""
-    found = pixels.shape[2:]
-    down, right = max(0, height - found[0]), max(0, width - found[1])
+    sides = pixels.shape[2:]
+    down, right = max(0, height - sides[0]), max(0, width - sides[1])
     if down or right:
         top, left = (down + 1) // 2, (right + 1) // 2
         pixels = functional.pad(pixels, (left, right - left, top, down - top))
@@ -189,29 +189,31 @@ def read_preparation(
     Raises:
         BackendError: It says nothing of it, or something that is not known here.
     """
-    told = preparation_config(model, revision=revision, subfolder=subfolder)
-    kind = str(told.get("image_processor_type") or told.get("feature_extractor_type") or "")
+    config = preparation_config(model, revision=revision, subfolder=subfolder)
+    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
     kind = kind.removesuffix("Fast").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
     base = _DEFAULTS.get(kind, _OTHER)
-    if told.get("rescale_offset"):
+    if config.get("rescale_offset"):
         raise BackendError(f"hf:{model}: rescale_offset of {kind}ImageProcessor is not known here")
     try:
-        size, edges = _size(told.get("size", base["size"]), base.get("square", True), told)
-        crop = told.get("crop_size", base.get("crop"))
+        size, edges = _size(config.get("size", base["size"]), base.get("square", True), config)
+        crop = config.get("crop_size", base.get("crop"))
         # BiT's, ViT's and others' files may hold a crop size that is not used.
-        cuts = told.get("do_center_crop", "crop" in base) and not dense
+        cuts = config.get("do_center_crop", "crop" in base) and not dense
         mean, std = base["norm"] or ((0.0,) * 3, (1.0,) * 3)
-        normalise = told.get("do_normalize", base["norm"] is not None)
+        normalise = config.get("do_normalize", base["norm"] is not None)
         return Preparation(
-            size=size if told.get("do_resize", True) else None,
+            size=size if config.get("do_resize", True) else None,
             edges=edges,
             crop=_pair(crop) if cuts and crop is not None else None,
-            divisor=int(told.get("size_divisor") or told.get("pad_size_divisor") or 1),
-            resample=int(told.get("resample", base["resample"])),
-            scale=float(told.get("rescale_factor", 1 / 255)) if told.get("do_rescale", 1) else 1.0,
-            mean=_channels(told.get("image_mean", mean)) if normalise else (0.0,) * 3,
-            std=_channels(told.get("image_std", std)) if normalise else (1.0,) * 3,
-            flip=bool(told.get("do_flip_channel_order", kind == "MobileViT")),
+            divisor=int(config.get("size_divisor") or config.get("pad_size_divisor") or 1),
+            resample=int(config.get("resample", base["resample"])),
+            scale=float(config.get("rescale_factor", 1 / 255))
+            if config.get("do_rescale", 1)
+            else 1.0,
+            mean=_channels(config.get("image_mean", mean)) if normalise else (0.0,) * 3,
+            std=_channels(config.get("image_std", std)) if normalise else (1.0,) * 3,
+            flip=bool(config.get("do_flip_channel_order", kind == "MobileViT")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BackendError(
@@ -232,46 +234,50 @@ def preparation_config(
     places = [(model, folder) for folder in folders]
     if not subfolder:
         places += [(f"{model}/..", "feature_extractor"), (f"{model}/..", "image_processor")]
-    for place, folder in places:
-        if place.endswith("/..") and not _is_local(place):
+    for location, folder in places:
+        if location.endswith("/..") and not _is_local(location):
             continue
-        whole = read_json(place, "processor_config.json", revision=revision, subfolder=folder)
+        whole = read_hub_json(
+            location, "processor_config.json", revision=revision, subfolder=folder
+        )
         if whole is not None and isinstance(whole.get("image_processor"), Mapping):
             return dict(whole["image_processor"])
-        found = read_json(place, "preprocessor_config.json", revision=revision, subfolder=folder)
-        if found is not None:
-            return found
+        config = read_hub_json(
+            location, "preprocessor_config.json", revision=revision, subfolder=folder
+        )
+        if config is not None:
+            return config
     raise BackendError(
         f"hf:{model} has no preprocessor_config.json, which says how its images are made ready: "
         "add one (AutoImageProcessor's save_pretrained writes it)"
     )
 
 
-def _is_local(place: str) -> bool:
-    return Path(place).is_dir()
+def _is_local(location: str) -> bool:
+    return Path(location).is_dir()
 
 
-def _size(told: Any, square: bool, config: Mapping[str, Any]) -> tuple[tuple[int, int], bool]:
+def _size(size: Any, square: bool, config: Mapping[str, Any]) -> tuple[tuple[int, int], bool]:
     """``size`` of a file in all its spellings, and whether it speaks of edges."""
-    if isinstance(told, Mapping):
-        if told.get("height") and told.get("width"):
-            return (int(told["height"]), int(told["width"])), False
-        if told.get("shortest_edge"):
-            return (int(told["shortest_edge"]), int(told.get("longest_edge") or 0)), True
-        raise ValueError(f"size {dict(told)}")
-    if isinstance(told, list | tuple):
-        return _pair(told), False
+    if isinstance(size, Mapping):
+        if size.get("height") and size.get("width"):
+            return (int(size["height"]), int(size["width"])), False
+        if size.get("shortest_edge"):
+            return (int(size["shortest_edge"]), int(size.get("longest_edge") or 0)), True
+        raise ValueError(f"size {dict(size)}")
+    if isinstance(size, list | tuple):
+        return _pair(size), False
     if square and "max_size" not in config:
-        return (int(told), int(told)), False
-    return (int(told), int(config.get("max_size") or 0)), True
+        return (int(size), int(size)), False
+    return (int(size), int(config.get("max_size") or 0)), True
 
 
-def _pair(told: Any) -> tuple[int, int]:
-    if isinstance(told, Mapping):
-        return int(told["height"]), int(told["width"])
-    if isinstance(told, list | tuple):
-        return int(told[0]), int(told[-1])
-    return int(told), int(told)
+def _pair(size: Any) -> tuple[int, int]:
+    if isinstance(size, Mapping):
+        return int(size["height"]), int(size["width"])
+    if isinstance(size, list | tuple):
+        return int(size[0]), int(size[-1])
+    return int(size), int(size)
 
 
 def _channels(told: Any) -> tuple[float, ...]:

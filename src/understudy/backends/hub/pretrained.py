@@ -21,7 +21,7 @@ import torch
 from understudy.backends.hub.hub_models import Config, HubOptions, hub_errors
 from understudy.core.errors import BackendError
 
-INSTEAD = "embedded:studio"
+HUB_ALTERNATIVES = "embedded:studio"
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def without_numpy_notes() -> Iterator[None]:
         yield
 
 
-def read_json(
+def read_hub_json(
     model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
 ) -> Config | None:
     """One JSON file of a model; None where it has no such file.
@@ -71,14 +71,14 @@ def read_json(
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise BackendError(f"hf:{model}: {file} is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise BackendError(
-            f"hf:{model}: {file} should hold an object, found {type(found).__name__}"
+            f"hf:{model}: {file} should hold an object, found {type(content).__name__}"
         )
-    return found
+    return content
 
 
 def read_text(
@@ -92,7 +92,7 @@ def read_text(
     if Path(model).is_dir():
         path = Path(model) / (subfolder or "") / file
         return path.read_text(encoding="utf-8") if path.is_file() else None
-    with hub_errors(f"hf:{model}", INSTEAD):
+    with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -112,7 +112,7 @@ def config_of(model: str, *, revision: str | None = None, subfolder: str | None 
         BackendError: It says nothing.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
-    config = read_json(model, "config.json", revision=revision, subfolder=subfolder)
+    config = read_hub_json(model, "config.json", revision=revision, subfolder=subfolder)
     if config is None:
         where = f" in its folder {subfolder}" if subfolder else ""
         raise BackendError(f"hf:{model} has no config.json{where}")
@@ -135,8 +135,8 @@ def licence_of(model: str, revision: str | None = None) -> str:
     line = re.search(r"^license:\s*(\S+)", head.group(1), re.MULTILINE) if head else None
     where = Path(model).name if Path(model).is_dir() else model
     at = f" at {revision}" if revision else ""
-    told = line.group(1).strip("\"'") if line else "no licence stated"
-    return f"{told} ({where}{at})"
+    licence = line.group(1).strip("\"'") if line else "no licence stated"
+    return f"{licence} ({where}{at})"
 
 
 def load_network(
@@ -146,7 +146,7 @@ def load_network(
     *,
     subfolder: str | None = None,
     port: str,
-    instead: str = INSTEAD,
+    instead: str = HUB_ALTERNATIVES,
     **settings: Any,
 ) -> Any:
     """A network with its weights, ready to run.
@@ -165,14 +165,14 @@ def load_network(
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}" + (f"/{subfolder}" if subfolder else "")
-    device, dtype = options.where()
+    device, dtype = options.placement()
     if options.revision:
         settings["revision"] = options.revision
     if subfolder:
         settings["subfolder"] = subfolder
     with hub_errors(name, instead), quiet():
-        network, told = _from_pretrained(kind, model, name, port, {**settings, "dtype": dtype})
-    missing = sorted({*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])})
+        network, report = _from_pretrained(kind, model, name, port, {**settings, "dtype": dtype})
+    missing = sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
     if missing:
         raise BackendError(
             f"{name} lacks {len(missing)} of the weights that a {type(network).__name__} needs, or "
@@ -190,7 +190,7 @@ def _from_pretrained(
 ) -> tuple[Any, Any]:
     """The network, and what the library says of loading it."""
     try:
-        made: tuple[Any, Any] = kind.from_pretrained(
+        network_and_report: tuple[Any, Any] = kind.from_pretrained(
             model,
             use_safetensors=True,
             trust_remote_code=False,
@@ -204,10 +204,10 @@ def _from_pretrained(
         raise
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
-            config = read_json(model, "config.json", revision=settings.get("revision")) or {}
+            config = read_hub_json(model, "config.json", revision=settings.get("revision")) or {}
             raise wrong_kind(name, port, config) from error
         raise
-    return made
+    return network_and_report
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def exact_kernels() -> Iterator[None]:
 @contextmanager
 def running(network: torch.nn.Module, options: HubOptions) -> Iterator[None]:
     """Run a network: no gradients, and on its device only for so long where it is offloaded."""
-    device, _ = options.where()
+    device, _ = options.placement()
     with torch.no_grad(), exact_kernels():
         if not options.offload or device.type == "cpu":
             yield
@@ -258,7 +258,7 @@ def wrong_kind(name: str, port: str, config: Config) -> BackendError:
     return BackendError(f"{name} is no {port}: its config.json says {kind}")
 
 
-def class_names(config: Any) -> tuple[str, ...]:
+def network_classes(config: Any) -> tuple[str, ...]:
     """Names of the classes of a model, by index; ``"unused"`` where an index has none."""
     names = {int(key): str(value) for key, value in (config.id2label or {}).items()}
     return tuple(names.get(index, "unused") for index in range(max(names, default=-1) + 1))
@@ -281,7 +281,7 @@ def load_image_processor(model: str, options: HubOptions) -> Any:
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
-    with hub_errors(name, INSTEAD), quiet():
+    with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoImageProcessor
 
         try:
@@ -304,15 +304,15 @@ def load_processor(model: str, options: HubOptions) -> Any:
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
-    told: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
+    settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}
     if options.revision:
-        told["revision"] = options.revision
-    with hub_errors(name, INSTEAD), quiet():
+        settings["revision"] = options.revision
+    with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoConfig, AutoProcessor
         from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
         try:
-            return AutoProcessor.from_pretrained(model, **told)  # type: ignore[no-untyped-call]
+            return AutoProcessor.from_pretrained(model, **settings)  # type: ignore[no-untyped-call]
         except (ImportError, TypeError, ValueError) as error:
             if "torchvision" not in str(error) and "ideo" not in str(error):
                 raise
@@ -321,7 +321,7 @@ def load_processor(model: str, options: HubOptions) -> Any:
             )
             try:
                 return _without_video(PROCESSOR_MAPPING[type(config)]).from_pretrained(
-                    model, **told
+                    model, **settings
                 )
             except (ImportError, KeyError, TypeError, ValueError) as second:
                 raise BackendError(

@@ -48,7 +48,7 @@ class ZeroShotCaptioner:
 
     def captions_of(self, embeddings: Embeddings) -> list[str]:
         """The same for (n, d) embeddings of images by the captioner's encoder."""
-        return [self._grammar.compose(found) for found in self.attributes_of(embeddings)]
+        return [self._grammar.compose(attributes) for attributes in self.attributes_of(embeddings)]
 
     def attributes(self, images: Images) -> list[AttributeValues]:
         """The value of each slot that applies, for each image."""
@@ -56,40 +56,40 @@ class ZeroShotCaptioner:
 
     def attributes_of(self, embeddings: Embeddings) -> list[AttributeValues]:
         """The same for (n, d) embeddings of images by the captioner's encoder."""
-        found: list[AttributeValues] = [{} for _ in range(len(embeddings))]
+        attributes: list[AttributeValues] = [{} for _ in range(len(embeddings))]
         for slot in self._grammar.slots:
-            for rows in self._alike(slot, found):
+            for rows in self._alike(slot, attributes):
                 # Which records are asked the same depends on all of them: no score may.
-                scores = product(embeddings[rows], self._values(slot, found[rows[0]]).T)
+                scores = product(embeddings[rows], self._values(slot, attributes[rows[0]]).T)
                 values = list(slot.values)
                 for row, best in zip(rows, scores.argmax(axis=1), strict=True):
-                    found[row][slot.name] = values[best]
-        return found
+                    attributes[row][slot.name] = values[best]
+        return attributes
 
-    def _alike(self, slot: Slot, found: Sequence[AttributeValues]) -> list[list[int]]:
+    def _alike(self, slot: Slot, known: Sequence[AttributeValues]) -> list[list[int]]:
         """Rows that a slot is asked for, together where its phrases say the same."""
         needs = sorted(slot.needs)
         groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
-        for row, attributes in enumerate(found):
+        for row, attributes in enumerate(known):
             if self._grammar.asks(slot, attributes):
                 groups[tuple(attributes[name] for name in needs)].append(row)
         return list(groups.values())
 
-    def _values(self, slot: Slot, found: AttributeValues) -> Vector:
+    def _values(self, slot: Slot, known: AttributeValues) -> Vector:
         """(values, d): the mean of the embeddings of each value's phrases, of unit norm."""
-        told = [
+        sentences = [
             tuple(
-                prompt.replace("{}", self._grammar.fill(phrase, found))
+                prompt.replace("{}", self._grammar.fill(phrase, known))
                 for prompt in self._grammar.prompts
                 for phrase in phrases
             )
             for phrases in slot.values.values()
         ]
-        new = [texts for texts in dict.fromkeys(told) if texts not in self._known]
+        new = [texts for texts in dict.fromkeys(sentences) if texts not in self._known]
         if new:
             embedded = self._encoder.encode_text([text for texts in new for text in texts])
             ends = np.cumsum([len(texts) for texts in new])[:-1]
             for texts, rows in zip(new, np.split(embedded.astype(np.float64), ends), strict=True):
                 mean = rows.mean(axis=0)
                 self._known[texts] = mean / max(float(np.linalg.norm(mean)), 1e-12)
-        return np.stack([self._known[texts] for texts in told])
+        return np.stack([self._known[texts] for texts in sentences])

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from understudy.backends.arrays import chunks, resized, with_channels
+from understudy.backends.arrays import index_slices, resized, with_channels
 from understudy.backends.diffusion.autoencoders import to_tensor
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
@@ -45,11 +45,11 @@ def encode_images(vae: Any, images: Images) -> Latents:
     means, stds = [], []
     scale = float(vae.config.get("scaling_factor") or 1.0)
     shift = float(vae.config.get("shift_factor") or 0.0)
-    for rows in chunks(len(images), _AT_ONCE):
-        made = vae.encode(to_tensor(with_channels(images[rows], 3), vae) * 2 - 1)
-        found = getattr(made, "latent_dist", None)
-        mean = made.latents if found is None else found.mean
-        std = torch.zeros_like(mean) if found is None else found.std
+    for rows in index_slices(len(images), _AT_ONCE):
+        encoding = vae.encode(to_tensor(with_channels(images[rows], 3), vae) * 2 - 1)
+        distribution = getattr(encoding, "latent_dist", None)
+        mean = encoding.latents if distribution is None else distribution.mean
+        std = torch.zeros_like(mean) if distribution is None else distribution.std
         means.append(((mean.float() - shift) * scale).cpu())
         stds.append((std.float() * scale).cpu())
     return Latents(torch.cat(means), torch.cat(stds))
@@ -74,7 +74,7 @@ def views(
     moves = settings.crop < 1 or (round(tall), round(wide)) != (height, width)
     if not moves and not settings.flips:
         return resized(images, *size)
-    made = []
+    crops = []
     for _ in range(settings.views):
         for image in images:
             share = rng.uniform(settings.crop, 1.0)
@@ -83,8 +83,8 @@ def views(
             view = image[None, top : top + h, left : left + w]
             if settings.flips and rng.random() < 0.5:
                 view = view[:, :, ::-1]
-            made.append(resized(np.ascontiguousarray(view), *size))
-    return np.concatenate(made)
+            crops.append(resized(np.ascontiguousarray(view), *size))
+    return np.concatenate(crops)
 
 
 def class_images(
@@ -117,22 +117,22 @@ def class_images(
     files = [folder / f"{number:05d}.png" for number in range(count)]
     if note.is_file() and all(file.is_file() for file in files):
         return np.stack([np.atleast_3d(np.asarray(Image.open(file))) for file in files])
-    made = make([prompt] * count, seed)
+    images = make([prompt] * count, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    for file, image in zip(files, made, strict=True):
+    for file, image in zip(files, images, strict=True):
         Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file)
     note.write_text(said, "utf-8")
-    return made
+    return images
 
 
 def token_ids(pipeline: Any, prompt: str) -> torch.Tensor:
     """(1, length) of a prompt, as the pipeline would cut and pad it."""
     tokenizer = pipeline.tokenizer
-    made: torch.Tensor = tokenizer(
+    ids: torch.Tensor = tokenizer(
         prompt,
         padding="max_length",
         max_length=tokenizer.model_max_length,
         truncation=True,
         return_tensors="pt",
     ).input_ids
-    return made
+    return ids

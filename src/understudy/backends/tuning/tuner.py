@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from understudy.backends.diffusion.generators import Pictures
+from understudy.backends.diffusion.generators import DiffusionGenerator
 from understudy.backends.diffusion.loading import licence_of, loading
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
@@ -92,7 +92,7 @@ class DreamBooth:
                 "inpainting=NAME of this one"
             )
         base = replace(options, compile=False)
-        self._base = Pictures(pipelines, base, name=name, licence=licence)
+        self._base = DiffusionGenerator(pipelines, base, name=name, licence=licence)
         self._known: dict[tuple[str, int, str | None], Latents] = {}
 
     def tune(
@@ -105,7 +105,7 @@ class DreamBooth:
         folder: Path | None = None,
         seed: int = 0,
         progress: TuningProgress | None = None,
-    ) -> Pictures:
+    ) -> DiffusionGenerator:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
         Args:
@@ -160,23 +160,25 @@ class DreamBooth:
     ) -> list[Lesson]:
         """The subject, and its class where that is to be remembered."""
         size = native_size(self._text, self._text.unet)
-        seen = views(images, size, settings, np.random.default_rng(seed))
-        lessons = [Lesson(encode_images(self._text.vae, seen), prompt)]
+        crops = views(images, size, settings, np.random.default_rng(seed))
+        lessons = [Lesson(encode_images(self._text.vae, crops), prompt)]
         if class_prompt is not None and settings.prior_weight > 0:
             known = self._class_latents(class_prompt, size, settings)
             lessons.append(Lesson(known, class_prompt, settings.prior_weight))
         return lessons
 
-    def _generator(self, text: Any, inpainting: Any, name: str) -> Pictures:
+    def _generator(self, text: Any, inpainting: Any, name: str) -> DiffusionGenerator:
         """A generator like the base, over a tuned pipeline."""
-        found, options = self._pipelines, replace(self._options, lora=None)
+        base, options = self._pipelines, replace(self._options, lora=None)
         controlnets = {
-            task.removeprefix("control:"): found.ready(task).controlnet
-            for task in found.tasks
+            task.removeprefix("control:"): base.ready(task).controlnet
+            for task in base.tasks
             if task.startswith("control:")
         }
-        made = Pipelines(text, options, name=name, inpainting=inpainting, controlnets=controlnets)
-        return Pictures(made, options, name=name, licence=f"{self.licence}, tuned")
+        pipelines = Pipelines(
+            text, options, name=name, inpainting=inpainting, controlnets=controlnets
+        )
+        return DiffusionGenerator(pipelines, options, name=name, licence=f"{self.licence}, tuned")
 
     def _class_latents(
         self, prompt: str, size: tuple[int, int], settings: TuningSettings
@@ -184,14 +186,14 @@ class DreamBooth:
         """Of images of the class, which are drawn once for all tunings."""
         key = (prompt, settings.class_images, settings.class_folder)
         if key not in self._known:
-            made = class_images(
+            images = class_images(
                 lambda prompts, seed: self._base.generate(prompts, seed=seed),
                 prompt,
                 settings,
                 _CLASS_SEED,
             )
-            seen = views(made, size, TuningSettings(), np.random.default_rng(_CLASS_SEED))
-            self._known[key] = encode_images(self._text.vae, seen)
+            crops = views(images, size, TuningSettings(), np.random.default_rng(_CLASS_SEED))
+            self._known[key] = encode_images(self._text.vae, crops)
         return self._known[key]
 
     def _settings(self, settings: TuningSettings | Mapping[str, Any] | None) -> TuningSettings:
@@ -226,8 +228,8 @@ class DreamBooth:
         if folder is None:
             return f"{self.name} (tuned)"
         if not settings.full:
-            told = urlencode({"lora": folder}, safe="/:")
-            return f"{self.name}{'&' if '?' in self.name else '?'}{told}"
+            query = urlencode({"lora": folder}, safe="/:")
+            return f"{self.name}{'&' if '?' in self.name else '?'}{query}"
         # A studio's options have other defaults, and more of them.
         keys = [field.name for field in fields(GeneratorOptions)]
         plain = GeneratorOptions(**{key: getattr(self._options, key) for key in keys})

@@ -21,7 +21,7 @@ from understudy.backends.diffusion.loading import loading
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
-N = TypeVar("N", bound=nn.Module)
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
 _ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
@@ -55,7 +55,7 @@ def has_lora(network: nn.Module) -> bool:
     return any(isinstance(module, BaseTunerLayer) for module in network.modules())
 
 
-def fused(network: N) -> N:
+def fused(network: NetworkT) -> NetworkT:
     """A network whose adapters are folded into its weights; one without any is given back itself.
 
     Args:
@@ -84,8 +84,8 @@ def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> 
     layers: dict[str, Any] = {"unet_lora_layers": get_peft_model_state_dict(unet)}
     if text_encoder is not None:
         raw = get_peft_model_state_dict(text_encoder)
-        told = convert_state_dict_to_diffusers(raw)  # type: ignore[no-untyped-call]
-        layers["text_encoder_lora_layers"] = told
+        converted = convert_state_dict_to_diffusers(raw)  # type: ignore[no-untyped-call]
+        layers["text_encoder_lora_layers"] = converted
     diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
 
 
@@ -114,7 +114,9 @@ def fold_lora(pipeline: Any, folder: Path | str) -> None:
             _fold(network)
 
 
-def fold_into_both(pipeline: Any, inpainting: N | None, folder: Path | str) -> N | None:
+def fold_into_both(
+    pipeline: Any, inpainting: NetworkT | None, folder: Path | str
+) -> NetworkT | None:
     """Fold saved adapters into a pipeline, in place, and into its inpainting model.
 
     Returns:
@@ -148,13 +150,13 @@ def rebuilt(pipeline: Any, **changed: Any) -> Any:
     parts = {**pipeline.components, **changed}
     if "requires_safety_checker" in inspect.signature(type(pipeline)).parameters:
         parts["requires_safety_checker"] = False
-    made = type(pipeline)(**parts)
-    made.set_progress_bar_config(disable=True)
-    return made
+    pipeline_copy = type(pipeline)(**parts)
+    pipeline_copy.set_progress_bar_config(disable=True)
+    return pipeline_copy
 
 
 @torch.no_grad()
-def merge_into_inpainting(inpainting: N, tuned: nn.Module, base: nn.Module) -> N:
+def merge_into_inpainting(inpainting: NetworkT, tuned: nn.Module, base: nn.Module) -> NetworkT:
     """What a tuning taught, put into an inpainting model (SpinML, section 3.3).
 
     new inpainting = inpainting + (tuned - base), weight by weight. The first convolution of an
@@ -171,28 +173,28 @@ def merge_into_inpainting(inpainting: N, tuned: nn.Module, base: nn.Module) -> N
     Raises:
         BackendError: The networks do not belong together.
     """
-    found, start = fused(tuned).state_dict(), fused(base).state_dict()
+    tuned_weights, start = fused(tuned).state_dict(), fused(base).state_dict()
     merged = copy.deepcopy(inpainting)
     goal = merged.state_dict()
-    if found.keys() != start.keys():
+    if tuned_weights.keys() != start.keys():
         raise BackendError(
             "the tuned model and its base are not of the same kind: only one of them has "
-            f"{', '.join(sorted(found.keys() ^ start.keys())[:3])}"
+            f"{', '.join(sorted(tuned_weights.keys() ^ start.keys())[:3])}"
         )
-    for key, weight in found.items():
+    for key, weight in tuned_weights.items():
         if not weight.is_floating_point():
             continue
         delta = weight.float() - start[key].to(weight.device).float()
         if not delta.any():
             continue
-        place = goal.get(key)
-        if place is not None and re.fullmatch(r"conv_in\.weight", key):
-            place = place[:, : weight.shape[1]]
-        if place is None or place.shape != weight.shape:
-            told = "nothing" if place is None else tuple(place.shape)
+        weights = goal.get(key)
+        if weights is not None and re.fullmatch(r"conv_in\.weight", key):
+            weights = weights[:, : weight.shape[1]]
+        if weights is None or weights.shape != weight.shape:
+            shape = "nothing" if weights is None else tuple(weights.shape)
             raise BackendError(
                 f"the inpainting model does not belong to the tuned one: at {key} the tuned one "
-                f"has {tuple(weight.shape)} and the inpainting one {told}"
+                f"has {tuple(weight.shape)} and the inpainting one {shape}"
             )
-        place.copy_(place.float() + delta.to(place.device))
+        weights.copy_(weights.float() + delta.to(weights.device))
     return merged

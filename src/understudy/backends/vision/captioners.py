@@ -21,18 +21,18 @@ from understudy.backends.arrays import with_channels
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.image_text import (
     CONTRASTIVE,
-    EncoderOptions,
+    HubEncoderOptions,
     HubTextEncoder,
-    load_encoder,
+    load_hub_encoder,
 )
-from understudy.backends.hub.preprocessing import check_pictures, read_preparation
+from understudy.backends.hub.preprocessing import check_model_images, read_preparation
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     licence_of,
     load_network,
     load_processor,
     quiet,
-    read_json,
+    read_hub_json,
     running,
     wrong_kind,
 )
@@ -74,7 +74,7 @@ class CaptionerOptions(HubOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ZeroShotOptions(EncoderOptions):
+class ZeroShotOptions(HubEncoderOptions):
     """Options of a captioner that picks phrases, besides those of an encoder.
 
     Attributes:
@@ -101,21 +101,23 @@ class WritingCaptioner:
         Raises:
             BackendError: No images, or an image about which the model says nothing.
         """
-        check_pictures(images, self.name)
-        told: list[str] = []
+        check_model_images(images, self.name)
+        captions: list[str] = []
         for rows, part in even_parts(images, self._options.batch):
-            told += self._told(part, fewest=1)[: rows.stop - rows.start]
-        empty = [row for row, text in enumerate(told) if not text]
+            captions += self._stripped_captions(part, fewest=1)[: rows.stop - rows.start]
+        empty = [row for row, text in enumerate(captions) if not text]
         for row in empty:  # once more, and it may not stop at once
-            (told[row],) = self._told(images[row : row + 1], fewest=min(8, self._options.tokens))
-        if not all(told):
-            raise BackendError(
-                f"{self.name} says nothing about {told.count('')} of {len(told)} images; try "
-                "another prompt or prefix"
+            (captions[row],) = self._stripped_captions(
+                images[row : row + 1], fewest=min(8, self._options.tokens)
             )
-        return told
+        if not all(captions):
+            raise BackendError(
+                f"{self.name} says nothing about {captions.count('')} of {len(captions)} images; "
+                "try another prompt or prefix"
+            )
+        return captions
 
-    def _told(self, images: Images, *, fewest: int) -> list[str]:
+    def _stripped_captions(self, images: Images, *, fewest: int) -> list[str]:
         with running(self._network, self._options):
             texts = self._write(with_channels(images, 3), fewest)
         return [" ".join(text.split()) for text in texts]
@@ -125,21 +127,21 @@ class WritingCaptioner:
 
     def _generate(self, fewest: int, **inputs: Any) -> torch.Tensor:
         """Tokens, by the likeliest way."""
-        made: torch.Tensor = self._network.generate(
+        tokens: torch.Tensor = self._network.generate(
             **inputs,
             do_sample=False,
             num_beams=self._options.beams,
             max_new_tokens=self._options.tokens,
             min_new_tokens=fewest,
         )
-        return made
+        return tokens
 
 
 class BlipCaptioner(WritingCaptioner):
     """BLIP: continues a prefix."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", INSTEAD), quiet():
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES), quiet():
             from transformers import AutoTokenizer, BlipForConditionalGeneration
 
             super().__init__(model, options, BlipForConditionalGeneration)
@@ -151,21 +153,21 @@ class BlipCaptioner(WritingCaptioner):
         self._preparation = self._preparation.sized(size, size)
 
     def _write(self, images: Images, fewest: int) -> list[str]:
-        device, dtype = self._options.where()
+        device, dtype = self._options.placement()
         inputs: dict[str, Any] = {"pixel_values": self._preparation(images, device, dtype)}
         if self._options.prefix:
-            told = self._tokenizer([self._options.prefix] * len(images), return_tensors="pt")
-            inputs["input_ids"] = told["input_ids"].to(device)
-            inputs["attention_mask"] = told["attention_mask"].to(device)
-        made = self._generate(fewest, **inputs)
-        return list(self._tokenizer.batch_decode(made, skip_special_tokens=True))
+            prefix = self._tokenizer([self._options.prefix] * len(images), return_tensors="pt")
+            inputs["input_ids"] = prefix["input_ids"].to(device)
+            inputs["attention_mask"] = prefix["attention_mask"].to(device)
+        tokens = self._generate(fewest, **inputs)
+        return list(self._tokenizer.batch_decode(tokens, skip_special_tokens=True))
 
 
 class ChatCaptioner(WritingCaptioner):
     """A chat model that sees: answers a prompt about each image."""
 
     def __init__(self, model: str, options: CaptionerOptions) -> None:
-        with hub_errors(f"hf:{model}", INSTEAD):
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
             from transformers import AutoModelForImageTextToText
         self._processor = load_processor(model, options)
         if not getattr(self._processor, "chat_template", None):
@@ -187,7 +189,7 @@ class ChatCaptioner(WritingCaptioner):
         )
 
     def _write(self, images: Images, fewest: int) -> list[str]:
-        device, dtype = self._options.where()
+        device, dtype = self._options.placement()
         prefix = self._options.prefix
         inputs = self._processor(
             images=[[Image.fromarray(image)] for image in images],
@@ -195,8 +197,8 @@ class ChatCaptioner(WritingCaptioner):
             padding=True,
             return_tensors="pt",
         ).to(device, dtype)
-        made = self._generate(fewest, **inputs)[:, inputs["input_ids"].shape[1] :]
-        answers = self._processor.tokenizer.batch_decode(made, skip_special_tokens=True)
+        tokens = self._generate(fewest, **inputs)[:, inputs["input_ids"].shape[1] :]
+        answers = self._processor.tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return [prefix + answer if answer.strip() else "" for answer in answers]
 
 
@@ -213,14 +215,14 @@ def load_captioner(rest: str, options: Mapping[str, Any]) -> Captioner:
     """
     name = f"hf:{rest}"
     revision = options.get("revision")
-    config = read_json(rest, "config.json", revision=revision) or {}
+    config = read_hub_json(rest, "config.json", revision=revision) or {}
     family = config.get("model_type")
     if family in CONTRASTIVE:
         return _zero_shot(rest, read_options(options, ZeroShotOptions, name=name))
     read = read_options(options, CaptionerOptions, name=name)
     if family == "blip":
         return BlipCaptioner(rest, read)
-    with hub_errors(name, INSTEAD):
+    with hub_errors(name, HUB_ALTERNATIVES):
         from transformers.models.auto.modeling_auto import (
             MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KNOWN,
         )
@@ -239,12 +241,12 @@ def _zero_shot(rest: str, options: ZeroShotOptions) -> ZeroShotCaptioner:
     if not options.normalise:
         raise BackendError(f"{name}: normalise=false leaves out the texts that captions need")
     grammar = read_grammar(options.grammar)
-    told = {
+    settings = {
         field.name: getattr(options, field.name)
         for field in fields(options)
         if field.name != "grammar"
     }
-    encoder = load_encoder(rest, None, told)
+    encoder = load_hub_encoder(rest, None, settings)
     if not isinstance(encoder, HubTextEncoder):
         raise BackendError(f"{name} knows no texts, so it cannot caption")
     return ZeroShotCaptioner(encoder, grammar, name=name)

@@ -10,12 +10,12 @@ import torch
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.preprocessing import read_preparation
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
-    class_names,
+    HUB_ALTERNATIVES,
     licence_of,
     load_network,
+    network_classes,
     quiet,
-    read_json,
+    read_hub_json,
     running,
 )
 from understudy.backends.plugin import full_name
@@ -50,37 +50,39 @@ class DenseNetwork:
     def __init__(self, model: str, options: VisionOptions, kind: Any, port: str) -> None:
         self.name = full_name(f"hf:{model}", options)
         self.licence = licence_of(model, options.revision)
-        told = read_preparation(model, revision=options.revision, dense=True)
-        self._preparation = told.asked(options.size)
+        preparation = read_preparation(model, revision=options.revision, dense=True)
+        self._preparation = preparation.asked(options.size)
         self._options = options
         self._network: Any = load_network(kind, model, options, port=port)
-        self.classes = class_names(self._network.config)
+        self.classes = network_classes(self._network.config)
         self._forward = torch.compile(self._network) if options.compile else self._network
         self._more: dict[str, torch.Tensor] = {}
 
     def _run(self, images: Images) -> Any:
         """The network's outputs for one batch."""
-        device, dtype = self._options.where()
+        device, dtype = self._options.placement()
         more = {key: value.expand(len(images), -1) for key, value in self._more.items()}
         with running(self._network, self._options):
             return self._forward(pixel_values=self._preparation(images, device, dtype), **more)
 
     def _ask(self, model: str, task: str) -> None:
         """Tell OneFormer what to do, as it was trained to hear it."""
-        with hub_errors(self.name, INSTEAD), quiet():
+        with hub_errors(self.name, HUB_ALTERNATIVES), quiet():
             from transformers import AutoTokenizer
 
             revision = self._options.revision or "main"
             tokenizer = AutoTokenizer.from_pretrained(
                 model, revision=revision, trust_remote_code=False
             )
-        told = read_json(model, "processor_config.json", revision=self._options.revision) or {}
+        config = (
+            read_hub_json(model, "processor_config.json", revision=self._options.revision) or {}
+        )
         tokens = tokenizer(
             [f"the task is {task}"],
             padding="max_length",
-            max_length=int(told.get("task_seq_length", self._network.config.task_seq_len)),
+            max_length=int(config.get("task_seq_length", self._network.config.task_seq_len)),
             truncation=True,
             return_tensors="pt",
         )
-        device, _ = self._options.where()
+        device, _ = self._options.placement()
         self._more["task_inputs"] = (tokens["input_ids"] * tokens["attention_mask"]).to(device)

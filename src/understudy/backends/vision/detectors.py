@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     built_for,
     config_of,
     load_image_processor,
@@ -62,19 +62,19 @@ class BoxDetector(DenseNetwork):
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
-        found: list[Found] = []
+        check_model_images(images, self.name)
+        detections: list[Found] = []
         height, width = images.shape[1:3]
-        for rows in chunks(len(images), self._options.batch):
-            told = self._processor.post_process_object_detection(
+        for rows in index_slices(len(images), self._options.batch):
+            results = self._processor.post_process_object_detection(
                 self._run(images[rows]),
                 threshold=self._threshold,
                 target_sizes=[(height, width)] * len(images[rows]),
             )
-            for one in told:
-                parts = (one[key].float().cpu().numpy() for key in ("boxes", "labels", "scores"))
-                found.append(_best_first(*parts, masks=None, size=(height, width)))
-        return found
+            for result in results:
+                parts = (result[key].float().cpu().numpy() for key in ("boxes", "labels", "scores"))
+                detections.append(_best_first(*parts, masks=None, size=(height, width)))
+        return detections
 
 
 class MaskDetector(DenseNetwork):
@@ -92,13 +92,13 @@ class MaskDetector(DenseNetwork):
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
-        found: list[Found] = []
-        for rows in chunks(len(images), self._options.batch):
+        check_model_images(images, self.name)
+        detections: list[Found] = []
+        for rows in index_slices(len(images), self._options.batch):
             outputs = self._run(images[rows])
             pairs = zip(outputs.class_queries_logits, outputs.masks_queries_logits, strict=True)
-            found += [self._objects(*pair, images.shape[1:3]) for pair in pairs]
-        return found
+            detections += [self._objects(*pair, images.shape[1:3]) for pair in pairs]
+        return detections
 
     def _objects(self, classes: torch.Tensor, masks: torch.Tensor, size: tuple[int, ...]) -> Found:
         """Objects of one image: how sure the class is, times how sure the mask is."""
@@ -164,7 +164,7 @@ def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDe
     name = f"hf:{rest}"
     read = read_options(options, DetectorOptions, name=name)
     config = config_of(rest, revision=read.revision)
-    with hub_errors(name, INSTEAD):
+    with hub_errors(name, HUB_ALTERNATIVES):
         from transformers import AutoModelForObjectDetection, AutoModelForUniversalSegmentation
     if config.get("model_type") in QUERIES:
         task = config["model_type"] == "oneformer"

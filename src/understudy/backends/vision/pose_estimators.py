@@ -17,17 +17,17 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.backends.arrays import chunks, with_channels
+from understudy.backends.arrays import index_slices, with_channels
 from understudy.backends.hub.hub_models import HubOptions, hub_errors
-from understudy.backends.hub.preprocessing import check_pictures
+from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.hub.pretrained import (
-    INSTEAD,
+    HUB_ALTERNATIVES,
     built_for,
-    class_names,
     config_of,
     licence_of,
     load_image_processor,
     load_network,
+    network_classes,
     running,
     wrong_kind,
 )
@@ -63,13 +63,13 @@ class HubPoseEstimator:
         self.licence = licence_of(model, options.revision)
         self._options = options
         self._processor = load_image_processor(model, options)
-        with hub_errors(f"hf:{model}", INSTEAD):
+        with hub_errors(f"hf:{model}", HUB_ALTERNATIVES):
             from transformers import AutoModelForPoseEstimation
         self._network: Any = load_network(
             AutoModelForPoseEstimation, model, options, port="pose estimator"
         )
         self._forward = torch.compile(self._network) if options.compile else self._network
-        self.keypoints = class_names(self._network.config)
+        self.keypoints = network_classes(self._network.config)
         backbone: Any = self._network.config.backbone_config
         self._experts = getattr(backbone, "num_experts", 1) > 1
         self._detector: Detector | None = None
@@ -87,14 +87,14 @@ class HubPoseEstimator:
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         boxes = self._boxes(images)
-        owners = [row for row, found in enumerate(boxes) for _ in found]
-        flat = [box for found in boxes for box in found]
+        owners = [row for row, image_boxes in enumerate(boxes) for _ in image_boxes]
+        flat = [box for image_boxes in boxes for box in image_boxes]
         poses = np.empty((len(flat), len(self.keypoints), 3), dtype=np.float32)
-        for part in chunks(len(flat), self._options.batch):
+        for part in index_slices(len(flat), self._options.batch):
             poses[part] = self._of_boxes(images[owners[part]], flat[part])
-        ends = np.cumsum([len(found) for found in boxes])[:-1]
+        ends = np.cumsum([len(image_boxes) for image_boxes in boxes])[:-1]
         return list(np.split(poses, ends)) if len(images) else []
 
     def _boxes(self, images: Images) -> list[Boxes]:
@@ -103,12 +103,15 @@ class HubPoseEstimator:
             height, width = images.shape[1:3]
             return [np.array([[0, 0, width, height]], dtype=np.float32)] * len(images)
         target = self._detector.classes.index(self._options.target)
-        boxes = [found.boxes[found.labels == target] for found in self._detector.detect(images)]
+        boxes = [
+            detection.boxes[detection.labels == target]
+            for detection in self._detector.detect(images)
+        ]
         return [np.hstack([box[:, :2], box[:, 2:] - box[:, :2]]) for box in boxes]
 
     def _of_boxes(self, images: Images, boxes: list[Boxes]) -> NDArray[np.float32]:
         """(n, keypoints, 3) for one box of each image."""
-        device, dtype = self._options.where()
+        device, dtype = self._options.placement()
         asked = [[box.tolist()] for box in boxes]
         rows = [Image.fromarray(image) for image in with_channels(images, 3)]
         pixels = self._processor(rows, boxes=asked, return_tensors="pt")["pixel_values"]
@@ -118,9 +121,9 @@ class HubPoseEstimator:
         with running(self._network, self._options):
             outputs = self._forward(pixels.to(device, dtype), **more)
         outputs.heatmaps = outputs.heatmaps.float()
-        found = self._processor.post_process_pose_estimation(outputs, boxes=asked)
-        places = np.stack([one["keypoints"].numpy() for (one,) in found])
-        scores = np.stack([one["scores"].numpy() for (one,) in found])
+        poses = self._processor.post_process_pose_estimation(outputs, boxes=asked)
+        places = np.stack([pose["keypoints"].numpy() for (pose,) in poses])
+        scores = np.stack([pose["scores"].numpy() for (pose,) in poses])
         return np.concatenate([places, np.clip(scores, 0, 1)[..., None]], axis=2)
 
 

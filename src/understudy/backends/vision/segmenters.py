@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from understudy.backends.arrays import chunks
+from understudy.backends.arrays import index_slices
 from understudy.backends.hub.hub_models import hub_errors
-from understudy.backends.hub.preprocessing import check_pictures
-from understudy.backends.hub.pretrained import INSTEAD, built_for, config_of, wrong_kind
+from understudy.backends.hub.preprocessing import check_model_images
+from understudy.backends.hub.pretrained import HUB_ALTERNATIVES, built_for, config_of, wrong_kind
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import QUERIES, DenseNetwork, VisionOptions
 from understudy.core.types import Images, Maps
@@ -42,22 +42,22 @@ class HubSegmenter(DenseNetwork):
         Raises:
             BackendError: No images.
         """
-        check_pictures(images, self.name)
+        check_model_images(images, self.name)
         maps = np.empty(images.shape[:3], dtype=np.int64)
-        for rows in chunks(len(images), self._options.batch):
+        for rows in index_slices(len(images), self._options.batch):
             found = self._maps(self._run(images[rows]), images.shape[1:3])
             maps[rows] = found.cpu().numpy()
         return maps
 
-    def _maps(self, found: Any, size: tuple[int, ...]) -> torch.Tensor:
+    def _maps(self, outputs: Any, size: tuple[int, ...]) -> torch.Tensor:
         """The best class of each pixel."""
-        if "class_queries_logits" in found:
+        if "class_queries_logits" in outputs:
             # The last class of a query is "nothing".
-            classes = found.class_queries_logits.float().softmax(dim=-1)[..., :-1]
-            masks = found.masks_queries_logits.float().sigmoid()
+            classes = outputs.class_queries_logits.float().softmax(dim=-1)[..., :-1]
+            masks = outputs.masks_queries_logits.float().sigmoid()
             scores = torch.einsum("bqc,bqhw->bchw", classes, masks)
         else:
-            scores = found.logits.float()
+            scores = outputs.logits.float()
         step = max(1, _NUMBERS // (scores.shape[1] * size[0] * size[1]))
         parts = [
             functional.interpolate(part, size=size, mode="bilinear").argmax(dim=1)
@@ -80,7 +80,7 @@ def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
     name = f"hf:{rest}"
     read = read_options(options, VisionOptions, name=name)
     config = config_of(rest, revision=read.revision)
-    with hub_errors(name, INSTEAD):
+    with hub_errors(name, HUB_ALTERNATIVES):
         from transformers import AutoModelForSemanticSegmentation, AutoModelForUniversalSegmentation
     if config.get("model_type") in QUERIES:
         task = config["model_type"] == "oneformer"

@@ -16,8 +16,8 @@ import diffusers as _diffusers
 import transformers as _transformers
 
 from understudy.backends.diffusion import (
+    DiffusionGenerator,
     GeneratorOptions,
-    Pictures,
     Pipelines,
     UnclipDecoder,
     UnclipOptions,
@@ -25,7 +25,7 @@ from understudy.backends.diffusion import (
 )
 from understudy.backends.diffusion.loading import loading, read_network
 from understudy.backends.embedded.studio.shipped import WEIGHTS
-from understudy.backends.hub.image_text import HubEncoder, load_encoder
+from understudy.backends.hub.image_text import HubEncoder, load_hub_encoder
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
 from understudy.backends.phrase_grammar import read_grammar, read_phrases
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 diffusers: Any = _diffusers
 transformers: Any = _transformers
 
-NAME = "embedded:studio"
+STUDIO_NAME = "embedded:studio"
 
 STEPS, GUIDANCE, CONTROL = 10, 3.0, 1.5
 """What the mini studio draws well with; the defaults of its options."""
@@ -110,8 +110,8 @@ class Studio:
                 f"{self.folder} holds no studio: it has no folder clip. "
                 "`understudy studio train --out FOLDER` makes one"
             )
-        told = "" if folder is None else f"?folder={folder}"
-        self.name = f"{NAME}{told}"
+        query = "" if folder is None else f"?folder={folder}"
+        self.name = f"{STUDIO_NAME}{query}"
         self._shipped = folder is None
         own = "apache-2.0 (made by Understudy from its own drawings)"
         self.licence = own if folder is None else licence_of(str(self.folder))
@@ -126,7 +126,7 @@ class Studio:
     def encoder(self, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
         """CLIP: images and texts in one space."""
         left = {key: value for key, value in options.items() if key != "folder"}
-        encoder = self._ours(load_encoder(str(self.folder / "clip"), shape, left))
+        encoder = self._ours(load_hub_encoder(str(self.folder / "clip"), shape, left))
         encoder.vocabulary = self.vocabulary
         return encoder
 
@@ -134,8 +134,8 @@ class Studio:
         self, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
     ) -> UnclipDecoder:
         """UnCLIP: embeddings of `encoder` back to images."""
-        read = read_options(options, StudioDecoderOptions, name=NAME)
-        name = full_name(NAME, read)
+        read = read_options(options, StudioDecoderOptions, name=STUDIO_NAME)
+        name = full_name(STUDIO_NAME, read)
         with loading(name):
             normalizer = self._part("image_normalizer", unclip_normalizer(), read)
             noising = diffusers.DDPMScheduler.from_pretrained(self.folder / "image_noising")
@@ -166,11 +166,13 @@ class Studio:
     def _cued(self, options: StudioDecoderOptions) -> bool:
         return options.folder is None if options.cue is None else options.cue
 
-    def generator(self, options: Mapping[str, Any]) -> Pictures:
+    def generator(self, options: Mapping[str, Any]) -> DiffusionGenerator:
         """Text to images, variation, inpainting and control."""
-        read = read_options(options, StudioOptions, name=NAME)
-        name = full_name(NAME, read)
-        pictures = Pictures(self._pipelines(read, name), read, name=name, licence=self.licence)
+        read = read_options(options, StudioOptions, name=STUDIO_NAME)
+        name = full_name(STUDIO_NAME, read)
+        pictures = DiffusionGenerator(
+            self._pipelines(read, name), read, name=name, licence=self.licence
+        )
         pictures.vocabulary = self.vocabulary
         return pictures
 
@@ -178,8 +180,8 @@ class Studio:
         """DreamBooth over the generator."""
         from understudy.backends.tuning import DreamBooth  # takes a second to import
 
-        read = read_options(options, StudioOptions, name=NAME)
-        name = full_name(NAME, read)
+        read = read_options(options, StudioOptions, name=STUDIO_NAME)
+        name = full_name(STUDIO_NAME, read)
         return DreamBooth(self._pipelines(read, name), read, name=name, licence=self.licence)
 
     def captioner(self, options: Mapping[str, Any]) -> ZeroShotCaptioner:
@@ -224,7 +226,7 @@ class Studio:
 
     def _text(self, options: Any, unet: Any) -> Any:
         """The text-to-image pipeline over a network, which it shares."""
-        device, dtype = options.where()
+        device, dtype = options.placement()
         with loading(self.name):
             clip = self.folder / "clip"
             text = transformers.CLIPTextModel.from_pretrained(clip, dtype=dtype)
