@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from understudy.core.errors import RunError
 from understudy.core.types import Fit, Receipt
-from understudy.report import Premise, BudgetState
+from understudy.report import BudgetState, Premise
 from understudy.run.outputs import read_json
 
 
