@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.core.results import Better, Group, Kind, Metric, MetricValue, Unit
+from understudy.core.results import Better, Group, Metric, MetricUnit, MetricValue, ValueKind
 
 
 def metric_value(
     group: Group,
     name: str,
     value: float,
-    kind: Kind = "owner-only",
+    kind: ValueKind = "owner-only",
     low: float | None = None,
     high: float | None = None,
     *,
     better: Better = "",
-    unit: Unit = "",
+    unit: MetricUnit = "",
     **more: Any,
 ) -> MetricValue:
     """A value of a metric of that name; the same metric for the same declaration."""

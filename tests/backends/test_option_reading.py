@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from understudy.backends.option_reading import WrongValue, declared, read_value
+from understudy.backends.option_reading import WrongValue, declared_options, read_value
 from understudy.backends.plugin import read_options
 from understudy.core.errors import BackendError, ConfigError
 from understudy.core.option import Option
@@ -96,7 +96,7 @@ def test_a_models_options_come_as_text_or_from_python() -> None:
 
 
 def test_what_is_declared_keeps_its_help() -> None:
-    assert declared(Options)["count"] == Count
+    assert declared_options(Options)["count"] == Count
 
 
 def test_the_schema_says_of_every_option_what_is_read() -> None:

@@ -36,7 +36,7 @@ class WrongValue(ValueError):
     """A value that an option cannot take; the message names the option and the value."""
 
 
-def declared(fields: type[Any]) -> dict[str, Any]:
+def declared_options(fields: type[Any]) -> dict[str, Any]:
     """The annotation of each field of a dataclass, with its range and its help."""
     hints = typing.get_type_hints(fields, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(fields)}

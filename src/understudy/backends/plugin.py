@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlencode
 
-from understudy.backends.option_reading import declared, read_value
+from understudy.backends.option_reading import declared_options, read_value
 from understudy.core.errors import BackendError
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
@@ -138,7 +138,7 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
     Raises:
         BackendError: An option is unknown or its value is wrong; the message lists the options.
     """
-    hints = declared(into)
+    hints = declared_options(into)
     for key in options:
         if key not in hints:
             raise BackendError(f"{name} has no option {key!r}. {_listing(into)}")

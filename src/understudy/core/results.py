@@ -13,7 +13,7 @@ from understudy.core.types import Images, Labels, Shape, Vector
 EVALUATION_SCHEMA = "understudy-evaluation/1"
 """Name and version of the form of ``evaluation.json``."""
 
-Kind = Literal["dp", "public", "owner-only"]
+ValueKind = Literal["dp", "public", "owner-only"]
 """May it be published? ``dp``: released with noise; ``public``: no private row took part;
 ``owner-only``: measured on private rows without noise."""
 
@@ -25,7 +25,7 @@ Grade = Literal["good", "fair", "poor", "unknown"]
 Better = Literal["higher", "lower", ""]
 """Which way is better for the owner; empty: neither."""
 
-Unit = Literal["%", ""]
+MetricUnit = Literal["%", ""]
 """``"%"``: a part of 1, to be shown in percent; empty: a plain number, or as the name says."""
 
 
@@ -98,7 +98,7 @@ class Metric:
     name: str
     explanation: str
     better: Better = ""
-    unit: Unit = ""
+    unit: MetricUnit = ""
     baseline: str = ""
     thresholds: Thresholds | None = None
     subject: str = ""
@@ -153,7 +153,7 @@ _DECLARED = ("key", "group", "name", "explanation", "better", "unit", "baseline"
 
 
 class _MetricValueOptions(TypedDict, total=False):
-    kind: Kind
+    kind: ValueKind
     low: float | None
     high: float | None
     baseline: float | None
@@ -180,7 +180,7 @@ class MetricValue:
 
     metric: Metric
     value: float
-    kind: Kind = "owner-only"
+    kind: ValueKind = "owner-only"
     low: float | None = None
     high: float | None = None
     baseline: float | None = None
@@ -204,7 +204,7 @@ class MetricValue:
         return self.metric.better
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> MetricUnit:
         """Of the number, its interval and its baseline."""
         return self.metric.unit
 
@@ -241,7 +241,7 @@ class Curve:
     y_name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    kind: Kind = "owner-only"
+    kind: ValueKind = "owner-only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class Verdict:
     grade: Grade
     sentence: str
     rule: str
-    kind: Kind = "owner-only"
+    kind: ValueKind = "owner-only"
 
 
 @dataclass(frozen=True, slots=True)

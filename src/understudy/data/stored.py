@@ -82,7 +82,7 @@ class StoredArray:
             filled += len(piece)
 
 
-Arrays = Mapping[str, StoredArray]
+StoredArrays = Mapping[str, StoredArray]
 """The arrays of one file by name."""
 
 

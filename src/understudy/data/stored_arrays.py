@@ -28,8 +28,8 @@ from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resiz
 from understudy.data.labels import real_label
 from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
 from understudy.data.stored import (
-    Arrays,
     StoredArray,
+    StoredArrays,
     as_column,
     as_float32,
     check_column,
@@ -261,7 +261,7 @@ class ArraySource:
 
 
 def from_arrays(
-    arrays: Arrays,
+    arrays: StoredArrays,
     where: str,
     options: Options,
     *,
@@ -296,7 +296,7 @@ def from_arrays(
     )
 
 
-def _label_array(arrays: Arrays, options: Options, where: str) -> str | None:
+def _label_array(arrays: StoredArrays, options: Options, where: str) -> str | None:
     """The name of the array that holds the class: the one asked for, else one of a usual name."""
     listed = f"the arrays are: {', '.join(arrays) or 'none'}"
     if not options.labelled:

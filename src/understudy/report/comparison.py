@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.results import Group, Kind, MetricValue
+from understudy.core.results import Group, MetricValue, ValueKind
 from understudy.report import meaning
 from understudy.report.plots import Plot, PlotLine, around
 from understudy.report.record import Released
@@ -60,7 +60,7 @@ class Shared:
 
     value: MetricValue
     cells: tuple[Cell, ...]
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.results import Evaluation, Group, Kind
+from understudy.core.results import Evaluation, Group, ValueKind
 from understudy.report import comparison, images, meaning, tables, verdict_table
 from understudy.report.comparison import Comparison
 from understudy.report.plots import Drawing, Plot
@@ -74,7 +74,7 @@ class DrawnPlot:
     key: str
     plot: Plot
     drawing: Drawing
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     return found
 
 
-def _drawn(key: str, plot: Plot, kind: Kind) -> DrawnPlot:
+def _drawn(key: str, plot: Plot, kind: ValueKind) -> DrawnPlot:
     return DrawnPlot(f"plot-{key}", plot, plot.drawing(), kind)
 
 

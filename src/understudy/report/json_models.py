@@ -17,11 +17,11 @@ from understudy.core.results import (
     Evaluation,
     Grade,
     Group,
-    Kind,
     Metric,
+    MetricUnit,
     MetricValue,
     Thresholds,
-    Unit,
+    ValueKind,
     Verdict,
 )
 from understudy.core.types import Receipt, StageReceipt
@@ -52,7 +52,7 @@ class MetricEntry(_Entry):
     name: str = Field(description="{subject} stands where each value says what it is about.")
     explanation: str
     better: Better
-    unit: Unit
+    unit: MetricUnit
     baseline: str = Field(description="What the baselines of its values are of.")
     subject: str
     thresholds: ThresholdsEntry | None
@@ -71,14 +71,14 @@ class MetricValueEntry(_Entry):
     group: Group
     name: str
     value: Number | None = Field(description="null: not a number.")
-    kind: Kind = Field(description="Whether it may be published.")
+    kind: ValueKind = Field(description="Whether it may be published.")
     low: Number | None = Field(description="Lower end of the 95 % interval; null: not known.")
     high: Number | None = Field(description="Upper end of the 95 % interval; null: not known.")
     baseline: Number | None = Field(description="null: there is none.")
     measured: str = Field(description="With what it was measured.")
     label: str = Field(description="The class it is of; empty: of all rows.")
     better: Better
-    unit: Unit
+    unit: MetricUnit
     metric: str = Field("", description="The key of its metric.")
     subject: str = ""
 
@@ -108,7 +108,7 @@ class CurveEntry(_Entry):
     y_name: str
     x: tuple[Number | None, ...]
     y: tuple[Number | None, ...]
-    kind: Kind
+    kind: ValueKind
 
     def curve(self) -> Curve:
         """The curve."""
@@ -126,7 +126,7 @@ class VerdictEntry(_Entry):
     grade: Grade
     sentence: str
     rule: str
-    kind: Kind
+    kind: ValueKind
 
 
 class EvaluationFile(BaseModel):

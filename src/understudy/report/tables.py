@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.core.results import FIELDS, Curve, Evaluation, Group, Kind, MetricValue
+from understudy.core.results import FIELDS, Curve, Evaluation, Group, MetricValue, ValueKind
 from understudy.report import meaning
 from understudy.report.plots import LINES, Axis, Plot, PlotLine, around
 
@@ -55,7 +55,7 @@ class MetricRow:
     baseline: str
     baseline_of: str
     better: str
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ClassTable:
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +195,14 @@ def _worst(values: Iterable[MetricValue]) -> MetricValue | None:
     return pick(known, key=lambda value: value.value)
 
 
-def least_public(kinds: Iterable[Kind]) -> Kind:
+def least_public(kinds: Iterable[ValueKind]) -> ValueKind:
     """The kind of several numbers together."""
     known = set(kinds)
-    order: tuple[Kind, ...] = ("owner-only", "dp", "public")
+    order: tuple[ValueKind, ...] = ("owner-only", "dp", "public")
     return next((kind for kind in order if kind in known), "public")
 
 
-def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, Kind]]:
+def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, ValueKind]]:
     """The curves of a group: those over the same axes in one plot, a ROC on two kinds of axes."""
     families: dict[tuple[str, str, bool], list[Curve]] = {}
     for one in curves:
@@ -210,7 +210,7 @@ def plots(curves: Sequence[Curve], group: Group) -> list[tuple[Plot, Kind]]:
             families.setdefault((one.x_name, one.y_name, one.name.startswith("ROC")), []).append(
                 one
             )
-    drawn: list[tuple[Plot, Kind]] = []
+    drawn: list[tuple[Plot, ValueKind]] = []
     for (x_name, y_name, roc), members in families.items():
         for start in range(0, len(members), LINES):
             some = members[start : start + LINES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from understudy.core.results import Evaluation, Grade, Group, Kind
+from understudy.core.results import Evaluation, Grade, Group, ValueKind
 from understudy.core.types import Receipt
 from understudy.report import meaning
 from understudy.report.record import ModelScore, RunRecord
@@ -69,7 +69,7 @@ class Card:
     sign: str
     sentence: str
     rule: str
-    kind: Kind
+    kind: ValueKind
     section: str
 
 
@@ -142,7 +142,7 @@ def _known(scores: Sequence[ModelScore]) -> str:
     return words + " "
 
 
-def _card(group: str, grade: Grade, sentence: str, rule: str, kind: Kind) -> Card:
+def _card(group: str, grade: Grade, sentence: str, rule: str, kind: ValueKind) -> Card:
     missing = "not measured yet" if "Not measured" in sentence else "not sure"
     word = _WORDS[group].get(grade, missing)
     return Card(

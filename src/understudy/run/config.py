@@ -182,9 +182,9 @@ def make_params(params: Any, settings: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: An unknown setting, or a value of the wrong type or out of range.
     """
-    from understudy.backends.option_reading import declared
+    from understudy.backends.option_reading import declared_options
 
-    known = declared(params)
+    known = declared_options(params)
     for name in settings:
         if name not in known:
             raise unknown("setting", name, list(known))

@@ -29,7 +29,7 @@ from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 
 _LEAST = 1 / 1000  # a smaller strength leaves no step of the usual schedule of 1000
 
-Inputs = Callable[[slice, Any], dict[str, Any]]
+PipelineInputs = Callable[[slice, Any], dict[str, Any]]
 
 
 class DiffusionGenerator:
@@ -170,7 +170,7 @@ class DiffusionGenerator:
         task: str,
         prompts: Texts,
         seed: int,
-        inputs: Inputs,
+        inputs: PipelineInputs,
         strength: float = 1.0,
     ) -> Images:
         """Run a pipeline over all rows: (n, height, width, channels) uint8."""

@@ -22,7 +22,7 @@ from understudy.methods.alignment.gap import (
     align_variances,
     class_gaps,
     class_means,
-    embed,
+    embed_records,
     facts_of,
 )
 from understudy.methods.alignment.sensor_noise import split_noise_levels, with_noise_levels
@@ -78,7 +78,7 @@ class AlignmentParams:
             raise ConfigError(f"partition is public or matched, found {self.partition!r}")
 
 
-OPTIONS = {
+_OPTIONS = {
     "template": "prompt of a base image, and of its decoding; {class} is its class",
     "multiple": "samples released for each private record (noisy count), unless --count is given",
     "first": "base images of each class that are drawn before anything is asked",
@@ -202,7 +202,9 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     prompts, seeds = [base.prompts[base.prompt_of[0]]], materials.seeds_of("trial", np.arange(1))
     decoded(materials, base.embeddings[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
-    space = embed(materials, base, dimensions=params.dimensions, conditional=params.conditional)
+    space = embed_records(
+        materials, base, dimensions=params.dimensions, conditional=params.conditional
+    )
     # 13: the gap of each class; its DP counts say how much of the base set there has to be.
     settings = GapSettings(
         plan, params.clusters or 1, params.clip_norm, params.clip_radius, params.shrink
@@ -242,5 +244,5 @@ METHOD = Method(
     stages=_stages,
     run=alignment,
     roles=_roles_used,
-    options=OPTIONS,
+    options=_OPTIONS,
 )

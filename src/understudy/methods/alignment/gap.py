@@ -111,8 +111,10 @@ def _cluster_embeddings(base: Base) -> Embeddings:
     return base.embeddings if base.cluster_embeddings is None else base.cluster_embeddings
 
 
-def embed(materials: Materials, base: Base, *, dimensions: int, conditional: bool) -> GapSpace:
-    """Line 10: embed the private records once, by both encoders where the partition has its own."""
+def embed_records(
+    materials: Materials, base: Base, *, dimensions: int, conditional: bool
+) -> GapSpace:
+    """Line 10: embed private records once, by both encoders where the partition has its own."""
     context, vault = materials.context, materials.vault
     encoder, other = context.encoder, context.cluster_encoder
 

@@ -80,7 +80,7 @@ class ClusteringParams:
             )
 
 
-OPTIONS = {
+_OPTIONS = {
     "clusters": "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1",
     "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
     "rank": "directions kept of each matrix with covariance=low_rank",
@@ -264,7 +264,7 @@ def _carried(
     settings = _space_settings(params, context)
     selective = settings.images and settings.grid is None
     capped = selective and matrix
-    model = capacity.Model(
+    model = capacity.MixtureModel(
         dim=settings.dim,
         axes=min(settings.dim, capacity.IMAGE_AXES) if capped else settings.dim,
         ordered=selective and settings.ordered,
@@ -315,5 +315,5 @@ METHOD = Method(
     carried=_carried,
     run=clustering,
     roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
-    options=OPTIONS,
+    options=_OPTIONS,
 )

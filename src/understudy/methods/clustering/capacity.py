@@ -50,7 +50,7 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class Model:
+class MixtureModel:
     """What is released of each class.
 
     Attributes:
@@ -77,7 +77,7 @@ class Model:
     covariances: Stage | None
 
 
-def capacity(model: Model, noise: Noise) -> tuple[Carried, ...]:
+def capacity(model: MixtureModel, noise: Noise) -> tuple[Carried, ...]:
     """What classes of `SIZES` images can carry."""
     numbers = min(model.dim, _LEADING) if model.ordered else model.dim
     deviations = CLEAR_DEVIATIONS if model.ordered else 1.0

@@ -82,7 +82,7 @@ class EvolutionParams:
             )
 
 
-OPTIONS = {
+_OPTIONS = {
     "candidates": "what evolves: captions, rendered for the vote (SPTI), or images (PE)",
     "population": "candidates in all (N), as many a class; default 160 to 800 by L, K and mu",
     "rounds": "rounds of votes, 1 to 100 (G), that share the budget equally; default 5, images 6",
@@ -285,5 +285,5 @@ METHOD = Method(
     stages=_stages,
     run=evolution,
     roles=_roles_used,
-    options=OPTIONS,
+    options=_OPTIONS,
 )
