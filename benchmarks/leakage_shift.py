@@ -32,7 +32,7 @@ from understudy.evaluation.leakage_adapter import LeakageAdapter
 from understudy.metrics import verdicts
 from understudy.metrics.verdicts import Attacks
 from understudy.run.outputs import open_release
-from understudy.run.progress import progress_bars
+from understudy.run.progress import reporting
 
 POOL, PRIVATE, RELEASE, TEST = 7000, 4000, 1000, 1500
 SEEDS = 5
@@ -119,7 +119,8 @@ def judged(
 ) -> tuple[list[str], Attacks]:
     """The grades of leakage and attacks, and what decided on the latter."""
     measured = world.features.measured
-    with progress_bars() as bars:
+    with reporting("auto") as events:
+        bars = events.step
         found = LeakageAdapter(private, release, test, measured, bars)
         copies = found.judge(found.distances())
         attacked = attack_release(private.features, release.features, test.features, measured, bars)
