@@ -137,7 +137,7 @@ def some_of(side: EmbeddedDataset, rows: Labels) -> EmbeddedDataset:
     return replace(
         side,
         count=len(rows),
-        kept=np.arange(len(rows)),
+        indices=np.arange(len(rows)),
         labels=side.labels[rows],
         features=side.features[rows],
         small=small,

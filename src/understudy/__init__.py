@@ -79,9 +79,9 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a n
         if name not in _HOMES:
             raise AttributeError(f"module 'understudy' has no attribute {name!r}")
         module, _, own = _HOMES[name].partition(":")
-        found = getattr(import_module(f"understudy.{module}"), own)
-        globals()[name] = found
-        return found
+        attribute = getattr(import_module(f"understudy.{module}"), own)
+        globals()[name] = attribute
+        return attribute
 
 
 def __dir__() -> list[str]:

@@ -96,8 +96,8 @@ class UnsupportedTask(BackendError):
     """
 
     def __init__(self, name: str, task: str, tasks: Iterable[str]) -> None:
-        told = ", ".join(sorted(tasks)) or "nothing else"
-        super().__init__(f"{name} cannot do {task}; it can do {told}")
+        supported = ", ".join(sorted(tasks)) or "nothing else"
+        super().__init__(f"{name} cannot do {task}; it can do {supported}")
 
 
 class LedgerError(InputError):

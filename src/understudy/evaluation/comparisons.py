@@ -135,6 +135,6 @@ def _smallest(ratios: Vector, rows: int) -> Labels:
 
 def _images(side: EmbeddedDataset, at: Labels) -> Images:
     """The images of some of the rows that were kept."""
-    rows = side.kept[at].tolist()
+    rows = side.indices[at].tolist()
     images = images_at(side.source, rows)
     return np.stack([images[row] for row in rows])

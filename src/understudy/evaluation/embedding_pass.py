@@ -120,7 +120,7 @@ class EmbeddedDataset:
     Attributes:
         source: The dataset.
         count: Its rows.
-        kept: (k,) the rows that features and small images were kept of, ascending.
+        indices: (k,) the rows that features and small images were kept of, ascending.
         labels: (k,) their classes; see `embed_dataset`.
         features: (k, d) float32.
         small: (k, p) float32 means of parts of the images, 16 x 16 at most; None: no images.
@@ -132,7 +132,7 @@ class EmbeddedDataset:
 
     source: Source
     count: int
-    kept: Labels
+    indices: Labels
     labels: Labels
     features: Embeddings
     small: Embeddings | None = None
@@ -191,7 +191,7 @@ def embed_dataset(
     count = len(source)
     chosen = np.zeros(count, dtype=np.bool_)
     chosen[some(count, rows)] = True
-    kept, every = _Columns(int(chosen.sum())), _Columns(count)
+    chosen_columns, all_columns = _Columns(int(chosen.sum())), _Columns(count)
     sums: dict[int, MomentSums] = {}
     done = 0
     for batch in source.batches(_batch(source)):
@@ -200,28 +200,28 @@ def embed_dataset(
         _add(sums, embeddings, labels, len(classes))
         take = chosen[done : done + len(labels)]
         images = batch.values if source.kind == "images" else None
-        kept.add(
+        chosen_columns.add(
             features=embeddings[take],
             labels=labels[take],
             small=None if images is None else _small(images[take]),
             probabilities=None if probabilities is None else probabilities[take],
         )
         if images is not None:
-            every.add(digests=pixel_digests(images), hashes=perceptual_hashes(images))
+            all_columns.add(digests=pixel_digests(images), hashes=perceptual_hashes(images))
         done += len(labels)
         bar(len(labels))
     embedded = EmbeddedDataset(
         source,
         count,
         np.flatnonzero(chosen),
-        kept["labels"],
-        kept["features"],
-        kept.get("small"),
-        kept.get("probabilities"),
+        chosen_columns["labels"],
+        chosen_columns["features"],
+        chosen_columns.get("small"),
+        chosen_columns.get("probabilities"),
         sums,
     )
     if source.kind == "images":
-        embedded.digests, embedded.hashes = every["digests"], every["hashes"]
+        embedded.digests, embedded.hashes = all_columns["digests"], all_columns["hashes"]
     return embedded
 
 

@@ -300,7 +300,7 @@ class _Measurement:
             left_out.append("copies in pixels and pairs: the release holds embeddings")
         names = ("private", "release", "held_out")
         counts = {name: side.count for name, side in zip(names, sides, strict=True)}
-        compared = {name: len(side.kept) for name, side in zip(names, sides, strict=True)}
+        compared = {name: len(side.indices) for name, side in zip(names, sides, strict=True)}
         return {
             "kind": "owner-only",
             "features": self.inputs.features.whole,

@@ -144,7 +144,7 @@ class LeakageAdapter:
             return None
         candidates = _candidates(leakage.distances.values())
         rows = np.stack(
-            [self.release.kept[candidates[:, 0]], self.private.kept[candidates[:, 1]]], axis=1
+            [self.release.indices[candidates[:, 0]], self.private.indices[candidates[:, 1]]], axis=1
         )
         rows = np.concatenate([self._same(), rows])
         rows = _distinct(rows, PAIRS)

@@ -23,7 +23,7 @@ def declared() -> dict[str, Metric]:
     Raises:
         ValueError: Two metrics of one key.
     """
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for info in pkgutil.iter_modules(__path__, f"{__name__}."):
         if info.ispkg:
             continue
@@ -32,6 +32,6 @@ def declared() -> dict[str, Metric]:
             for metric in values:
                 if not isinstance(metric, Metric):
                     continue
-                if found.setdefault(metric.key, metric) is not metric:
+                if metrics.setdefault(metric.key, metric) is not metric:
                     raise ValueError(f"two metrics have the key {metric.key!r}")
-    return found
+    return metrics

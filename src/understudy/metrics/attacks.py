@@ -226,13 +226,13 @@ class Shadows:
         rng = np.random.default_rng(seed)
         halves = rng.random((models // 2, len(rows))) < 0.5
         inside = np.stack([halves, ~halves], axis=1).reshape(models, len(rows))
-        found = np.empty((models, len(rows)))
+        confidences = np.empty((models, len(rows)))
         for at in range(models):
             model = trainer(rows[inside[at]], labels[inside[at]], seed + 1 + at)
-            found[at] = confidence(model, rows, labels)
+            confidences[at] = confidence(model, rows, labels)
             if progress is not None:
                 progress(1)
-        return cls(inside, found)
+        return cls(inside, confidences)
 
     def score(self, target: Vector, *, leave_out: int | None = None) -> Vector:
         """LiRA, online: log likelihood of a target's confidences inside over outside.
@@ -246,13 +246,15 @@ class Shadows:
         use = np.ones(len(self.inside), dtype=np.bool_)
         if leave_out is not None:
             use[[leave_out, leave_out ^ 1]] = False
-        inside, found = self.inside[use], self.confidences[use]
+        inside, confidences = self.inside[use], self.confidences[use]
         likelihoods = []
         for side in (inside, ~inside):
             count = np.maximum(side.sum(axis=0), 1)
-            mean = (found * side).sum(axis=0) / count
+            mean = (confidences * side).sum(axis=0) / count
             # One variance for all rows: few models do not give one a row (paper, section VI.A).
-            spread = np.sqrt(((found - mean) ** 2 * side).sum() / max(1, side.sum() - len(mean)))
+            spread = np.sqrt(
+                ((confidences - mean) ** 2 * side).sum() / max(1, side.sum() - len(mean))
+            )
             likelihoods.append(stats.norm.logpdf(target, mean, max(spread, 1e-6)))
         return np.asarray(likelihoods[0] - likelihoods[1])
 

@@ -99,15 +99,15 @@ def infer_attribute(
     sets = (release, private, held_out)
     values = _check(sets, how, k)
     if how == "neighbours":
-        found = _voted(sets, k, values)
+        guesses = _voted(sets, k, values)
     else:
         from understudy.metrics.networks.classifier_training import train_on_embeddings
 
         known, *asked = (np.asarray(rows, dtype=np.float32) for rows, _ in sets)
         model = train_on_embeddings(known, release[1], classes=values, seed=seed)
-        found = [model.predict(rows) for rows in asked]
+        guesses = [model.predict(rows) for rows in asked]
     truths = (private[1], held_out[1])
-    counts = [(int((a == b).sum()), len(b)) for a, b in zip(found, truths, strict=True)]
+    counts = [(int((a == b).sum()), len(b)) for a, b in zip(guesses, truths, strict=True)]
     sides = [Interval(hits / n, *clopper_pearson(hits, n, confidence)) for hits, n in counts]
     return AttributeInference(
         private=sides[0],
@@ -142,14 +142,14 @@ def _voted(sets: tuple[tuple[NDArray[Any], Labels], ...], k: int, values: int) -
     """The commonest secret among the k nearest synthetic rows, the nearest's where they tie."""
     rows, *asked = clouds(*(each for each, _ in sets))
     secrets = sets[0][1]
-    found = []
+    guesses = []
     for each in asked:
         near = secrets[nearest_rows(each, rows, k)[0]]
         votes = np.zeros((len(near), values))
         for at in range(k):  # nearer rows weigh a little more, too little to outvote anybody
             votes[np.arange(len(near)), near[:, at]] += 1 + 0.5 ** (at + 1) / (k + 1)
-        found.append(np.asarray(votes.argmax(axis=1), dtype=np.int64))
-    return found
+        guesses.append(np.asarray(votes.argmax(axis=1), dtype=np.int64))
+    return guesses
 
 
 def _check(sets: tuple[tuple[NDArray[Any], Labels], ...], how: str, k: int) -> int:

@@ -199,22 +199,22 @@ class Blind:
             counts = _drawn(self.member, rng)
             draws[at] = np.subtract(*(_summary(*rates(one, self.member, counts)) for one in pair))
         low, high = np.quantile(draws, (0.025, 0.975), axis=0)
-        area, advantage, *found = (
+        area, advantage, *tpr_at = (
             Interval(float(value), float(min(value, bottom)), float(max(value, top)))
             for value, bottom, top in zip(values, low, high, strict=True)
         )
         curve = roc(combined[self.member], combined[~self.member])
-        return Added(curve, area, dict(zip(AT, found, strict=True)), advantage)
+        return Added(curve, area, dict(zip(AT, tpr_at, strict=True)), advantage)
 
     def _combined(self, scores: Vector) -> Vector:
         """Cross-fitted on the blind score, the attack's, and how rare that is of non-members."""
-        found = np.empty(len(scores))
+        combined = np.empty(len(scores))
         for part in range(_FOLDS):
             test = self.fold == part
             rarity = _rarity(scores, scores[~test & ~self.member])
             numbers = np.column_stack([self.scores, scores, rarity])
-            found[test] = _fitted(numbers, self.member, ~test, penalty=1.0)
-        return found
+            combined[test] = _fitted(numbers, self.member, ~test, penalty=1.0)
+        return combined
 
 
 def _rarity(scores: Vector, usual: Vector) -> Vector:
@@ -236,8 +236,8 @@ def _rarity(scores: Vector, usual: Vector) -> Vector:
 
 def _summary(fpr: Vector, tpr: Vector) -> Vector:
     """Area, advantage and the true positive rates at `AT`."""
-    found = [float(tpr[np.searchsorted(fpr, rate, side="right") - 1]) for rate in AT]
-    return np.array([np.trapezoid(tpr, fpr), (tpr - fpr).max(), *found])
+    tpr_at = [float(tpr[np.searchsorted(fpr, rate, side="right") - 1]) for rate in AT]
+    return np.array([np.trapezoid(tpr, fpr), (tpr - fpr).max(), *tpr_at])
 
 
 def _drawn(member: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -120,7 +120,7 @@ class NearCopies:
         return len(self.rows)
 
 
-def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
+def near_copies(closeness: Closeness, *, false_alarms: float) -> NearCopies:
     """Look for rows whose nearest private row is far nearer than the second nearest (NNDR).
 
     A copy, changed a little or not, lies beside one private row: its ratio is near 0, wherever
@@ -140,26 +140,26 @@ def near_copies(found: Closeness, *, false_alarms: float) -> NearCopies:
     the number of thresholds.
 
     Args:
-        found: The nearest rows.
+        closeness: The nearest rows.
         false_alarms: How likely a false alarm may be.
     """
-    within = found.within
-    usual = (found.baseline_ratios, within.ratios, found.held_out_ratios)
+    within = closeness.within
+    usual = (closeness.baseline_ratios, within.ratios, closeness.held_out_ratios)
     sure, least, most = [], 1.0, 0.0
     thresholds = [
-        min(_part(ratios, tail) for ratios in (found.baseline_ratios, within.ratios))
+        min(_part(ratios, tail) for ratios in (closeness.baseline_ratios, within.ratios))
         for tail in _TAILS
     ]
     thresholds.append(thresholds[0] / 2)
     for threshold in thresholds:
-        rows = np.flatnonzero(found.ratios < threshold)
-        hits = len(np.unique(found.nearest[rows]))
+        rows = np.flatnonzero(closeness.ratios < threshold)
+        hits = len(np.unique(closeness.nearest[rows]))
         tests = [
-            excess(hits, len(found.ratios), int((ratios < threshold).sum()), len(ratios))
+            excess(hits, len(closeness.ratios), int((ratios < threshold).sum()), len(ratios))
             for ratios in usual
         ]
         p = min(1.0, len(thresholds) * max(one.p_value for one in tests))
-        expected = max(one.chance for one in tests) * len(found.ratios)
+        expected = max(one.chance for one in tests) * len(closeness.ratios)
         least, most = min(least, p), max(most, expected)
         if p < false_alarms and all(one.rate >= _TIMES * one.chance for one in tests):
             sure.append(NearCopies(rows, expected, p, True))

@@ -49,7 +49,7 @@ class Detection:
 
 
 def average_precision(
-    found: Sequence[Found],
+    predictions: Sequence[Found],
     truth: Sequence[Found],
     classes: Sequence[str],
     *,
@@ -59,7 +59,7 @@ def average_precision(
     """Average precision of what was found in each image against what is in it.
 
     Args:
-        found: What a detector found in each image.
+        predictions: What a detector found in each image.
         truth: What is in each image, in the same order; the scores are not looked at.
         classes: The names that the labels of both index.
         iou: Intersection over union from which on a box counts as found, in (0, 1].
@@ -68,7 +68,7 @@ def average_precision(
     Raises:
         InputError: Other numbers of images, no classes, a label out of range, or a bad option.
     """
-    _check(found, truth, classes, iou, rule)
+    _check(predictions, truth, classes, iou, rule)
     scores: dict[str, float | None] = {}
     objects: dict[str, int] = {}
     curves: dict[str, tuple[Vector, Vector]] = {}
@@ -76,7 +76,7 @@ def average_precision(
         objects[name] = sum(int((one.labels == label).sum()) for one in truth)
         scores[name] = None
         if objects[name]:
-            hits = _hits(found, truth, label, iou, rule)
+            hits = _hits(predictions, truth, label, iou, rule)
             curves[name] = _curve(hits, objects[name])
             scores[name] = _area(*curves[name], rule)
     known = [score for score in scores.values() if score is not None]
@@ -99,16 +99,16 @@ def overlaps(boxes: NDArray[Any], others: NDArray[Any]) -> Vector:
     shared = np.prod(np.maximum(sides, 0), axis=2)
     areas = [np.prod(each[:, 2:] - each[:, :2], axis=1) for each in (one, two)]
     whole = areas[0][:, None] + areas[1][None] - shared
-    found: Vector = np.divide(shared, whole, out=np.zeros_like(shared), where=whole > 0)
-    return found
+    iou: Vector = np.divide(shared, whole, out=np.zeros_like(shared), where=whole > 0)
+    return iou
 
 
 def _hits(
-    found: Sequence[Found], truth: Sequence[Found], label: int, iou: float, rule: MatchingRule
+    predictions: Sequence[Found], truth: Sequence[Found], label: int, iou: float, rule: MatchingRule
 ) -> NDArray[np.bool_]:
     """Whether each box of a class found an object of its own, best box of all images first."""
     scores, hits = [], []
-    for one, real in zip(found, truth, strict=True):
+    for one, real in zip(predictions, truth, strict=True):
         mine = np.flatnonzero(one.labels == label)
         mine = mine[np.argsort(-one.scores[mine], kind="stable")]
         if rule == "coco":
@@ -149,19 +149,25 @@ def _area(recall: Vector, precision: Vector, rule: MatchingRule) -> float:
 
 
 def _check(
-    found: Sequence[Found], truth: Sequence[Found], classes: Sequence[str], iou: float, rule: str
+    predictions: Sequence[Found],
+    truth: Sequence[Found],
+    classes: Sequence[str],
+    iou: float,
+    rule: str,
 ) -> None:
-    if len(found) != len(truth):
+    if len(predictions) != len(truth):
         raise InputError(
             f"what was found and what is there must be of the same images, "
-            f"found {len(found)} and {len(truth)}"
+            f"found {len(predictions)} and {len(truth)}"
         )
-    if not classes or not found:
-        raise InputError(f"found {len(classes)} classes and {len(found)} images: give one or more")
+    if not classes or not predictions:
+        raise InputError(
+            f"found {len(classes)} classes and {len(predictions)} images: give one or more"
+        )
     if not 0 < iou <= 1:
         raise InputError(f"iou must be above 0 and at most 1, found {iou}")
     if rule not in ("coco", "voc"):
         raise InputError(f"the rule is coco or voc, found {rule!r}")
-    for one in (*found, *truth):
+    for one in (*predictions, *truth):
         if len(one.labels) and not 0 <= one.labels.min() <= one.labels.max() < len(classes):
             raise InputError(f"labels must index the {len(classes)} classes, found {one.labels}")

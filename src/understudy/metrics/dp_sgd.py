@@ -180,7 +180,7 @@ def _private(
         torch.from_numpy(rows.labels.astype(np.int64)),
     )
     model = classifier.model.train()
-    found: tuple[Any, Any, Any] = engine.make_private_with_epsilon(
+    components: tuple[Any, Any, Any] = engine.make_private_with_epsilon(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=asked.lr, momentum=0.9),
         data_loader=torch.utils.data.DataLoader(pairs, min(asked.batch, len(rows.labels))),
@@ -189,7 +189,7 @@ def _private(
         epochs=asked.epochs,
         max_grad_norm=asked.clip,
     )
-    return found
+    return components
 
 
 def _epoch(classifier: Classifier, model: Any, optimiser: Any, loader: Any, asked: _Asked) -> None:

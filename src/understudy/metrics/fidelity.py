@@ -147,15 +147,15 @@ def frechet_interval(
         seed: Of the resampling.
     """
     rng = np.random.default_rng(seed)
-    found = []
+    distances = []
     for _ in range(resamples):
         drawn: Labels = np.sort(rng.integers(0, len(rows), len(rows)))
         sums = MomentSums(rows.shape[1])
         for part in np.array_split(drawn, -(-len(drawn) // _RESAMPLED)):
             sums.add(rows[part])
-        found.append(frechet_distance(private, sums.moments()))
-    reach = 1.96 * float(np.std(found, ddof=1))
-    return Interval(value, max(0.0, value - reach), value + reach)
+        distances.append(frechet_distance(private, sums.moments()))
+    half_width = 1.96 * float(np.std(distances, ddof=1))
+    return Interval(value, max(0.0, value - half_width), value + half_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +205,12 @@ def kernel_distance(
         )
     rng = np.random.default_rng(seed)
     take = min(size, len(a), len(b))
-    found = []
+    distances = []
     for _ in range(subsets):
         x = np.asarray(a[rng.choice(len(a), take, replace=False)], dtype=np.float64)
         y = np.asarray(b[rng.choice(len(b), take, replace=False)], dtype=np.float64)
-        found.append(_squared_mmd(x, y))
-    return Estimate.of(found)
+        distances.append(_squared_mmd(x, y))
+    return Estimate.of(distances)
 
 
 def _squared_mmd(x: Vector, y: Vector) -> float:

@@ -44,11 +44,11 @@ def pixel_digests(images: Images) -> Digests:
     """
     rows = np.ascontiguousarray(images).reshape(len(images), -1)
     blank = (images == images[:, :1, :1]).all(axis=(1, 2, 3))
-    made = [
+    digests = [
         bytes(16) if flat else hashlib.blake2b(row.data, digest_size=16).digest()
         for row, flat in zip(rows, blank.tolist(), strict=True)
     ]
-    return np.array(made, dtype="V16")
+    return np.array(digests, dtype="V16")
 
 
 def copied(digests: Digests, of: Digests) -> NDArray[np.bool_]:
@@ -107,8 +107,8 @@ def perceptual_hashes(images: Images) -> Hashes:
     low = (basis @ small @ basis.T).reshape(len(images), -1)
     # The mean of the image says nothing of its shapes, so it does not move the median.
     above = low > np.median(low[:, 1:], axis=1)[:, None]
-    found: Hashes = np.packbits(above, axis=1).view(">u8").astype(np.uint64)[:, 0]
-    return found
+    hashes: Hashes = np.packbits(above, axis=1).view(">u8").astype(np.uint64)[:, 0]
+    return hashes
 
 
 @lru_cache(maxsize=1)
@@ -132,7 +132,7 @@ def nearest_hashes(
     Returns:
         (n,) and (n,).
     """
-    found = np.zeros(len(queries), dtype=np.int64)
+    nearest = np.zeros(len(queries), dtype=np.int64)
     bits = np.zeros(len(queries), dtype=np.int64)
 
     def search(mine: slice) -> slice:
@@ -142,10 +142,10 @@ def nearest_hashes(
             better = np.flatnonzero(differ.min(axis=1) < least)
             at = differ[better].argmin(axis=1)
             least[better] = differ[better, at]
-            found[mine][better] = at + theirs.start
+            nearest[mine][better] = at + theirs.start
         bits[mine] = least
         return mine
 
     for mine in side_by_side(search, row_blocks(len(queries))):
         progress(mine.stop - mine.start)
-    return found, bits
+    return nearest, bits

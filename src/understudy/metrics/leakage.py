@@ -138,11 +138,11 @@ def closeness(
     """
     chosen = np.arange(len(private))[some(len(private), WITHIN)]
     real, synthetic, others, asked = clouds(private, release, held_out, private[chosen])
-    found, distances, ratios = _two_nearest(synthetic, real, progress)
+    nearest, distances, ratios = _two_nearest(synthetic, real, progress)
     theirs, baseline, baseline_ratios = _two_nearest(others, real, progress)
     near_held_out, _, held_out_ratios = _two_nearest(synthetic, others, progress)
     return Closeness(
-        found,
+        nearest,
         distances,
         ratios,
         baseline,
@@ -157,12 +157,12 @@ def closeness(
 def _within(asked: Cloud, real: Cloud, own: Labels) -> Within:
     """The two nearest of some private rows, without themselves."""
     count = min(3, len(real))
-    found, distances = nearest_rows(asked, real, count)
+    nearest, distances = nearest_rows(asked, real, count)
     # A row is its own nearest; among many equal ones it may be none of the first.
-    itself = found == own[:, None]
+    itself = nearest == own[:, None]
     itself[:, -1] |= ~itself.any(axis=1)
     others = ~itself
-    names = found[others].reshape(len(own), count - 1)
+    names = nearest[others].reshape(len(own), count - 1)
     apart = distances[others].reshape(len(own), count - 1)
     first, second = apart[:, 0], apart[:, -1]
     return Within(names[:, 0], first, first / np.maximum(second, 1e-12))
@@ -172,9 +172,9 @@ def _two_nearest(
     queries: Cloud, rows: Cloud, progress: RowProgress
 ) -> tuple[Labels, Vector, Vector]:
     """The nearest row, its distance, and that over the second's; 0 where there are two copies."""
-    found, distances = nearest_rows(queries, rows, 2, progress)
+    nearest, distances = nearest_rows(queries, rows, 2, progress)
     first, second = distances.T
-    return found[:, 0], first, first / np.maximum(second, 1e-12)
+    return nearest[:, 0], first, first / np.maximum(second, 1e-12)
 
 
 def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
@@ -192,15 +192,15 @@ def mutual_information(a: Images, b: Images, *, bins: int = 32) -> Vector:
     """
     if a.shape != b.shape:
         raise InputError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
-    found = np.empty(len(a))
+    information = np.empty(len(a))
     for at, (one, two) in enumerate(zip(a, b, strict=True)):
         sides = [(x.mean(axis=2) * bins / 256).astype(np.int64).ravel() for x in (one, two)]
         joint = np.bincount(sides[0] * bins + sides[1], minlength=bins * bins).reshape(bins, bins)
         p = joint / joint.sum()
         alone = p.sum(axis=1, keepdims=True) * p.sum(axis=0, keepdims=True)
         there = p > 0
-        found[at] = (p[there] * np.log2(p[there] / alone[there])).sum()
-    return found
+        information[at] = (p[there] * np.log2(p[there] / alone[there])).sum()
+    return information
 
 
 def regional_mutual_information(

@@ -96,10 +96,10 @@ class Cloud:
 
     def right(self, block: slice) -> FloatRows:
         """A block's rows as the other side of `to`: (d + 2, rows)."""
-        made = self._left[block] * self._left.dtype.type(-2)
-        made[:, -2] = 1
-        made[:, -1] = self._left[block, -2]
-        return made.T
+        operand = self._left[block] * self._left.dtype.type(-2)
+        operand[:, -2] = 1
+        operand[:, -1] = self._left[block, -2]
+        return operand.T
 
     def to(self, other: FloatRows, mine: slice) -> FloatRows:
         """Squared distances of a block's rows to those of another's `right`: (rows, columns).
@@ -163,8 +163,8 @@ def kth_squares(cloud: Cloud, k: int, progress: RowProgress = _silent) -> FloatR
         return [_gains(block, k, worst, mine), _gains(block.T, k, worst, theirs)]
 
     pairs = list(_pairs(len(cloud)))
-    for (mine, theirs), found in zip(pairs, side_by_side(compare, pairs), strict=True):
-        for rows, values in found:
+    for (mine, theirs), gains in zip(pairs, side_by_side(compare, pairs), strict=True):
+        for rows, values in gains:
             merged = np.concatenate([best[rows], values], axis=1)
             best[rows] = np.partition(merged, k - 1, axis=1)[:, :k]
             worst[rows] = best[rows].max(axis=1)
@@ -186,10 +186,10 @@ Gains = tuple[Labels, FloatRows]
 def _gains(block: FloatRows, k: int, worst: FloatRows, part: slice) -> Gains:
     """The k smallest of each of a block's rows that has one below its k-th so far."""
     rows = np.flatnonzero(block.min(axis=1) < worst[part])
-    found = block[rows]
-    if found.shape[1] > k:
-        found = np.partition(found, k - 1, axis=1)[:, :k]
-    return rows + part.start, found
+    smallest = block[rows]
+    if smallest.shape[1] > k:
+        smallest = np.partition(smallest, k - 1, axis=1)[:, :k]
+    return rows + part.start, smallest
 
 
 def nearest_rows(
@@ -220,11 +220,11 @@ def nearest_rows(
         order = np.argsort(exact, axis=1, kind="stable")
         return np.take_along_axis(names, order, 1), np.take_along_axis(exact, order, 1)
 
-    found = []
+    blocks = []
     for names, exact in side_by_side(search, row_blocks(len(queries))):
-        found.append((names, exact))
+        blocks.append((names, exact))
         progress(len(names))
-    return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
+    return np.concatenate([one for one, _ in blocks]), np.concatenate([two for _, two in blocks])
 
 
 def _merge(names: Labels, least: FloatRows, block: FloatRows, start: int) -> None:
@@ -294,7 +294,7 @@ def coverage(
     if k < 1:
         raise InputError(f"k must be 1 or more, found {k}")
     one, two = clouds(real, synthetic)
-    reach, reach_back = kth_squares(one, k, progress), kth_squares(two, k, progress)
+    real_squares, synthetic_squares = kth_squares(one, k, progress), kth_squares(two, k, progress)
     inside = np.zeros(len(two), dtype=np.int64)
     reached, covered = (np.zeros(len(one), dtype=np.bool_) for _ in range(2))
 
@@ -302,10 +302,10 @@ def coverage(
         hits = np.zeros(len(two), dtype=np.int64)
         for theirs in row_blocks(len(two)):
             block = one.to(two.right(theirs), mine)
-            rows, columns = np.nonzero(block < reach[mine, None])
+            rows, columns = np.nonzero(block < real_squares[mine, None])
             hits[theirs] += np.bincount(columns, minlength=block.shape[1])
             covered[mine][rows] = True
-            reached[mine] |= (block < reach_back[None, theirs]).any(axis=1)
+            reached[mine] |= (block < synthetic_squares[None, theirs]).any(axis=1)
         return mine, hits
 
     for mine, hits in side_by_side(compare, row_blocks(len(one))):

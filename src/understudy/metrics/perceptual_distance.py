@@ -53,9 +53,13 @@ def lpips(features: FeatureMaps, weights: Sequence[NDArray[Any]], a: Images, b: 
     if a.shape != b.shape:
         raise InputError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
     layers = [list(features(each)) for each in (a, b)]
-    found, told = [one.shape[1] for one in layers[0]], [len(one) for one in weights]
-    if found != told:
-        raise InputError(f"the network's layers have {found} channels, the weights are for {told}")
+    layer_channels = [one.shape[1] for one in layers[0]]
+    weight_channels = [len(one) for one in weights]
+    if layer_channels != weight_channels:
+        raise InputError(
+            f"the network's layers have {layer_channels} channels, the weights are for "
+            f"{weight_channels}"
+        )
     total = np.zeros(len(a))
     for one, two, weight in zip(*layers, weights, strict=True):
         apart = (_unit(one) - _unit(two)) ** 2

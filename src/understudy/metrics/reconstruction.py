@@ -139,8 +139,8 @@ def _matches(asked: Images, release: Images, progress: RowProgress | None) -> Ma
         rows[mine] = _best(asked[mine], release)
         if progress is not None:
             progress(mine.stop - mine.start)
-    found = release[rows]
-    return Matches(rows, mse(asked, found), ssim(asked, found))
+    nearest = release[rows]
+    return Matches(rows, mse(asked, nearest), ssim(asked, nearest))
 
 
 def _best(asked: Images, release: Images) -> Labels:
@@ -151,7 +151,7 @@ def _best(asked: Images, release: Images) -> Labels:
     least = np.full(len(asked), np.inf)
     for start in range(0, len(release), part):
         there, mine = clouds(release[start : start + part].reshape(-1, flat.shape[1]), flat)
-        found, distances = (each[:, 0] for each in nearest_rows(mine, there))
+        nearest, distances = (each[:, 0] for each in nearest_rows(mine, there))
         nearer = distances < least
-        rows[nearer], least[nearer] = found[nearer] + start, distances[nearer]
+        rows[nearer], least[nearer] = nearest[nearer] + start, distances[nearer]
     return rows

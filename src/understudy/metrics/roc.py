@@ -174,8 +174,8 @@ def _placements(members: Vector, others: Vector) -> tuple[Vector, Vector]:
 
 
 def _about(area: float, spread: float, confidence: float) -> Interval:
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * spread
-    return Interval(area, max(0.0, area - reach), min(1.0, area + reach))
+    half_width = float(stats.norm.ppf((1 + confidence) / 2)) * spread
+    return Interval(area, max(0.0, area - half_width), min(1.0, area + half_width))
 
 
 def _tpr_at(fpr: Vector, tpr: Vector, rate: float, members: int, confidence: float) -> Interval:

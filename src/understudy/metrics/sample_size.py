@@ -91,13 +91,13 @@ def accuracy_by_size(
     whole, done = sum(passes) * len(seeds), 0
     results: list[tuple[UtilityResult, ...]] = []
     for size, count in zip(asked, passes, strict=True):
-        found = []
+        seed_results = []
         for seed in seeds:
-            part, told = train.at_most(size, seed), _after(progress, done, whole)
-            model = fit(part, network=network, seed=seed, epochs=count, progress=told)
-            found.append(score(model, test, train.classes, n_train=size, seed=seed))
+            part, part_progress = train.at_most(size, seed), _after(progress, done, whole)
+            model = fit(part, network=network, seed=seed, epochs=count, progress=part_progress)
+            seed_results.append(score(model, test, train.classes, n_train=size, seed=seed))
             done += count
-        results.append(tuple(found))
+        results.append(tuple(seed_results))
     return SizeCurve(asked, tuple(results))
 
 

@@ -14,25 +14,25 @@ from understudy.core.types import Labels, Vector
 _LEAST = 1e-12
 
 
-def confusion(truth: Labels, found: Labels, classes: int) -> NDArray[np.int64]:
+def confusion(truth: Labels, predicted: Labels, classes: int) -> NDArray[np.int64]:
     """How often each class was taken for each: (classes, classes), rows the truth.
 
     Args:
         truth: (n,) classes.
-        found: (n,) what the classifier said.
+        predicted: (n,) what the classifier said.
         classes: Number of classes.
 
     Raises:
         InputError: Not as many answers as rows, or a class out of range.
     """
-    if truth.shape != found.shape or truth.ndim != 1:
-        raise InputError(f"an answer a row: {truth.shape} rows, {found.shape} answers")
-    for each in (truth, found):
+    if truth.shape != predicted.shape or truth.ndim != 1:
+        raise InputError(f"an answer a row: {truth.shape} rows, {predicted.shape} answers")
+    for each in (truth, predicted):
         if len(each) and not 0 <= each.min() <= each.max() < classes:
             raise InputError(
                 f"classes must be in 0..{classes - 1}, found {each.min()}..{each.max()}"
             )
-    return np.bincount(truth * classes + found, minlength=classes**2).reshape(classes, classes)
+    return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
 def recalls(table: NDArray[np.int64]) -> Vector:
@@ -101,8 +101,8 @@ def calibration(probabilities: NDArray[Any], truth: Labels, *, bins: int = 15) -
     if bins < 1:
         raise InputError(f"bins must be 1 or more, found {bins}")
     rows = np.arange(len(p))
-    found = p.argmax(axis=1)
-    sure, right = p[rows, found], found == truth
+    predicted = p.argmax(axis=1)
+    sure, right = p[rows, predicted], predicted == truth
     place = np.clip(np.ceil(sure * bins).astype(np.int64) - 1, 0, bins - 1)
     counts = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):

@@ -106,13 +106,13 @@ def prompt_similarity(
 def _interval(mean: float, sides: tuple[Vector, ...], confidence: float) -> Interval:
     """Of a mean over all pairs of two samples, by each row's own mean (Hoeffding 1948)."""
     variance = sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1)
-    reach = float(stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance))
-    return Interval(mean, mean - reach, mean + reach)
+    half_width = float(stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance))
+    return Interval(mean, mean - half_width, mean + half_width)
 
 
 def _directions(*sets: NDArray[Any]) -> tuple[Vector, ...]:
     """Embeddings scaled to unit norm."""
-    found = []
+    directions = []
     for one in sets:
         if one.ndim != 2 or not len(one) or one.shape[1] != sets[0].shape[1]:
             raise InputError(
@@ -122,5 +122,5 @@ def _directions(*sets: NDArray[Any]) -> tuple[Vector, ...]:
         norms = np.linalg.norm(one.astype(np.float64), axis=1, keepdims=True)
         if not np.isfinite(norms).all() or not (norms > 0).all():
             raise InputError("an embedding is zero or not finite: it has no direction")
-        found.append(one / norms)
-    return tuple(found)
+        directions.append(one / norms)
+    return tuple(directions)

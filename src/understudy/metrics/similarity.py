@@ -27,12 +27,12 @@ def mse(a: Images, b: Images) -> Vector:
         InputError: Other shapes.
     """
     _check(a, b)
-    found = np.empty(len(a))
+    errors = np.empty(len(a))
     for at in range(0, len(a), _ROWS):
         rows = slice(at, at + _ROWS)
         apart = a[rows].astype(np.int32) - b[rows]
-        found[rows] = (apart**2).mean(axis=(1, 2, 3))
-    return found
+        errors[rows] = (apart**2).mean(axis=(1, 2, 3))
+    return errors
 
 
 def psnr(a: Images, b: Images) -> Vector:
@@ -70,11 +70,11 @@ def ssim(a: Images, b: Images) -> Vector:
     _check(a, b)
     if min(a.shape[1:3]) < 2 * _REACH + 1:
         raise InputError(f"SSIM needs 11 x 11 pixels or more, found {a.shape[1]} x {a.shape[2]}")
-    found = np.empty(len(a))
+    similarities = np.empty(len(a))
     for at in range(0, len(a), _ROWS):
         rows = slice(at, at + _ROWS)
-        found[rows] = _structure(a[rows].astype(np.float64), b[rows].astype(np.float64))
-    return found
+        similarities[rows] = _structure(a[rows].astype(np.float64), b[rows].astype(np.float64))
+    return similarities
 
 
 def _structure(x: Vector, y: Vector) -> Vector:

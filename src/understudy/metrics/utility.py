@@ -342,15 +342,23 @@ def utility_report(
     sides: tuple[TrainingSet, ...] = (
         ("synthetic", "real", "both") if both else ("synthetic", "real")
     )
-    found: dict[TrainingSet, list[UtilityResult]] = {"synthetic": [], "real": [], "both": []}
+    results_by_side: dict[TrainingSet, list[UtilityResult]] = {
+        "synthetic": [],
+        "real": [],
+        "both": [],
+    }
     for number, (seed, side) in enumerate(product(seeds, sides)):
         train = _rows(side, synthetic, own, seed)
-        told = None if progress is None else _part(progress, number, len(sides) * len(seeds))
-        model = fit(train, network=network, seed=seed, epochs=epochs, progress=told)
+        training_progress = (
+            None if progress is None else _part(progress, number, len(sides) * len(seeds))
+        )
+        model = fit(train, network=network, seed=seed, epochs=epochs, progress=training_progress)
         if keep is not None:
             keep(side, seed, model)
-        found[side].append(score(model, test, train.classes, n_train=len(train.labels), seed=seed))
-    synthetics, reals, boths = (tuple(results) for results in found.values())
+        results_by_side[side].append(
+            score(model, test, train.classes, n_train=len(train.labels), seed=seed)
+        )
+    synthetics, reals, boths = (tuple(results) for results in results_by_side.values())
     return UtilityReport(synthetics, reals, both=boths)
 
 

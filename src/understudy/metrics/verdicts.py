@@ -167,11 +167,11 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
 
 def judge_attacks(results: Attacks) -> Verdict:
     """By the attack that most surely adds something to what is known without the release."""
-    area, found = _ADDED_AREA, _ADDED_FOUND
+    area, tpr = _ADDED_AREA, _ADDED_FOUND
     rule = (
         "Good: no attack surely (95 %) adds more to the blind attack, which never sees the "
-        f"release, than {area.good} of area under the ROC or {100 * found.good:.0f} points of the "
-        f"private records at 1 % false alarms; fair: {area.fair:.1f}, {100 * found.fair:.0f} "
+        f"release, than {area.good} of area under the ROC or {100 * tpr.good:.0f} points of the "
+        f"private records at 1 % false alarms; fair: {area.fair:.1f}, {100 * tpr.fair:.0f} "
         f"points. Not judged where the blind attack alone surely has an area above {HOPELESS:.1f} "
         "and nothing is added."
     )
@@ -225,8 +225,8 @@ def _best(results: Attacks) -> str:
 
 def _grade_of(added: Added, non_members: int) -> Grade:
     """The worse grade of the two; few non-members say nothing of 1 % false alarms."""
-    found = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
-    grades = _ADDED_AREA.grade(added.auc.low), _ADDED_FOUND.grade(found)
+    tpr = added.tpr_at[0.01].low if non_members >= _MANY else 0.0
+    grades = _ADDED_AREA.grade(added.auc.low), _ADDED_FOUND.grade(tpr)
     return max(grades, key=_ORDER.index)
 
 
@@ -254,23 +254,23 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
     return Verdict("leakage", grade, words, rule)
 
 
-def _copies(found: Leakage) -> tuple[Grade, str]:
-    rows = len(next(iter(found.distances.values())).distances)
-    near = max(found.near.items(), key=lambda one: one[1].count - one[1].expected)
-    if found.exact is not None and found.sure:
-        return "poor", _exact(found.exact[0], near[1], rows)
+def _copies(leakage: Leakage) -> tuple[Grade, str]:
+    rows = len(next(iter(leakage.distances.values())).distances)
+    near = max(leakage.near.items(), key=lambda one: one[1].count - one[1].expected)
+    if leakage.exact is not None and leakage.sure:
+        return "poor", _exact(leakage.exact[0], near[1], rows)
     if near[1].sure:
         return "poor", (
             f"{near[1].count:,} of {rows:,} synthetic rows are near-copies of private rows: not "
             f"equal, but far nearer to one of them than to any other (by {near[0]}). Chance gives "
             f"{near[1].expected:.0f}."
         )
-    if found.copies:
+    if leakage.copies:
         return "fair", (
-            f"{found.copies:,} of {rows:,} synthetic images equal a private image pixel for pixel, "
-            "which chance may explain: look at the pairs."
+            f"{leakage.copies:,} of {rows:,} synthetic images equal a private image pixel for "
+            "pixel, which chance may explain: look at the pairs."
         )
-    return "good", f"No copies: {_nearness(found.distances)}."
+    return "good", f"No copies: {_nearness(leakage.distances)}."
 
 
 def _exact(copies: Excess, near: NearCopies, rows: int) -> str:

@@ -134,25 +134,26 @@ def public_report(record: RunRecord, samples: Sequence[Sample] = ()) -> str:
     )
 
 
-def comparison_report(found: Comparison, samples: Sequence[Sample] = ()) -> str:
+def comparison_report(comparison: Comparison, samples: Sequence[Sample] = ()) -> str:
     """Several releases side by side, as one HTML page.
 
     Args:
-        found: The comparison. With anything measured in it the page is for the owner only.
+        comparison: The comparison. With anything measured in it the page is for the owner only.
         samples: A few synthetic images of each release, named as the releases are.
     """
-    measured = any(one.evaluation for one in found.releases)  # notes may tell of the private rows
+    # Notes may tell of the private rows.
+    measured = any(one.evaluation for one in comparison.releases)
     return (
         environment()
         .get_template("compare.html")
         .render(
-            found=found,
+            comparison=comparison,
             kind_of_all="owner-only" if measured else "public",
             trades=[
-                _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(found.trades)
+                _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(comparison.trades)
             ],
             samples=images.sample_images(tuple(samples)),
-            words=tables.explained(one.value for one in found.shared),
+            words=tables.explained(one.value for one in comparison.shared),
         )
     )
 
@@ -176,7 +177,7 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
 
 def _sections(evaluation: Evaluation) -> list[Section]:
     """The groups of which anything was measured."""
-    found = []
+    sections = []
     for key, title, intro in _SECTIONS:
         values = evaluation.of(key)
         drawn = [
@@ -186,7 +187,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
         confusions = tables.confusions(evaluation) if key == "utility" else []
         near = key in ("leakage", "attack")
         if values or drawn or confusions:
-            found.append(
+            sections.append(
                 Section(
                     key,
                     title,
@@ -199,7 +200,7 @@ def _sections(evaluation: Evaluation) -> list[Section]:
                     str(evaluation.settings.get("advice", "")) if near else "",
                 )
             )
-    return found
+    return sections
 
 
 def _drawn(key: str, plot: Plot, kind: ValueKind) -> DrawnPlot:

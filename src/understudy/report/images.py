@@ -124,10 +124,10 @@ def gallery(sheets: tuple[Sheet, ...]) -> list[tuple[str, PageImage, PageImage]]
     return [(s.name, page_image(s.real[:most]), page_image(s.synthetic[:most])) for s in sheets]
 
 
-def sample_images(found: tuple[Sample, ...]) -> list[tuple[str, PageImage]]:
+def sample_images(samples: tuple[Sample, ...]) -> list[tuple[str, PageImage]]:
     """Class and synthetic images, of every class."""
-    most = _most(len(found))
-    return [(one.name, page_image(one.images[:most])) for one in found]
+    most = _most(len(samples))
+    return [(one.name, page_image(one.images[:most])) for one in samples]
 
 
 def _most(classes: int) -> int:
@@ -138,7 +138,7 @@ def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]
     """The nearest pairs, the first of them and the rest; no more than a page can hold."""
     if pairs is None:
         return [], []
-    made = [
+    pair_images = [
         PairImage(
             page_image(np.stack([synthetic, real]), 2, _PAIR_SIDE),
             f"{distance:.4g}",
@@ -154,4 +154,4 @@ def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]
             strict=True,
         )
     ]
-    return made[:_PAIRS_FIRST], made[_PAIRS_FIRST:]
+    return pair_images[:_PAIRS_FIRST], pair_images[_PAIRS_FIRST:]

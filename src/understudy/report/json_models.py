@@ -31,11 +31,11 @@ Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
 
 
-class _Entry(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ThresholdsEntry(_Entry):
+class ThresholdsEntry(_StrictModel):
     """The limits of a verdict."""
 
     good: float
@@ -44,7 +44,7 @@ class ThresholdsEntry(_Entry):
     of: str = Field(description="What is compared with the limits, in words.")
 
 
-class MetricEntry(_Entry):
+class MetricEntry(_StrictModel):
     """What is declared of a metric."""
 
     key: str = Field(description="Its name for programs.")
@@ -65,7 +65,7 @@ class MetricEntry(_Entry):
         return Metric(**entries)
 
 
-class MetricValueEntry(_Entry):
+class MetricValueEntry(_StrictModel):
     """One number that was measured."""
 
     group: Group
@@ -99,7 +99,7 @@ class MetricValueEntry(_Entry):
         )
 
 
-class CurveEntry(_Entry):
+class CurveEntry(_StrictModel):
     """One number over another."""
 
     group: Group
@@ -119,7 +119,7 @@ class CurveEntry(_Entry):
         return Curve(self.group, self.name, self.x_name, self.y_name, x, y, self.kind)
 
 
-class VerdictEntry(_Entry):
+class VerdictEntry(_StrictModel):
     """A plain word on one group of metrics."""
 
     group: Group
@@ -152,7 +152,7 @@ class EvaluationFile(BaseModel):
         )
 
 
-class SoftwareEntry(_Entry):
+class SoftwareEntry(_StrictModel):
     """The program that made the release."""
 
     name: str
@@ -176,7 +176,7 @@ class GuaranteeEntry(BaseModel):
     )
 
 
-class StageEntry(_Entry):
+class StageEntry(_StrictModel):
     """What one release of a run cost."""
 
     stage: str
@@ -204,7 +204,7 @@ class DataEntry(BaseModel):
     licence: str = "unknown"
 
 
-class ModelEntry(_Entry):
+class ModelEntry(_StrictModel):
     """A model that took part."""
 
     role: str
@@ -213,7 +213,7 @@ class ModelEntry(_Entry):
     sha256: str | None = None
 
 
-class PremiseEntry(_Entry):
+class PremiseEntry(_StrictModel):
     """Something about the private dataset that the guarantee takes for public."""
 
     name: str

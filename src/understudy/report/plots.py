@@ -108,14 +108,14 @@ class Plot:
     def describe(self) -> str:
         """The plot in words: its axes, and where each line begins and ends."""
         scale = " (logarithmic)"
-        told = [
+        sentences = [
             f"{self.y.name}{scale if self.y.log else ''} over {self.x.name}"
             f"{scale if self.x.log else ''}."
         ]
         for line in self.lines:
             points = [f"{short(x)}: {short(y)}" for x, y in _few(line)]
-            told.append(f"{line.name}: {', '.join(points)}.")
-        return " ".join(told)
+            sentences.append(f"{line.name}: {', '.join(points)}.")
+        return " ".join(sentences)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The numbers: a heading and rows, thinned out where there are many."""
@@ -256,8 +256,8 @@ def _reached(line: PlotLine, at: float) -> float:
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     """An SVG path through the points; one that is nearly on the last is left out."""
-    kept = list(points[:1])
+    vertices = list(points[:1])
     for index, point in enumerate(points[1:], 1):
-        if math.dist(point, kept[-1]) >= _NEAR or index == len(points) - 1:
-            kept.append(point)
-    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in kept) if kept else ""
+        if math.dist(point, vertices[-1]) >= _NEAR or index == len(points) - 1:
+            vertices.append(point)
+    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in vertices) if vertices else ""

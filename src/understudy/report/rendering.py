@@ -52,7 +52,7 @@ def coded(text: str) -> Markup:
 @cache
 def environment() -> Environment:
     """Jinja2 with this package's templates; ``*.html`` escapes everything, the rest uses ``md``."""
-    made = Environment(
+    jinja = Environment(
         loader=PackageLoader("understudy.report"),
         autoescape=lambda name: name is not None and name.endswith(".html"),
         undefined=StrictUndefined,
@@ -60,7 +60,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    jinja.filters |= {
         "md": markdown,
         "coded": coded,
         "stated": meaning.stated,
@@ -69,4 +69,4 @@ def environment() -> Environment:
         "value": value,
         "named": lambda name: str(name).replace("_", " "),
     }
-    return made
+    return jinja

@@ -95,11 +95,11 @@ def guarantee_card(receipt: Receipt) -> Card:
         return _card("guarantee", "good", guarantee_sentence(receipt), "", "public")
     bound = meaning.guess_bound(receipt)
     grade: Grade = "good" if bound <= STRONG else "fair" if bound <= MODERATE else "poor"
-    told = f"{meaning.stated(receipt.epsilon)} at delta {meaning.stated(receipt.delta)}"
+    budget = f"{meaning.stated(receipt.epsilon)} at delta {meaning.stated(receipt.delta)}"
     return _card(
         "guarantee",
         grade,
-        f"Epsilon {told}: a guess about {meaning.unit_in_words(receipt)} is right at most "
+        f"Epsilon {budget}: a guess about {meaning.unit_in_words(receipt)} is right at most "
         f"{meaning.percent(bound)} of the time (50 % is a coin flip).",
         f"Strong: at most {STRONG:.0%}. Moderate: at most {MODERATE:.0%}. Weak: above.",
         "public",
@@ -110,20 +110,20 @@ def cards(
     record: RunRecord, evaluation: Evaluation | None, scores: Sequence[ModelScore] = ()
 ) -> list[Card]:
     """The four verdicts, and those on attacks and the audit where there are any."""
-    told = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
-    found = [guarantee_card(record.receipt)]
+    verdicts = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
+    verdict_cards = [guarantee_card(record.receipt)]
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):
-        if group in told:
-            one = told[group]
+        if group in verdicts:
+            one = verdicts[group]
             known = _known(scores) if (group, one.grade) == ("utility", "unknown") else ""
-            found.append(_card(group, one.grade, known + one.sentence, one.rule, one.kind))
+            verdict_cards.append(_card(group, one.grade, known + one.sentence, one.rule, one.kind))
         elif group == "utility":
             # Models are trained only if asked for.
             sentence = f"{_known(scores)}{_NOT_YET} --full`."
-            found.append(_card(group, "unknown", sentence, "", "owner-only"))
+            verdict_cards.append(_card(group, "unknown", sentence, "", "owner-only"))
         elif group in ("fidelity", "leakage"):
-            found.append(_card(group, "unknown", f"{_NOT_YET}`.", "", "owner-only"))
-    return found
+            verdict_cards.append(_card(group, "unknown", f"{_NOT_YET}`.", "", "owner-only"))
+    return verdict_cards
 
 
 def _known(scores: Sequence[ModelScore]) -> str:

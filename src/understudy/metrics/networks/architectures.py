@@ -317,8 +317,8 @@ class _Wide(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         active = cast(Tensor, self.first(x))
-        kept = x if self.short is None else cast(Tensor, self.short(active))
-        return kept + cast(Tensor, self.inner(active))
+        shortcut = x if self.short is None else cast(Tensor, self.short(active))
+        return shortcut + cast(Tensor, self.inner(active))
 
 
 _STAGES = (

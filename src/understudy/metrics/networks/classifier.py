@@ -46,10 +46,10 @@ class Classifier:
         Raises:
             InputError: The rows have another shape than the training set's.
         """
-        found = np.empty(len(x), np.int64)
+        labels = np.empty(len(x), np.int64)
         for at, scores in self._scores(x, batch):
-            found[at] = scores.argmax(1).numpy()
-        return found
+            labels[at] = scores.argmax(1).numpy()
+        return labels
 
     def probabilities(self, x: NDArray[Any], *, batch: int = 256) -> Vector:
         """The probability of each class for each row of x, (n, *shape): (n, classes).
@@ -57,10 +57,10 @@ class Classifier:
         Raises:
             InputError: The rows have another shape than the training set's.
         """
-        found = np.empty((len(x), self.classes))
+        probabilities = np.empty((len(x), self.classes))
         for at, scores in self._scores(x, batch):
-            found[at] = scores.double().softmax(1).numpy()
-        return found
+            probabilities[at] = scores.double().softmax(1).numpy()
+        return probabilities
 
     def _scores(self, x: NDArray[Any], batch: int) -> Iterator[tuple[slice, Tensor]]:
         if x.shape[1:] != self.shape:
