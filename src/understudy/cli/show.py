@@ -149,8 +149,8 @@ def result(made: Result) -> None:
         _console.print(f"note: {warning}")
     accuracies(made.accuracy)
     _console.print(f"to share:  {made.release}")
-    if made.pictures is not None:
-        _console.print(f"pictures:  {made.pictures}")
+    if made.contact_sheet is not None:
+        _console.print(f"pictures:  {made.contact_sheet}")
     _console.print(f"to keep:   {made.owner / 'report.html'}")
 
 
@@ -226,7 +226,7 @@ def checks(found: Sequence[Check]) -> None:
     """The findings of a check-up."""
     table = _table("", "what", "found")
     for check in found:
-        table.add_row("ok" if check.good else "!!", check.name, check.found)
+        table.add_row("ok" if check.good else "!!", check.name, check.finding)
     _console.print(table)
 
 
@@ -306,7 +306,7 @@ def exported(path: Path) -> None:
 
 def drawn_images(made: Samples) -> None:
     """Pictures that were drawn."""
-    _console.print(f"pictures: {len(made.pictures)} in {made.sheet.parent}")
+    _console.print(f"pictures: {len(made.image_paths)} in {made.sheet.parent}")
     _console.print(f"sheet:    {made.sheet}")
 
 
@@ -314,4 +314,4 @@ def base_set(made: BaseSet) -> None:
     """A release of a generator alone."""
     _console.print(f"{made.count:,} images, no private data was used")
     _console.print(f"to share:  {made.release}")
-    _console.print(f"pictures:  {made.pictures}")
+    _console.print(f"pictures:  {made.contact_sheet}")
