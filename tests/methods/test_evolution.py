@@ -441,7 +441,7 @@ def test_the_whole_command_on_a_tiny_studio(tiny_studio, tmp_path, settings):
     captioned = settings.get("candidates") != "images"
     assert (made.release / "captions.csv").exists() == captioned
     assert ("`captions.csv`" in (made.release / "README.md").read_text()) == captioned
-    assert made.pictures is not None
+    assert made.contact_sheet is not None
     distances = (tmp_path / "out" / "owner" / "watch.jsonl").read_text().splitlines()
     assert [json.loads(line)["when"] for line in distances] == ["round 0", "round 1", "round 2"]
 

@@ -48,7 +48,7 @@ def test_a_base_set_is_a_release_with_prompts_and_licences(model: str, tmp_path:
             line["licence"]
             == json.loads((place / "privacy.json").read_text())["models"][0]["licence"]
         )
-    assert made.pictures.is_file()
+    assert made.contact_sheet.is_file()
 
 
 def test_its_papers_say_that_nothing_private_was_used(model: str, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ def pixels(path: Path) -> np.ndarray:
 
 def test_every_picture_has_a_file_and_a_place_on_the_sheet(model: str, tmp_path: Path) -> None:
     made = sample("a dog", out=tmp_path / "out", count=5, model=model)
-    assert [path.name for path in made.pictures] == [f"{at}.png" for at in range(1, 6)]
-    pictures = [pixels(path) for path in made.pictures]
+    assert [path.name for path in made.image_paths] == [f"{at}.png" for at in range(1, 6)]
+    pictures = [pixels(path) for path in made.image_paths]
     assert {picture.shape for picture in pictures} == {(32, 32, 3)}
     assert any((pictures[0] != other).any() for other in pictures[1:])
     sheet = pixels(made.sheet)
@@ -37,12 +37,12 @@ def test_every_picture_has_a_file_and_a_place_on_the_sheet(model: str, tmp_path:
 def test_the_same_seed_draws_the_same_and_replaces_the_earlier_ones(
     model: str, tmp_path: Path
 ) -> None:
-    first = [pixels(p) for p in sample("a dog", out=tmp_path, count=3, model=model).pictures]
+    first = [pixels(p) for p in sample("a dog", out=tmp_path, count=3, model=model).image_paths]
     again = sample("a dog", out=tmp_path, count=2, model=model)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.png", "2.png", "sheet.png"]
-    assert all((pixels(p) == f).all() for p, f in zip(again.pictures, first, strict=False))
+    assert all((pixels(p) == f).all() for p, f in zip(again.image_paths, first, strict=False))
     other = sample("a dog", out=tmp_path, count=2, model=model, seed=1)
-    assert (pixels(other.pictures[0]) != first[0]).any()
+    assert (pixels(other.image_paths[0]) != first[0]).any()
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_colour_images_of_odd_size(go):
 def test_embeddings_only(go):
     result = go(decoder="none", settings={})
     check_release(result, kind="embeddings", count=30)
-    assert result.pictures is None
+    assert result.contact_sheet is None
     assert not list(result.release.rglob("*.png"))
 
 
@@ -226,7 +226,7 @@ def test_parquet(go):
     result = go(format="parquet")
     check_release(result, kind="images", count=30)
     assert not list(result.release.rglob("*.png"))
-    assert result.pictures.is_file()
+    assert result.contact_sheet.is_file()
 
 
 @pytest.mark.parametrize("public", ["public", "procedural:leaves?count=200&channels=1"])

@@ -127,9 +127,9 @@ def audit(
     prepared = prepare(config)
     bench = Bench.of(prepared)
     known = InMemorySource.read(prepared.source, rows, bench.seed)
-    found = audit_bench(bench, known, how, runs, confidence, progress=progress)
+    evaluation = audit_bench(bench, known, how, runs, confidence, progress=progress)
     settings = {"audit": how, "method": bench.method.name, "runs": runs, "rows": len(known)}
-    return replace(found, settings={**found.settings, **settings})
+    return replace(evaluation, settings={**evaluation.settings, **settings})
 
 
 def audit_bench(
@@ -182,14 +182,14 @@ def audit_mechanisms(
     known = mechanisms()
     # Two bounds of each, and the scale of its noise.
     each, miss = shared_confidence(confidence, 3 * len(known), len(known))
-    found = {}
+    findings = {}
     with reporting(progress) as events:
         for mechanism in known:
             step = events.step(f"drawing {mechanism.name}", draws)
-            found[mechanism.name] = audit_mechanism(
+            findings[mechanism.name] = audit_mechanism(
                 mechanism, plan, draws, confidence=each, miss=miss, progress=step
             )
-    return audit_verdict.evaluation_of_mechanisms(found, plan.budget, confidence)
+    return audit_verdict.evaluation_of_mechanisms(findings, plan.budget, confidence)
 
 
 def _check(confidence: float, **least: tuple[int, int]) -> None:

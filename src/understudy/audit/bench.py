@@ -185,13 +185,13 @@ class Bench:
                 progress=lambda *_: lambda _: None,
                 base=self.base,
                 fit=partial(fit_images, shape=self.context.shape),
-                keep=_kept(),
+                keep=_memory_store(),
             ),
             self.params,
         )
 
 
-def _kept() -> Any:
+def _memory_store() -> Any:
     """A run's stored public arrays, in memory."""
     stored: dict[str, Arrays] = {}
 

@@ -59,40 +59,40 @@ def audit_command(
 
     if source is None and not mechanisms:
         raise ConfigError("say what to audit: a SOURCE that you may use for it, or --mechanisms")
-    found = []
+    evaluations = []
     if mechanisms:
         draws = audits.DRAWS if runs is None or source is not None else runs
         result = audits.audit_mechanisms(
             epsilon=epsilon, delta=delta, draws=draws, confidence=confidence, progress=progress
         )
-        found.append(result)
+        evaluations.append(result)
     if source is not None:
         given |= {"epsilon": epsilon, "delta": delta, "settings": parse_settings(set_ or [])}
         given |= {"how": how, "runs": runs, "rows": rows, "confidence": confidence}
-        found.append(audits.audit(source, **given, progress=progress))
-    for one in found:
-        show(one)
+        evaluations.append(audits.audit(source, **given, progress=progress))
+    for evaluation in evaluations:
+        show(evaluation)
     if out is not None:
-        _write(found, out)
-    if any(verdict.grade == "poor" for one in found for verdict in one.verdicts):
+        _write(evaluations, out)
+    if any(verdict.grade == "poor" for one in evaluations for verdict in one.verdicts):
         raise typer.Exit(1)
 
 
-def _write(found: list[Evaluation], out: Path) -> None:
-    content = [one.as_dict() for one in found]
+def _write(evaluations: list[Evaluation], out: Path) -> None:
+    content = [evaluation.as_dict() for evaluation in evaluations]
     out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     _console.print(f"written: {out}")
 
 
-def show(found: Evaluation) -> None:
+def show(evaluation: Evaluation) -> None:
     """An audit's metric values and its verdict."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("audit (owner only)", "", "interval", "measured on"):
         table.add_column(column, overflow="fold")
-    for one in found.values:
+    for one in evaluation.values:
         ends = ["" if end is None else f"{end:.3f}" for end in (one.low, one.high)]
         interval = "" if one.high is None else " to ".join(ends)
         table.add_row(one.name, f"{one.value:.3f}", interval, one.measured)
     _console.print(table)
-    for verdict in found.verdicts:
+    for verdict in evaluation.verdicts:
         _console.print(verdict.sentence)

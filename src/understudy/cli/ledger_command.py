@@ -47,8 +47,8 @@ def set_budget_command(
     """Set the total that all runs on a dataset may spend."""
     from understudy.run import books
 
-    made = books.set_dataset_budget(source, epsilon, delta, ledger, size=size, skip_bad=skip_bad)
-    show.budget_set(made)
+    account = books.set_dataset_budget(source, epsilon, delta, ledger, size=size, skip_bad=skip_bad)
+    show.budget_set(account)
 
 
 @app.command("verify")

@@ -86,11 +86,11 @@ def runs_command(
     """List the runs in a folder and below it, finished or not. Reads no dataset."""
     from understudy.run.runs import list_runs
 
-    found = list_runs(folder)
+    runs = list_runs(folder)
     if as_json:
-        typer.echo(json.dumps([run.as_dict() for run in found], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([run.as_dict() for run in runs], indent=2, ensure_ascii=False))
     else:
-        show.run_list(found)
+        show.run_list(runs)
 
 
 @app.command()
@@ -152,9 +152,9 @@ def doctor() -> None:
     """Check this machine: packages, threads, the ledger, the noise."""
     from understudy.run.doctor import check_up
 
-    found = check_up()
-    show.checks(found)
-    if not all(check.good for check in found):
+    checks = check_up()
+    show.checks(checks)
+    if not all(check.good for check in checks):
         raise typer.Exit(1)
 
 

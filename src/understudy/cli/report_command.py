@@ -44,18 +44,18 @@ def report(
     if public is not None:
         if table is not None or beside or ledger is not None:
             raise ConfigError("--public takes no --table, --beside or --ledger: they are private")
-        _told(reports.write_public_report(folder, public), as_json)
+        _say_written(reports.write_public_report(folder, public), as_json)
         if as_json:
             _json(reports.public_as_dict(folder))
         return
     if table is not None:
         reports.require_table(table)
-    found = reports.load(folder, ledger=ledger, beside=beside or ())
-    _told(found.write(), as_json)
+    run_report = reports.load(folder, ledger=ledger, beside=beside or ())
+    _say_written(run_report.write(), as_json)
     if table is not None:
-        _told(found.write_table(table), as_json)
+        _say_written(run_report.write_table(table), as_json)
     if as_json:
-        _json(found.as_dict())
+        _json(run_report.as_dict())
 
 
 def compare(
@@ -69,18 +69,18 @@ def compare(
 
     if table is not None:
         reports.require_table(table)
-    found = reports.compare_folders(releases)
+    comparison = reports.compare_folders(releases)
     if as_json:
-        _json(found.as_dict())
+        _json(comparison.as_dict())
     else:
-        _side_by_side(found)
+        _side_by_side(comparison)
     if out is not None:
-        _told(reports.write_comparison(releases, found, out), as_json)
+        _say_written(reports.write_comparison(releases, comparison, out), as_json)
     if table is not None:
-        _told(reports.write_table(found.rows(), table), as_json)
+        _say_written(reports.write_table(comparison.rows(), table), as_json)
 
 
-def _told(path: Path, quiet: bool) -> None:
+def _say_written(path: Path, quiet: bool) -> None:
     """Say what was written, unless JSON is printed."""
     if not quiet:
         _console.print(f"written: {path}")
@@ -90,22 +90,22 @@ def _json(content: dict[str, Any]) -> None:
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _side_by_side(found: Comparison) -> None:
-    names = [one.name for one in found.releases]
+def _side_by_side(comparison: Comparison) -> None:
+    names = [one.name for one in comparison.releases]
     facts = _table("", *names)
-    for name, texts in found.facts:
+    for name, texts in comparison.facts:
         facts.add_row(name, *texts)
     _console.print(facts)
-    if found.shared:
+    if comparison.shared:
         values = _table("metric (owner only, but where marked)", *names)
-        for row in found.shared:
+        for row in comparison.shared:
             kind = "" if row.kind == "owner-only" else f" ({row.kind})"
             measured = f", {row.value.measured}" if row.value.measured else ""
             cells = [f"{one.text}{' *' if one.best else ''}" or "-" for one in row.cells]
             values.add_row(f"{row.value.group}: {row.value.name}{measured}{kind}", *cells)
         _console.print(values)
         _console.print("* the better one")
-    for note in found.notes:
+    for note in comparison.notes:
         _console.print(f"note: {note}")
 
 

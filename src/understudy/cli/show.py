@@ -71,7 +71,7 @@ def plan(dry: DryRun) -> None:
     _console.print("dry run: nothing was spent")
 
 
-def premises(found: Sequence[Premise]) -> None:
+def premises(assumptions: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
     from understudy.run.documents import OPTIONS
 
@@ -79,7 +79,7 @@ def premises(found: Sequence[Premise]) -> None:
         ("declared", "declared"),
         ("inferred", "inferred from the private records"),
     ):
-        mine = [one for one in found if one.origin == origin]
+        mine = [one for one in assumptions if one.origin == origin]
         if mine:
             listed = "; ".join(f"{one.name} {_short(one.value)}" for one in mine)
             options = [OPTIONS[one.name] for one in mine if one.name in OPTIONS]
@@ -137,21 +137,21 @@ def class_shares(facts: Mapping[str, Any]) -> None:
     _console.print(table)
 
 
-def result(made: Result) -> None:
+def result(run_result: Result) -> None:
     """What a run made."""
-    receipt = made.receipt
+    receipt = run_result.receipt
     _console.print(
         f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
         f"adjacency: {receipt.adjacency}"
     )
-    class_shares(made.facts)
-    for warning in made.warnings:
+    class_shares(run_result.facts)
+    for warning in run_result.warnings:
         _console.print(f"note: {warning}")
-    accuracies(made.accuracy)
-    _console.print(f"to share:  {made.release}")
-    if made.pictures is not None:
-        _console.print(f"pictures:  {made.pictures}")
-    _console.print(f"to keep:   {made.owner / 'report.html'}")
+    accuracies(run_result.accuracy)
+    _console.print(f"to share:  {run_result.release}")
+    if run_result.contact_sheet is not None:
+        _console.print(f"pictures:  {run_result.contact_sheet}")
+    _console.print(f"to keep:   {run_result.owner / 'report.html'}")
 
 
 def run_list(runs: Sequence[RunSummary]) -> None:
@@ -181,13 +181,13 @@ def run_list(runs: Sequence[RunSummary]) -> None:
         )
 
 
-def accuracies(found: Sequence[Accuracy]) -> None:
+def accuracies(measurements: Sequence[Accuracy]) -> None:
     """Balanced accuracies with what stands beside them, marked as the owner's own."""
-    if not found:
+    if not measurements:
         return
     columns = "release", "real data", "majority class"
     table = _table("on real test data (owner only), trained on", *columns)
-    for one in (accuracy.score for accuracy in found):
+    for one in (accuracy.score for accuracy in measurements):
         lowest = one.recalls[0]
         table.add_row(f"{one.model}:", style="dim")
         for words, *values in (
@@ -222,11 +222,11 @@ def backends(known: Sequence[BackendInfo]) -> None:
     _console.print(table)
 
 
-def checks(found: Sequence[Check]) -> None:
+def checks(findings: Sequence[Check]) -> None:
     """The findings of a check-up."""
     table = _table("", "what", "found")
-    for check in found:
-        table.add_row("ok" if check.good else "!!", check.name, check.found)
+    for check in findings:
+        table.add_row("ok" if check.good else "!!", check.name, check.finding)
     _console.print(table)
 
 
@@ -285,11 +285,11 @@ def budget_set(entry: DatasetAccount) -> None:
         _console.print("more than that is spent already: every further run will be refused")
 
 
-def ledger_findings(found: Sequence[str]) -> None:
+def ledger_findings(findings: Sequence[str]) -> None:
     """What is wrong with a ledger."""
-    for finding in found:
+    for finding in findings:
         _console.print(finding)
-    if not found:
+    if not findings:
         _console.print("every row is as it was written")
 
 
@@ -304,14 +304,14 @@ def exported(path: Path) -> None:
     _console.print(f"written: {path}")
 
 
-def drawn_images(made: Samples) -> None:
+def drawn_images(samples: Samples) -> None:
     """Pictures that were drawn."""
-    _console.print(f"pictures: {len(made.pictures)} in {made.sheet.parent}")
-    _console.print(f"sheet:    {made.sheet}")
+    _console.print(f"pictures: {len(samples.image_paths)} in {samples.sheet.parent}")
+    _console.print(f"sheet:    {samples.sheet}")
 
 
-def base_set(made: BaseSet) -> None:
+def base_set(base: BaseSet) -> None:
     """A release of a generator alone."""
-    _console.print(f"{made.count:,} images, no private data was used")
-    _console.print(f"to share:  {made.release}")
-    _console.print(f"pictures:  {made.pictures}")
+    _console.print(f"{base.count:,} images, no private data was used")
+    _console.print(f"to share:  {base.release}")
+    _console.print(f"pictures:  {base.contact_sheet}")

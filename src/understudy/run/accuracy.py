@@ -99,15 +99,15 @@ def measure(
     synthetic = collect(release, None, bars).at_most(rows)
     encode = encoder if release.kind == "embeddings" else None
     pair = collect(real, encode, bars).at_most(rows), collect(test, encode, bars)
-    found = []
+    accuracies = []
     for network in networks or usual_networks(release):
         step = EpochBar(bars, f"training on the release and on real data: {WORDS[network]}")
         report = utility_report(
             synthetic, *pair, network=network, seeds=seeds, epochs=epochs, progress=step
         )
         means = mean_and_spread(report.synthetic)[0], mean_and_spread(report.real)[0]
-        found.append(Accuracy(WORDS[network], *means, report))
-    return tuple(found)
+        accuracies.append(Accuracy(WORDS[network], *means, report))
+    return tuple(accuracies)
 
 
 def usual_networks(release: Source) -> Sequence[Network]:

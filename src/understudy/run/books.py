@@ -65,12 +65,12 @@ def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Datase
             return book.find(source)
         except LedgerError as error:
             raise SourceError(f"no such file or folder, and {error}", source) from error
-    found = book.recognise(_open(source, size, skip_bad))
-    if found is None:
+    dataset = book.recognise(_open(source, size, skip_bad))
+    if dataset is None:
         raise LedgerError(
             f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
         )
-    return found
+    return dataset
 
 
 def _open(source: str, size: int | None, skip_bad: bool) -> Source:

@@ -118,10 +118,10 @@ def run_options() -> dict[str, Any]:
     """The annotation of every option of a run by its name: those of `RunConfig`, each role one."""
     hints = typing.get_type_hints(RunConfig, include_extras=True)
     roles = typing.get_type_hints(RoleNames, include_extras=True)
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for one in dataclasses.fields(RunConfig):
-        found |= roles if one.name == "roles" else {one.name: hints[one.name]}
-    return found
+        annotations |= roles if one.name == "roles" else {one.name: hints[one.name]}
+    return annotations
 
 
 def unknown(what: str, name: str, known: list[str]) -> ConfigError:

@@ -25,12 +25,12 @@ class Check:
 
     Attributes:
         name: What was looked at.
-        found: What was found.
+        finding: The outcome, in words.
         good: Whether Understudy can work with it.
     """
 
     name: str
-    found: str
+    finding: str
     good: bool = True
 
 
@@ -86,8 +86,8 @@ def _independence() -> Check:
     rows, axes = rng.standard_normal((300, 64)), rng.standard_normal((64, 16))
     whole = product(rows, axes)
     good = all(np.array_equal(product(rows[:n], axes), whole[:n]) for n in (1, 8, 9, 195, 196))
-    found = "a row's product is its own" if good else "a row's product depends on other rows"
-    return Check("record independence", f"{found}; encoders are probed before each run", good)
+    finding = "a row's product is its own" if good else "a row's product depends on other rows"
+    return Check("record independence", f"{finding}; encoders are probed before each run", good)
 
 
 def _graphics() -> Check:
@@ -112,7 +112,7 @@ def _ledger(url: str | None) -> Check:
         with Ledger(url) as ledger:
             findings = ledger.verify()
             count = len(ledger.datasets()) if not findings else 0
-            found = findings[0] if findings else f"{ledger.address}: {count} datasets, intact"
-            return Check("ledger", found, not findings)
+            finding = findings[0] if findings else f"{ledger.address}: {count} datasets, intact"
+            return Check("ledger", finding, not findings)
     except UnderstudyError as error:
         return Check("ledger", str(error), False)

@@ -103,18 +103,18 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     """
     unlabelled = config.label == NO_LABELS
     by_name = unlabelled or config.classes is not None
-    found = [Premise.of("class names", list(source.classes), declared=by_name)]
+    premises = [Premise.of("class names", list(source.classes), declared=by_name)]
     column = label_column_of(source)
     if column is not None or unlabelled or source.classes == UNLABELLED_NAME:
         declared = config.label is not None
-        found.append(Premise.of("label column", column or NO_LABELS, declared=declared))
+        premises.append(Premise.of("label column", column or NO_LABELS, declared=declared))
     if source.kind == "embeddings":
-        return (*found, Premise.of("embedding length", source.shape[0], declared=False))
+        return (*premises, Premise.of("embedding length", source.shape[0], declared=False))
     height, width, channels = source.shape
     size, colour = config.size is not None, config.channels is not None
-    found.append(Premise.of("image size", [height, width], declared=size))
-    found.append(Premise.of("colour channels", channels, declared=colour))
-    return tuple(found)
+    premises.append(Premise.of("image size", [height, width], declared=size))
+    premises.append(Premise.of("colour channels", channels, declared=colour))
+    return tuple(premises)
 
 
 def write_release_documents(folder: RunFolder, record: RunRecord) -> None:
@@ -211,13 +211,13 @@ def write_owner(
     write_json(folder.record, content.as_dict())
 
 
-def write_gallery(owner: Path, found: Sequence[Sheet]) -> None:
+def write_gallery(owner: Path, gallery: Sequence[Sheet]) -> None:
     """Keep a gallery, so that the report can be written anew without the private dataset."""
-    sides = {"real": [s.real for s in found], "synthetic": [s.synthetic for s in found]}
-    arrays: dict[str, Any] = {"names": np.array([sheet.name for sheet in found])}
+    sides = {"real": [s.real for s in gallery], "synthetic": [s.synthetic for s in gallery]}
+    arrays: dict[str, Any] = {"names": np.array([sheet.name for sheet in gallery])}
     for side, images in sides.items():
         arrays[side] = np.concatenate(images)
-        arrays[f"{side}_of"] = np.repeat(np.arange(len(found)), [len(part) for part in images])
+        arrays[f"{side}_of"] = np.repeat(np.arange(len(gallery)), [len(part) for part in images])
     write_arrays(owner / "gallery.npz", arrays)
 
 
@@ -226,14 +226,14 @@ def read_gallery(owner: Path) -> tuple[Sheet, ...]:
     path = owner / "gallery.npz"
     if not path.is_file():
         return ()
-    kept = read_arrays(path)
+    arrays = read_arrays(path)
     return tuple(
         Sheet(
             str(name),
-            kept["real"][kept["real_of"] == index],
-            kept["synthetic"][kept["synthetic_of"] == index],
+            arrays["real"][arrays["real_of"] == index],
+            arrays["synthetic"][arrays["synthetic_of"] == index],
         )
-        for index, name in enumerate(kept["names"])
+        for index, name in enumerate(arrays["names"])
     )
 
 
@@ -258,13 +258,15 @@ def synthetic_sample(release: Release) -> dict[int, Images]:
 
 def first_of_each(pairs: Iterable[tuple[Labels, Images]], classes: int) -> dict[int, Images]:
     """The first few images of each class; stops reading once every class has them."""
-    kept: dict[int, list[Images]] = {}
+    parts_by_label: dict[int, list[Images]] = {}
     for labels, images in pairs:
         for label in np.unique(labels).tolist():
-            mine = kept.setdefault(label, [])
+            mine = parts_by_label.setdefault(label, [])
             missing = _SHEET - sum(map(len, mine))
             if missing > 0:
                 mine.append(images[labels == label][:missing])
-        if len(kept) >= classes and all(sum(map(len, k)) >= _SHEET for k in kept.values()):
+        if len(parts_by_label) >= classes and all(
+            sum(map(len, k)) >= _SHEET for k in parts_by_label.values()
+        ):
             break
-    return {label: np.concatenate(parts) for label, parts in kept.items()}
+    return {label: np.concatenate(parts) for label, parts in parts_by_label.items()}

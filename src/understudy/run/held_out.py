@@ -63,8 +63,8 @@ def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -
         raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {asked}")
     drawn = HoldOut.draw(share, unit.column)
     path = owner / FILE
-    kept = {"key": drawn.key.hex(), "share": share, "unit": drawn.unit, "kind": "owner-only"}
-    write_json(path, kept)
+    content = {"key": drawn.key.hex(), "share": share, "unit": drawn.unit, "kind": "owner-only"}
+    write_json(path, content)
     os.chmod(path, 0o600)
     return drawn
 
@@ -82,8 +82,8 @@ def read_hold_out(owner: Path) -> HoldOut | None:
     if not path.is_file():
         return None
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return HoldOut(bytes.fromhex(kept["key"]), float(kept["share"]), kept["unit"])
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return HoldOut(bytes.fromhex(content["key"]), float(content["share"]), content["unit"])
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise RunError(f"{path}: damaged, so nobody can tell who was held out: {error}") from error
 

@@ -31,13 +31,13 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
                 f"(it takes {', '.join(map(flag_of, defaults))})"
             )
     alike = {_plain(name): _located(name) for name in given.values()}
-    found = {
+    names = {
         role: given.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
     }
-    if "decoder" in found and "decoder" not in given and _other_encoder(found, defaults):
-        found["decoder"] = None
-    return {role: None if name == "none" else name for role, name in found.items()}
+    if "decoder" in names and "decoder" not in given and _other_encoder(names, defaults):
+        names["decoder"] = None
+    return {role: None if name == "none" else name for role, name in names.items()}
 
 
 def named_roles(config: RunConfig) -> dict[str, str]:
@@ -57,9 +57,9 @@ def _located(name: str) -> str:
     return "?".join([plain, *folder])
 
 
-def _other_encoder(found: Mapping[str, str | None], defaults: Mapping[str, str | None]) -> bool:
+def _other_encoder(names: Mapping[str, str | None], defaults: Mapping[str, str | None]) -> bool:
     """Whether the encoder is not the default one, whose decoder could not read its embeddings."""
-    return _plain(found.get("encoder") or "") != defaults.get("encoder")
+    return _plain(names.get("encoder") or "") != defaults.get("encoder")
 
 
 def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:

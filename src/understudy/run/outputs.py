@@ -75,8 +75,8 @@ def read_arrays(path: Path) -> NamedArrays:
         RunError: It is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            return dict(kept)
+        with np.load(path, allow_pickle=False) as archive:
+            return dict(archive)
     except (OSError, ValueError, BadZipFile) as error:
         raise RunError(f"{path}: damaged; delete it to have it made again: {error}") from error
 
@@ -176,7 +176,7 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
         if not resume:
             raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
-    made = not out.exists()
+    is_new = not out.exists()
     try:
         paths.owner.mkdir(mode=0o700, parents=True, exist_ok=True)
         paths.owner.chmod(0o700)
@@ -201,7 +201,7 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         except BudgetRefused:
             if new:  # nothing was charged or written: leave the name free for the next try
                 shutil.rmtree(paths.owner)
-                if made:
+                if is_new:
                     out.rmdir()
             raise
 

@@ -96,12 +96,12 @@ def prepare(config: RunConfig) -> Prepared:
         count=config.count,
         **loaded,
     )
-    beside = partial(_beside, source, config)
+    open_matching = partial(_open_matching, source, config)
     base_name = names.get("base")
-    test = None if config.test is None else beside(config.test, "test")
-    base = None if base_name is None else beside(base_name, "base")
+    test = None if config.test is None else open_matching(config.test, "test")
+    base = None if base_name is None else open_matching(base_name, "base")
     public_name = procedural_name(names.get("public"), context)
-    public = None if public_name is None else beside(public_name, "public")
+    public = None if public_name is None else open_matching(public_name, "public")
     context = replace(context, public=public is not None, base=base is not None)
     if test is not None:
         _require_trainable(source, params, context.decoder)
@@ -148,14 +148,14 @@ def _require_same_classes(source: Source, base: Source) -> None:
     lacks = sorted(set(source.classes) - set(base.classes))
     strange = sorted(set(base.classes) - set(source.classes))
     if lacks or strange:
-        told = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
-        told += [f"has {', '.join(strange[:10])} besides"] if strange else []
+        differences = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
+        differences += [f"has {', '.join(strange[:10])} besides"] if strange else []
         raise SourceError(
-            f"must have the classes of {source.name}, but {' and '.join(told)}", base.name
+            f"must have the classes of {source.name}, but {' and '.join(differences)}", base.name
         )
 
 
-def _beside(
+def _open_matching(
     source: Source, config: RunConfig, name: str, role: Literal["test", "base", "public"]
 ) -> Source:
     """A test, base or public dataset, brought to the private one's size.

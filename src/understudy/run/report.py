@@ -171,25 +171,25 @@ def compare_folders(folders: Sequence[str | Path]) -> Comparison:
     return compare_releases(_named(places))
 
 
-def write_comparison(folders: Sequence[str | Path], found: Comparison, out: Path) -> Path:
+def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out: Path) -> Path:
     """Write a comparison as a page with a few images of each release.
 
     Args:
         folders: The releases, as for `compare_folders`.
-        found: Their comparison.
+        comparison: Their comparison.
         out: The HTML file.
 
     Raises:
         ConfigError: No such folder to write to.
     """
     samples = []
-    for place, one in zip(_different(folders), found.releases, strict=True):
+    for place, one in zip(_different(folders), comparison.releases, strict=True):
         images = [s.images for s in _samples(release_folder(place), one.record)]
         if images:
             each = -(-_SAMPLES // len(images))
             first = np.concatenate([part[:each] for part in images])
             samples.append(Sample(one.name, first[:_SAMPLES]))
-    return _write(out, comparison_report(found, samples))
+    return _write(out, comparison_report(comparison, samples))
 
 
 def write_table(rows: Sequence[dict[str, Any]], path: Path) -> Path:
@@ -239,10 +239,14 @@ def read_pairs(path: Path) -> Pairs | None:
     """
     if not path.is_file():
         return None
-    kept = read_arrays(path)
+    arrays = read_arrays(path)
     try:
         return Pairs(
-            kept["synthetic"], kept["real"], kept["distances"], kept["rows"], str(kept["how"])
+            arrays["synthetic"],
+            arrays["real"],
+            arrays["distances"],
+            arrays["rows"],
+            str(arrays["how"]),
         )
     except KeyError as error:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
@@ -328,8 +332,10 @@ def _samples(place: Path, record: RunRecord) -> list[Sample]:
         return []
     source = open_release(place, record.image_shape)
     pairs = ((batch.labels, batch.values) for batch in source.batches(_BATCH))
-    found = first_of_each(pairs, len(source.classes))
-    return [Sample(source.classes[label], found[label]) for label in sorted(found)]
+    images_by_label = first_of_each(pairs, len(source.classes))
+    return [
+        Sample(source.classes[label], images_by_label[label]) for label in sorted(images_by_label)
+    ]
 
 
 def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:

@@ -44,12 +44,12 @@ class Samples:
     """What was drawn.
 
     Attributes:
-        sheet: All pictures on one sheet, ``sheet.png``.
-        pictures: One file each.
+        sheet: All images on one sheet, ``sheet.png``.
+        image_paths: The file of each image.
     """
 
     sheet: Path
-    pictures: tuple[Path, ...]
+    image_paths: tuple[Path, ...]
 
 
 def sample(
@@ -61,16 +61,16 @@ def sample(
     seed: int = 0,
     progress: ProgressMode | Events = "auto",
 ) -> Samples:
-    """Draw pictures of a sentence.
+    """Draw images of a sentence.
 
     Nothing private is read and nothing is spent.
 
     Args:
         prompt: What to draw, such as ``"a brown dog sleeping on a sofa, blue wall"``.
-        out: Folder of the pictures; made where there is none.
+        out: Folder of the images; made where there is none.
         count: How many.
         model: Any generator; see ``understudy backends``.
-        seed: The same seed draws the same pictures.
+        seed: The same seed draws the same images.
         progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
@@ -93,12 +93,12 @@ def sample(
     for old in out.iterdir():
         old.unlink()
     width = len(str(count))
-    pictures = tuple(out / f"{at:0{width}d}.png" for at in range(1, count + 1))
-    for path, image in zip(pictures, images, strict=True):
+    image_paths = tuple(out / f"{at:0{width}d}.png" for at in range(1, count + 1))
+    for path, image in zip(image_paths, images, strict=True):
         Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(path)
     sheet = out / "sheet.png"
     sheet.write_bytes(contact_sheet(images))
-    return Samples(sheet, pictures)
+    return Samples(sheet, image_paths)
 
 
 def _ours(path: Path) -> bool:
@@ -114,12 +114,12 @@ class BaseSet:
 
     Attributes:
         release: The folder of the release.
-        pictures: A contact sheet of it.
+        contact_sheet: A few images of each class, on one sheet.
         count: How many images it holds.
     """
 
     release: Path
-    pictures: Path
+    contact_sheet: Path
     count: int
 
 

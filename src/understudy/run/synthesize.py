@@ -61,7 +61,7 @@ class Result:
         facts: Public facts of the release.
         accuracy: Balanced accuracy on the real test set; owner-only. Empty without ``test``.
         seconds: Wall-clock seconds of each part of the run; owner-only.
-        pictures: A contact sheet of synthetic images; None for embeddings alone.
+        contact_sheet: Synthetic images on one sheet; None for embeddings alone.
         warnings: What the owner should know; empty if all is well.
     """
 
@@ -71,7 +71,7 @@ class Result:
     facts: Mapping[str, Any]
     accuracy: tuple[Accuracy, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    pictures: Path | None = None
+    contact_sheet: Path | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -356,7 +356,7 @@ class _Run:
                     rows=prepared.config.test_rows,
                 )
         images = None if release.image_shape is None else synthetic_sample(release)
-        pictures = None if images is None else write_contact_sheet(folder, images)
+        contact_sheet = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
         write_owner(folder, prepared, record, charged, accuracies, images, self.seconds, self.fits)
@@ -367,7 +367,7 @@ class _Run:
             record.facts,
             accuracies,
             self.seconds,
-            pictures,
+            contact_sheet,
             (
                 *(fit.warning for fit in self.fits if fit.warning is not None),
                 *_warnings(
@@ -402,34 +402,36 @@ def _warnings(
     unlabelled: bool,
 ) -> tuple[str, ...]:
     """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
-    found, noisy_rows = [ONE_CLASS] if unlabelled else [], facts.get("noisy_rows")
+    warnings, noisy_rows = [ONE_CLASS] if unlabelled else [], facts.get("noisy_rows")
     if concerned:
         names = ", ".join(dataset.name for dataset in concerned)
-        found.append(f"this run was charged to {names} too: half or more of the records are shared")
+        warnings.append(
+            f"this run was charged to {names} too: half or more of the records are shared"
+        )
     if spent.epsilon is None:
-        found.append(
+        warnings.append(
             f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "
             "Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
         )
     if noisy_rows and delta > 1 / (10 * noisy_rows):
-        found.append(
+        warnings.append(
             f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
             f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
         )
     if (votes := facts.get("votes_per_candidate")) is not None:
         noise_sd = facts["votes_noise_sd"]
         if votes < noise_sd / 2:
-            found.append(
+            warnings.append(
                 f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
                 "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
                 "more private records; filter=none leaves its budget to the mixture"
             )
         if below := facts["below_threshold"]:
-            found.append(
+            warnings.append(
                 f"{below:,} samples are below the threshold of the filter: too few candidates "
                 "reach it, and the most voted of the others make up the count of their class"
             )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
