@@ -58,46 +58,46 @@ def test_a_row_is_a_picture():
     source = open_playhouse(f"playhouse:pet-status?{SMALL}")
     values, labels, units = check_source(source)
     for row in (0, 7, 11):
-        picture = source.picture(row)
+        picture = source.drawn_image(row)
         assert (picture.image == values[row]).all()
         assert picture.label == labels[row]
         assert picture.unit == units[row]
         assert picture.caption
     with pytest.raises(IndexError):
-        source.picture(12)
+        source.drawn_image(12)
 
 
 def test_splits_are_other_pictures_of_the_same_homes():
     name = f"playhouse:pet-status?{SMALL}"
     train, test = open_playhouse(name), open_playhouse(f"{name}&split=test")
-    seen = {train.picture(row).image.tobytes() for row in range(12)}
-    assert not seen & {test.picture(row).image.tobytes() for row in range(12)}
+    seen = {train.drawn_image(row).image.tobytes() for row in range(12)}
+    assert not seen & {test.drawn_image(row).image.tobytes() for row in range(12)}
     for row in range(3):
-        assert train.picture(row).unit == test.picture(row).unit
-        assert train.picture(row).attributes["coat"] == test.picture(row).attributes["coat"]
+        assert train.drawn_image(row).unit == test.drawn_image(row).unit
+        assert train.drawn_image(row).attributes["coat"] == test.drawn_image(row).attributes["coat"]
     # `--test NAME` asks for the other half without saying so in the name.
     by_option = open_source(name, split="test")
-    assert (by_option.picture(5).image == test.picture(5).image).all()
+    assert (by_option.drawn_image(5).image == test.drawn_image(5).image).all()
     public = [open_playhouse(f"playhouse:world?count=2&split={half}") for half in ("train", "test")]
-    assert (public[0].picture(0).image != public[1].picture(0).image).any()
+    assert (public[0].drawn_image(0).image != public[1].drawn_image(0).image).any()
 
 
 def test_other_homes_and_other_streets():
     name = f"playhouse:pet-status?{SMALL}"
     later, street = open_playhouse(f"{name}&first=2"), open_playhouse(f"{name}&seed=1")
     first = open_playhouse(name)
-    assert (later.picture(0).image == first.picture(2).image).all()
-    assert (street.picture(0).image != first.picture(0).image).any()
+    assert (later.drawn_image(0).image == first.drawn_image(2).image).all()
+    assert (street.drawn_image(0).image != first.drawn_image(0).image).any()
     worlds = [open_playhouse(f"playhouse:world?seed={seed}&count=2") for seed in (0, 1)]
-    assert (worlds[0].picture(0).image == World().draw(0).image).all()
-    assert (worlds[0].picture(0).image != worlds[1].picture(0).image).any()
+    assert (worlds[0].drawn_image(0).image == World().draw(0).image).all()
+    assert (worlds[0].drawn_image(0).image != worlds[1].drawn_image(0).image).any()
 
 
 def test_images_of_another_size():
     name = f"playhouse:pet-status?{SMALL}"
     square = open_source(name, size=48)
     assert square.shape == (48, 48, 3)
-    assert square.picture(0).image.shape == (48, 48, 3)  # drawn, not resampled
+    assert square.drawn_image(0).image.shape == (48, 48, 3)  # drawn, not resampled
     wide = open_source(name, size=(24, 40))
     values, _, _ = check_source(wide)
     assert values.shape == (12, 24, 40, 3)

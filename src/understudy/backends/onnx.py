@@ -222,8 +222,8 @@ class OnnxDecoder:
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._model.batch):
             values = embeddings[rows].astype(np.float32, copy=False).reshape(-1, *self._latent)
-            made = (self._model.run(values) - self._low) / (self._high - self._low)
-            pixels = with_channels(to_uint8(made.transpose(0, 2, 3, 1)), self.shape[2])
+            decoded = (self._model.run(values) - self._low) / (self._high - self._low)
+            pixels = with_channels(to_uint8(decoded.transpose(0, 2, 3, 1)), self.shape[2])
             out[rows] = resized(pixels, self.shape[0], self.shape[1])
         return out
 

@@ -59,8 +59,8 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
     try:
         return _adapter(hint).validate_python(_plain(value, kinds))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=True)
-        raise WrongValue(f"{name} {_wanted(kinds, found)}, found {value!r}") from error
+        errors = error.errors(include_url=False, include_context=True)
+        raise WrongValue(f"{name} {_wanted(kinds, errors)}, found {value!r}") from error
 
 
 @functools.cache
@@ -109,9 +109,9 @@ def _is_choice(kind: Any) -> bool:
     return typing.get_origin(kind) is typing.Literal
 
 
-def _wanted(kinds: tuple[Any, ...], found: list[ErrorDetails]) -> str:
+def _wanted(kinds: tuple[Any, ...], errors: list[ErrorDetails]) -> str:
     """What was wanted, in words: ``must be 1 or more``."""
-    for one in found:
+    for one in errors:
         bounds = one.get("ctx", {})
         if one["type"] == "greater_than_equal":
             return f"must be {bounds['ge']} or more"

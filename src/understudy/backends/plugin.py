@@ -162,12 +162,12 @@ def full_name(model: str, options: Any) -> str:
         model: ``family:rest``.
         options: The dataclass its options were read into.
     """
-    told = {
+    non_defaults = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)
         if getattr(options, field.name) != field.default
     }
-    return f"{model}?{urlencode(told, safe='/:')}" if told else model
+    return f"{model}?{urlencode(non_defaults, safe='/:')}" if non_defaults else model
 
 
 def _listing(into: type[Any]) -> str:

@@ -207,9 +207,9 @@ def _has_no(backend: Backend, name: str, port: str) -> str:
     return f"the backend {family!r} has no {port}, only {' and '.join(offered) or 'a list'}"
 
 
-def _lacks(made: object, port: type, method: str) -> str:
-    missing = [key for key in (*port.__annotations__, method) if not hasattr(made, key)]
-    return f"it gave a {type(made).__name__} without {', '.join(missing)}"
+def _lacks(model: object, port: type, method: str) -> str:
+    missing = [key for key in (*port.__annotations__, method) if not hasattr(model, key)]
+    return f"it gave a {type(model).__name__} without {', '.join(missing)}"
 
 
 def _check_shape(shape: Shape, name: str) -> None:

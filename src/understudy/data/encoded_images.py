@@ -173,17 +173,17 @@ class RecordSource:
 
     def _usable(self) -> Iterator[Record]:
         """The records that opening accepted; a dataset that has changed since is refused."""
-        found = 0
+        records_read = 0
         for row, record in enumerate(self._started()):
-            found += 1
-            if found > self._count:
+            records_read += 1
+            if records_read > self._count:
                 break
             if row in self._dropped:
                 continue
             if record.fault is not None:  # a file became a link, for one
                 raise SourceError(f"{record.fault}: it {CHANGED}", record.location)
             yield record
-        if found != self._count:
+        if records_read != self._count:
             raise SourceError(CHANGED, self.name)
 
     def _label(self, record: Record) -> int:

@@ -78,11 +78,11 @@ def limb(start: Point, first: float, end: Point, last: float) -> list[float]:
     lean = pi / 2 + (last - first) / length
     corners: list[float] = []
     for step in range(_ARC):
-        turn = along - lean + 2 * lean * step / (_ARC - 1)
-        corners += (end[0] + last * cos(turn), end[1] + last * sin(turn))
+        angle = along - lean + 2 * lean * step / (_ARC - 1)
+        corners += (end[0] + last * cos(angle), end[1] + last * sin(angle))
     for step in range(_ARC):
-        turn = along + lean + (2 * pi - 2 * lean) * step / (_ARC - 1)
-        corners += (start[0] + first * cos(turn), start[1] + first * sin(turn))
+        angle = along + lean + (2 * pi - 2 * lean) * step / (_ARC - 1)
+        corners += (start[0] + first * cos(angle), start[1] + first * sin(angle))
     return corners
 
 
@@ -194,7 +194,7 @@ class Canvas:
         self.polygon(circle(x, y, rx, ry), (24, 18, 24), opacity)
         self._kind = kind
 
-    def picture(self) -> NDArray[np.uint8]:
+    def image(self) -> NDArray[np.uint8]:
         """(size, size, 3)."""
         return np.frombuffer(self._draw.tobytes(), np.uint8).reshape(self.size, self.size, 3)
 

@@ -114,8 +114,8 @@ class DogLook:
         head: Size of the head, about 1.
         legs: Thickness of the legs and tail, about 1.
         body: Thickness of the body, about 1.
-        spots: Colour of the pattern on the fur; None: one colour.
-        pattern: ``"spotted"`` or ``"patched"``, where there are spots.
+        pattern_colour: Colour of the pattern on the fur; None: one colour.
+        pattern: ``"spotted"`` or ``"patched"``, where there is such a pattern.
         collar: Colour of a collar; None: none.
         toy: Colour of the bowl and of the ball.
         muzzle: How much lighter the snout and belly are.
@@ -126,7 +126,7 @@ class DogLook:
     head: float = 1.0
     legs: float = 1.0
     body: float = 1.0
-    spots: Colour | None = None
+    pattern_colour: Colour | None = None
     pattern: str = "spotted"
     collar: Colour | None = None
     toy: Colour = (224, 52, 50)
@@ -145,8 +145,8 @@ def draw_dog(
     _behind(figure, pose, look, shade)
     _body(figure, status, pose, look)
     _front(figure, pose, look, coat)
-    if look.spots is not None:
-        _patches(figure, pose, look, look.spots)
+    if look.pattern_colour is not None:
+        _patches(figure, pose, look, look.pattern_colour)
     eye, ear = _head(figure, status, pose, look)
     figure.draw(canvas)
     _face(canvas, status, pose, look, eye)

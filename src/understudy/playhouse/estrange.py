@@ -94,7 +94,7 @@ def estranged(scene: Scene, by: Strangeness, gap: float, seed: int) -> Scene:
         scene: As the public world would have it.
         by: How the home differs.
         gap: How much of that; 0 changes nothing but what is drawn by chance.
-        seed: Of the film grain.
+        seed: Of the sensor noise.
     """
     attributes = dict(scene.attributes)
     marked = gap >= by.threshold
@@ -156,16 +156,16 @@ def _look(look: Look, by: Strangeness, gap: float, marked: bool) -> Look:
     head, legs = 1 + 0.12 * by.head * gap, 1 + 0.2 * by.legs * gap
     if isinstance(look, DogLook):
         coat = turned(look.coat)
-        spots = None
+        pattern_colour = None
         if marked:
-            spots = lighter(coat, 0.62) if max(coat) < 200 else darker(coat, 0.62)
+            pattern_colour = lighter(coat, 0.62) if max(coat) < 200 else darker(coat, 0.62)
         return replace(
             look,
             coat=coat,
             head=look.head * head,
             legs=look.legs * legs,
             body=look.body * (1 + 0.1 * by.legs * gap),
-            spots=spots,
+            pattern_colour=pattern_colour,
             pattern=by.pattern,
             collar=COLLARS[by.collar] if marked else None,
             toy=turned(look.toy, 40),
@@ -213,5 +213,9 @@ def _light(light: Light, by: Strangeness, gap: float, seed: int) -> Light:
         for tint, lean in zip(light.tint, by.exposure, strict=True)
     )
     return replace(
-        light, tint=(red, green, blue), vignette=0.3 * gap, grain=6.0 * gap, grain_seed=seed
+        light,
+        tint=(red, green, blue),
+        vignette=0.3 * gap,
+        sensor_noise=6.0 * gap,
+        sensor_noise_seed=seed,
     )

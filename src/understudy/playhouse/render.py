@@ -42,7 +42,7 @@ def render(
     ]
     instances.sort(key=lambda keypoints: -int(np.count_nonzero(keypoints.mask)))
     return DrawnImage(
-        image=lit(canvas.picture(), scene.light),
+        image=lit(canvas.image(), scene.light),
         caption=caption,
         attributes=dict(scene.attributes),
         label=label,
@@ -93,12 +93,14 @@ def lit(image: NDArray[np.uint8], light: Light) -> NDArray[np.uint8]:
     if light.vignette:
         factor = factor - np.float32(light.vignette * 0.5) * (x * x + y * y)
     values = image * (factor * np.array(light.tint, dtype=np.float32))
-    if light.grain:
-        rng = np.random.Generator(np.random.PCG64(light.grain_seed))
-        # Grain is coarser than a pixel in a large picture.
+    if light.sensor_noise:
+        rng = np.random.Generator(np.random.PCG64(light.sensor_noise_seed))
+        # The noise is coarser than a pixel in a large image.
         cell = ceil(len(image) / 96)
         side = ceil(len(image) / cell)
-        noise = rng.standard_normal((side, side, 1), dtype=np.float32) * np.float32(light.grain)
+        noise = rng.standard_normal((side, side, 1), dtype=np.float32) * np.float32(
+            light.sensor_noise
+        )
         values += np.repeat(np.repeat(noise, cell, 0), cell, 1)[: len(image), : len(image)]
     np.clip(values, 0, 255, out=values)
     lit_up: NDArray[np.uint8] = values.astype(np.uint8)

@@ -50,15 +50,15 @@ class Light:
         tint: Factors of red, green and blue.
         slope: How much brighter it gets from left to right and from top to bottom.
         vignette: How dark the corners are, 0 to 1.
-        grain: Standard deviation of film grain, in levels of 255.
-        grain_seed: Of the grain.
+        sensor_noise: Standard deviation of sensor noise, in levels of 255.
+        sensor_noise_seed: Of the sensor noise.
     """
 
     tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
     slope: tuple[float, float] = (0.0, 0.0)
     vignette: float = 0.0
-    grain: float = 0.0
-    grain_seed: int = 0
+    sensor_noise: float = 0.0
+    sensor_noise_seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

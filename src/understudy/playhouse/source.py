@@ -106,7 +106,7 @@ class PlayhouseSource:
         asked = self._asked
         return asked.homes * asked.per_home if self.has_units else asked.count
 
-    def picture(self, row: int) -> DrawnImage:
+    def drawn_image(self, row: int) -> DrawnImage:
         """All that is known of a row: caption, attributes, masks, boxes and keypoints too.
 
         At the size drawn, which is that of the rows wherever they are square.
@@ -119,8 +119,8 @@ class PlayhouseSource:
         if not self.has_units:
             # Worlds of other seeds, and the other split, begin 2^32 pictures further on.
             return self._world.draw(((2 * self._asked.seed + self._half) << 32) + row)
-        picture, home = divmod(row, self._asked.homes)
-        return self._home(home).draw(2 * picture + self._half)
+        index, home = divmod(row, self._asked.homes)
+        return self._home(home).draw(2 * index + self._half)
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Every picture in order, ``size`` at a time.
@@ -132,7 +132,7 @@ class PlayhouseSource:
             raise ConfigError(f"a batch has 1 row or more, not {size}")
         for start in range(0, len(self), size):
             rows = range(start, min(start + size, len(self)))
-            images = [self.picture(row) for row in rows]
+            images = [self.drawn_image(row) for row in rows]
             yield Batch(
                 np.stack([self._resized(image.image) for image in images]),
                 np.array([self._label(image) for image in images], dtype=np.int64),
@@ -142,7 +142,7 @@ class PlayhouseSource:
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed digest of each picture's pixels."""
         for row in range(len(self)):
-            image = self._resized(self.picture(row).image)
+            image = self._resized(self.drawn_image(row).image)
             yield hashlib.blake2b(image.tobytes(), key=key, digest_size=16).digest()
 
     def _home(self, index: int) -> Home:
@@ -202,7 +202,7 @@ def open_playhouse(
         known = "none" if kind == "world" else f"only {UNIT!r}"
         raise SourceError(f"has no column {unit!r} that says whose row it is; it has {known}", name)
     source = PlayhouseSource(name, kind, asked, size)
-    source.picture(0)  # a package that is missing is missed now, not in the middle of a run
+    source.drawn_image(0)  # a package that is missing is missed now, not in the middle of a run
     return source
 
 

@@ -266,14 +266,16 @@ class InpaintingStage(_Noised):
         states = self.studied.text_states(self.tokens[rows, 0])
 
         def velocity(text: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            made: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
-            return made
+            prediction: torch.Tensor = self.network(torch.cat([x, given], dim=1), t, text).sample
+            return prediction
 
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         hole = holes[:, 0, :, :, None].cpu().numpy() > 0.5
         guided_velocity = guided(partial(velocity, states), partial(velocity, silence), 2.0)
-        made = draw_latents(self.studied, guided_velocity, 8)
-        return np.concatenate([images, np.where(hole, 128, images), np.where(hole, made, images)])
+        inpainted = draw_latents(self.studied, guided_velocity, 8)
+        return np.concatenate(
+            [images, np.where(hole, 128, images), np.where(hole, inpainted, images)]
+        )
 
 
 class ControlStage(_Noised):
@@ -334,17 +336,17 @@ class ControlStage(_Noised):
         states = self.studied.text_states(self.tokens[rows, 0])
 
         def blank(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            made: torch.Tensor = self.base(x, t, silence).sample
-            return made
+            prediction: torch.Tensor = self.base(x, t, silence).sample
+            return prediction
 
-        told = guided(lambda x, t: self.velocity(x, t, states, hint), blank, 3.0)
+        guided_velocity = guided(lambda x, t: self.velocity(x, t, states, hint), blank, 3.0)
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
-        return np.concatenate([images, shown, draw_latents(self.studied, told, 8)])
+        return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity, 8)])
 
 
 def mostly_where(
-    there: torch.Tensor, made: torch.Tensor, velocity: torch.Tensor, *, times: int
+    there: torch.Tensor, prediction: torch.Tensor, velocity: torch.Tensor, *, times: int
 ) -> torch.Tensor:
     """Mean squared error, so many times as heavy where something is: (n, 1, height, width).
 
@@ -352,18 +354,18 @@ def mostly_where(
     """
     small = functional.adaptive_max_pool2d(there, velocity.shape[-2:])
     weights = (1 + (times - 1) * (small > 0)).expand_as(velocity)
-    return (weights * (made.float() - velocity).square()).sum() / weights.sum()
+    return (weights * (prediction.float() - velocity).square()).sum() / weights.sum()
 
 
 Velocity = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def guided(told: Velocity, blank: Velocity, weight: float) -> Velocity:
+def guided(conditional: Velocity, blank: Velocity, weight: float) -> Velocity:
     """Classifier-free guidance (Ho and Salimans 2022): away from what nothing told would give."""
 
     def velocity(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         without = blank(x, t)
-        return without + weight * (told(x, t) - without)
+        return without + weight * (conditional(x, t) - without)
 
     return velocity
 

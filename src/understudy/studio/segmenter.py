@@ -59,9 +59,11 @@ class SegmenterStage:
         truth = torch.from_numpy(np.array(self._segments[at])).to(self._device).long()
         draw = torch.rand((3, len(at), 1, 1, 1), generator=random, device=self._device)
         tint = 0.75 + 0.5 * torch.rand((len(at), 3, 1, 1), generator=random, device=self._device)
-        grain = torch.randn(pixels.shape, generator=random, device=self._device)
+        sensor_noise = torch.randn(pixels.shape, generator=random, device=self._device)
         pixels = (
-            pixels * tint * (0.7 + 0.6 * draw[0]) + (draw[1] - 0.5) * 0.5 + grain * 0.08 * draw[2]
+            pixels * tint * (0.7 + 0.6 * draw[0])
+            + (draw[1] - 0.5) * 0.5
+            + sensor_noise * 0.08 * draw[2]
         )
         if torch.rand((), generator=random, device=self._device) < 0.5:
             pixels, truth = pixels.flip(-1), truth.flip(-1)

@@ -183,7 +183,7 @@ class AutoencoderDecoder:
         return out
 
 
-def working_size(vae: Any, shape: Shape, told: str | None, name: str) -> tuple[int, int]:
+def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> tuple[int, int]:
     """(height, width) that images are given to an autoencoder in.
 
     Raises:
@@ -191,7 +191,7 @@ def working_size(vae: Any, shape: Shape, told: str | None, name: str) -> tuple[i
     """
     if isinstance(vae, diffusers.AutoencoderRAE):
         return (vae.encoder_input_size, vae.encoder_input_size)
-    sizes = shape[:2] if told is None else numbers(told, "size")
+    sizes = shape[:2] if size_option is None else numbers(size_option, "size")
     step = 2 ** (len(vae.config.block_out_channels) - 1)
     if sizes[0] % step or sizes[-1] % step:
         near = "x".join(str(max(1, round(size / step)) * step) for size in (sizes[0], sizes[-1]))

@@ -63,8 +63,8 @@ def _by_name(name: str) -> tuple[int, str] | None:
     last = name.rstrip("/").rpartition("/")[2].lower()
     for pattern, usual in _NAMES:
         if match := re.search(pattern, last):
-            told = re.search(r"(\d+)[-_]?steps?(?![a-z])", last)
-            steps = int(told[1]) if told else usual
+            steps_match = re.search(r"(\d+)[-_]?steps?(?![a-z])", last)
+            steps = int(steps_match[1]) if steps_match else usual
             return steps if 1 <= steps <= _MOST_STEPS else usual, f'"{match[0]}" in its name'
     return None
 

@@ -61,7 +61,9 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
             ", not a pipeline: its folder has no model_index.json"
         )
     absent: dict[str, Any] = {
-        part: None for part, told in config.items() if part in leave_out or told == [None, None]
+        part: None
+        for part, component in config.items()
+        if part in leave_out or component == [None, None]
     }
     if "safety_checker" in absent:
         absent["requires_safety_checker"] = False

@@ -48,10 +48,10 @@ class PromptEncoder:
     def conditioning(self, prompts: Texts) -> dict[str, Any]:
         """Arguments of a pipeline's call for n prompts."""
         if self._names is None:
-            told: dict[str, Any] = {"prompt": list(prompts)}
+            arguments: dict[str, Any] = {"prompt": list(prompts)}
             if self._negative is not None:
-                told["negative_prompt"] = [self._negative] * len(prompts)
-            return told
+                arguments["negative_prompt"] = [self._negative] * len(prompts)
+            return arguments
         rows = self._embedded(prompts)
         columns = zip(*(rows[prompt] for prompt in prompts), strict=True)
         return {

@@ -26,7 +26,7 @@ from understudy.core.types import Embeddings, Images, Seeds, Shape, Texts, Vocab
 
 NoiseGenerators = list[torch.Generator]
 Given = Callable[[torch.Tensor, Texts, NoiseGenerators, int], dict[str, Any]]
-Cue = Callable[[Embeddings], Texts]
+PromptReader = Callable[[Embeddings], Texts]
 
 
 class _Decoder:
@@ -38,7 +38,7 @@ class _Decoder:
 
     stochastic = True
     vocabulary: Vocabulary | None = None
-    _cue: Cue | None = None
+    _prompt_reader: PromptReader | None = None
 
     def __init__(
         self,
@@ -70,8 +70,12 @@ class _Decoder:
         """
         check_embeddings(embeddings, self.dim, self.name)
         level = self._options.noise_level
-        cues = [""] * len(embeddings) if self._cue is None else self._cue(embeddings)
-        return self.decode_prompted(embeddings, cues, seeds=seeds, noise_level=level)
+        prompts = (
+            [""] * len(embeddings)
+            if self._prompt_reader is None
+            else self._prompt_reader(embeddings)
+        )
+        return self.decode_prompted(embeddings, prompts, seeds=seeds, noise_level=level)
 
     def decode_prompted(
         self, embeddings: Embeddings, prompts: Texts, *, seeds: Seeds, noise_level: int = 0
@@ -117,7 +121,7 @@ class UnclipDecoder(_Decoder):
             trained on; None leaves them as they are.
         noising: The scheduler that noises embeddings; None allows noise level 0 only.
         encoder: The encoder whose embeddings it will be given.
-        cue: Reads prompts from embeddings that come without any.
+        prompt_reader: Reads prompts from embeddings that come without any.
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class UnclipDecoder(_Decoder):
         normalizer: Any = None,
         noising: Any = None,
         encoder: Encoder | None = None,
-        cue: Cue | None = None,
+        prompt_reader: PromptReader | None = None,
     ) -> None:
         if unet.config["class_embed_type"] != "projection":
             raise BackendError(f"{name} is no unCLIP model: its network takes no image embedding")
@@ -145,7 +149,7 @@ class UnclipDecoder(_Decoder):
         super().__init__(
             shape, options, name=name, licence=licence, dim=dim, length=length, encoder=encoder
         )
-        self._cue = cue
+        self._prompt_reader = prompt_reader
         self._mean, self._std, self._noising = mean, std, noising
         self._pipelines, self.sampling = pipelines, pipelines.sampling
         self._network = Conditioned(unet, pipelines.network.config["in_channels"])

@@ -66,8 +66,8 @@ class _Codec:
         total = shape[0] * shape[1] * shape[2]
         self.shape = shape
         self.dim = min(options.coefficients or total, total)
-        kept = DctOptions(self.dim if self.dim < total else None)
-        self.name = full_name("embedded:dct", kept)
+        canonical_options = DctOptions(self.dim if self.dim < total else None)
+        self.name = full_name("embedded:dct", canonical_options)
         self.licence = "none"
         self._order = frequency_order(shape)[: self.dim]
         # A power of two, so that whole parts make up a call with private records.

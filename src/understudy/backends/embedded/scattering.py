@@ -112,10 +112,10 @@ class _Layer:
 
 
 class _Spectrum:
-    """The first ``kept`` numbers of the outputs' spectrum; see `spectrum`."""
+    """The first ``length`` numbers of the outputs' spectrum; see `spectrum`."""
 
     def __init__(
-        self, kept: int, channels: int, positions: tuple[int, int], options: ScatteringOptions
+        self, length: int, channels: int, positions: tuple[int, int], options: ScatteringOptions
     ) -> None:
         basis, frequency = path_basis(options.J, options.L, options.order)
         self._paths, self._rows, self._columns = (
@@ -123,11 +123,11 @@ class _Spectrum:
             for matrix in (basis, cosine_basis(positions[0]), cosine_basis(positions[1]).T)
         )
         order = low_first(channels, frequency, *positions)
-        self._order = torch.from_numpy(order[:kept])
+        self._order = torch.from_numpy(order[:length])
         self._channels = channels
 
     def __call__(self, paths: Tensor) -> Tensor:
-        """(n * channels, paths, rows, columns) to (n, kept)."""
+        """(n * channels, paths, rows, columns) to (n, length)."""
         turned = (self._paths @ paths.flatten(2)).reshape(paths.shape)
         spectrum = self._rows @ turned @ self._columns
         return spectrum.reshape(len(paths) // self._channels, -1)[:, self._order]

@@ -280,6 +280,10 @@ def _pair(size: Any) -> tuple[int, int]:
     return int(size), int(size)
 
 
-def _channels(told: Any) -> tuple[float, ...]:
-    values = tuple(float(value) for value in told) if isinstance(told, list | tuple) else (told,)
+def _channels(statistic: Any) -> tuple[float, ...]:
+    values = (
+        tuple(float(value) for value in statistic)
+        if isinstance(statistic, list | tuple)
+        else (statistic,)
+    )
     return values * (3 // len(values))

@@ -97,12 +97,12 @@ def read_text(
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            found = hf_hub_download(model, file, revision=revision, subfolder=subfolder)
+            cached_path = hf_hub_download(model, file, revision=revision, subfolder=subfolder)
         except LocalEntryNotFoundError:
             raise
         except EntryNotFoundError:
             return None
-        return Path(found).read_text(encoding="utf-8")
+        return Path(cached_path).read_text(encoding="utf-8")
 
 
 def config_of(model: str, *, revision: str | None = None, subfolder: str | None = None) -> Config:

@@ -45,8 +45,8 @@ class HubSegmenter(DenseNetwork):
         check_model_images(images, self.name)
         maps = np.empty(images.shape[:3], dtype=np.int64)
         for rows in index_slices(len(images), self._options.batch):
-            found = self._maps(self._run(images[rows]), images.shape[1:3])
-            maps[rows] = found.cpu().numpy()
+            class_maps = self._maps(self._run(images[rows]), images.shape[1:3])
+            maps[rows] = class_maps.cpu().numpy()
         return maps
 
     def _maps(self, outputs: Any, size: tuple[int, ...]) -> torch.Tensor:

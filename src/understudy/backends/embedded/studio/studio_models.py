@@ -150,7 +150,7 @@ class Studio:
             normalizer=normalizer,
             noising=noising,
             encoder=encoder,
-            cue=self._cue if self._cued(read) else None,
+            prompt_reader=self._prompts_of if self._cued(read) else None,
         )
         decoder.vocabulary = self.vocabulary
         return decoder
@@ -160,7 +160,7 @@ class Studio:
         """Its own captioner, loaded where an embedding first comes without a prompt."""
         return self.captioner({})
 
-    def _cue(self, embeddings: Embeddings) -> list[str]:
+    def _prompts_of(self, embeddings: Embeddings) -> list[str]:
         return self._reader.captions_of(embeddings)
 
     def _cued(self, options: StudioDecoderOptions) -> bool:
@@ -170,11 +170,11 @@ class Studio:
         """Text to images, variation, inpainting and control."""
         read = read_options(options, StudioOptions, name=STUDIO_NAME)
         name = full_name(STUDIO_NAME, read)
-        pictures = DiffusionGenerator(
+        generator = DiffusionGenerator(
             self._pipelines(read, name), read, name=name, licence=self.licence
         )
-        pictures.vocabulary = self.vocabulary
-        return pictures
+        generator.vocabulary = self.vocabulary
+        return generator
 
     def tuner(self, options: Mapping[str, Any]) -> DreamBooth:
         """DreamBooth over the generator."""
