@@ -71,7 +71,7 @@ def audit_command(
         given |= {"how": how, "runs": runs, "rows": rows, "confidence": confidence}
         evaluations.append(audits.audit(source, **given, progress=progress))
     for evaluation in evaluations:
-        show(evaluation)
+        _show(evaluation)
     if out is not None:
         _write(evaluations, out)
     if any(verdict.grade == "poor" for one in evaluations for verdict in one.verdicts):
@@ -84,7 +84,7 @@ def _write(evaluations: list[Evaluation], out: Path) -> None:
     _console.print(f"written: {out}")
 
 
-def show(evaluation: Evaluation) -> None:
+def _show(evaluation: Evaluation) -> None:
     """An audit's metric values and its verdict."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("audit (owner only)", "", "interval", "measured on"):

@@ -43,7 +43,7 @@ _Table = Annotated[
 ]
 
 
-def evaluate(
+def evaluate_command(
     folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
     real: Annotated[str, typer.Option(help="The private dataset.")],
     test: Annotated[
@@ -90,7 +90,7 @@ def evaluate(
         dp_sgd=dp_sgd,
         progress=progress,
     )
-    show(evaluation)
+    _show(evaluation)
     if json_file is not None:
         text = json.dumps(evaluation.as_dict(), indent=2, ensure_ascii=False)
         json_file.write_text(text + "\n", encoding="utf-8")
@@ -110,7 +110,7 @@ def _require_writable(json_file: Path | None, table: Path | None) -> None:
         require_table(table)
 
 
-def show(evaluation: Evaluation) -> None:
+def _show(evaluation: Evaluation) -> None:
     """The verdicts, then the metric values of all rows and their baselines."""
     _console.print("owner only: measured on private rows without noise; do not pass it on")
     for verdict in evaluation.verdicts:

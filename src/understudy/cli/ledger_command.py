@@ -9,15 +9,15 @@ import typer
 
 from understudy.cli import show
 
-app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
+ledger_app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
 
-Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
+_Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
 Url = Annotated[str | None, typer.Option("--ledger", help="Path or URL of the ledger.")]
 Size = Annotated[int | None, typer.Option(help="As for synthesize: where images differ in size.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable files.")]
 
 
-@app.command("list")
+@ledger_app.command("list")
 def list_command(ledger: Url = None) -> None:
     """List the datasets with their budgets and what was spent."""
     from understudy.run import books
@@ -25,9 +25,9 @@ def list_command(ledger: Url = None) -> None:
     show.datasets(books.overview(ledger))
 
 
-@app.command("show")
+@ledger_app.command("show")
 def show_command(
-    source: Source, ledger: Url = None, size: Size = None, skip_bad: SkipBad = False
+    source: _Source, ledger: Url = None, size: Size = None, skip_bad: SkipBad = False
 ) -> None:
     """Show one dataset: budget, spending, every charge."""
     from understudy.run import books
@@ -35,9 +35,9 @@ def show_command(
     show.dataset_charges(books.dataset_account(source, ledger, size=size, skip_bad=skip_bad))
 
 
-@app.command("set-budget")
+@ledger_app.command("set-budget")
 def set_budget_command(
-    source: Source,
+    source: _Source,
     epsilon: Annotated[float, typer.Option(help="Total for everything ever released.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
     ledger: Url = None,
@@ -51,7 +51,7 @@ def set_budget_command(
     show.budget_set(account)
 
 
-@app.command("verify")
+@ledger_app.command("verify")
 def verify_command(ledger: Url = None) -> None:
     """Check that no row was changed, removed or moved."""
     from understudy.run import books
@@ -62,7 +62,7 @@ def verify_command(ledger: Url = None) -> None:
         raise typer.Exit(2)
 
 
-@app.command("export")
+@ledger_app.command("export")
 def export_command(ledger: Url = None) -> None:
     """Print every row as a line of JSON. No key and no private value is among them."""
     from understudy.run import books

@@ -37,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(ledger_command.app, name="ledger")
+app.add_typer(ledger_command.ledger_app, name="ledger")
 app.add_typer(studio_command.studio_app, name="studio")
 
 
@@ -68,13 +68,9 @@ def synthesize(
         show.result(run(chosen, show.capacity_table, progress=progress))
 
 
-for command in (
-    evaluate_command.evaluate,
-    report_command.report,
-    report_command.compare,
-):
-    app.command()(command)
-
+app.command("evaluate")(evaluate_command.evaluate_command)
+app.command()(report_command.report)
+app.command()(report_command.compare)
 app.command("audit")(audit_command.audit_command)
 
 
@@ -124,7 +120,7 @@ def sample(
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
     if classes is not None:
-        show.base_set(base_set(classes.split(","), **common, **given))
+        show.base_set_summary(base_set(classes.split(","), **common, **given))
         return
     if given:
         raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
@@ -136,7 +132,7 @@ def methods() -> None:
     """List the methods and their settings."""
     from understudy.run.methods import methods as known
 
-    show.methods(known())
+    show.method_table(known())
 
 
 @app.command()
@@ -144,7 +140,7 @@ def backends() -> None:
     """List the model backends and what each needs."""
     from understudy.backends.registry import backends as known
 
-    show.backends(known())
+    show.backend_table(known())
 
 
 @app.command()

@@ -199,7 +199,7 @@ def accuracies(measurements: Sequence[Accuracy]) -> None:
     _console.print(table)
 
 
-def methods(known: Mapping[str, Method]) -> None:
+def method_table(known: Mapping[str, Method]) -> None:
     """The methods with their settings."""
     for method in known.values():
         _console.print(f"{method.name}: {method.summary} ({method.source})")
@@ -213,7 +213,7 @@ def methods(known: Mapping[str, Method]) -> None:
         _console.print(table)
 
 
-def backends(known: Sequence[BackendInfo]) -> None:
+def backend_table(known: Sequence[BackendInfo]) -> None:
     """The backends."""
     table = _table("name", "makes", "needs", "what")
     for info in known:
@@ -310,7 +310,7 @@ def drawn_images(samples: Samples) -> None:
     _console.print(f"sheet:    {samples.sheet}")
 
 
-def base_set(base: BaseSet) -> None:
+def base_set_summary(base: BaseSet) -> None:
     """A release of a generator alone."""
     _console.print(f"{base.count:,} images, no private data was used")
     _console.print(f"to share:  {base.release}")
