@@ -131,13 +131,16 @@ def aligned(
 def decoded(data: Labelled, encoder: Encoder, decoder: Decoder) -> Labelled:
     """Images through an encoder and its decoder and back, with nothing done in between."""
     embeddings = embedded(encoder, data.values)
+    seeds = np.arange(len(embeddings), dtype=np.uint64)
     if isinstance(decoder, PromptedDecoder):
         phrases = open_playhouse(PRIVATE).phrases
         prompts = [f"a photo of a {phrases[label]}" for label in data.labels]
-        images = decoder.decode_prompted(embeddings, prompts, noise_level=0, seed=0)
+        images = decoder.decode_prompted(embeddings, prompts, seeds=seeds, noise_level=0)
     else:
-        parts = np.array_split(embeddings, max(1, len(embeddings) // 256))
-        images = np.concatenate([decoder.decode(part) for part in parts])
+        parts = np.array_split(seeds.astype(np.int64), max(1, len(seeds) // 256))
+        images = np.concatenate(
+            [decoder.decode(embeddings[part], seeds=seeds[part]) for part in parts]
+        )
     return replace(data, values=images)
 
 

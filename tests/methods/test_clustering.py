@@ -239,10 +239,10 @@ def test_a_plan_says_what_a_class_can_carry():
 def test_a_plan_for_images_counts_sixteen_directions_and_says_that_there_may_be_more(capsys):
     encoder = load_encoder("embedded:dct", shape=(8, 8, 1))
     decoder = load_decoder("embedded:dct", shape=(8, 8, 1), encoder=encoder)
-    context = Context((8, 8, 1), encoder, decoder, False, 1.0)
+    context = Context((8, 8, 1), encoder=encoder, decoder=decoder, public=False, mu=1.0)
     table = METHOD.carried(ClusteringParams(), context, lambda _: 1e-3)
     assert {(row.directions, row.or_more) for row in table} == {(16, True)}
-    show.carried(table)
+    show.capacity_table(table)
     assert capsys.readouterr().out.count("16 or more directions") == len(table)
     noisy = METHOD.carried(ClusteringParams(), context, lambda _: 20.0)
     assert not noisy[0].or_more

@@ -78,7 +78,7 @@ def test_it_is_compared_and_evaluated_like_any_other(model: str, tmp_path: Path)
             out, real=real, test=test, features="embedded:dct?coefficients=12", attacks=False
         )
         assert any(one.group == "fidelity" for one in found.values)
-    compared = report.compare([tmp_path / "base-0", tmp_path / "base-1"])
+    compared = report.compare_folders([tmp_path / "base-0", tmp_path / "base-1"])
     facts = dict(compared.facts)
     assert facts["epsilon"] == ("none: no private data",) * 2
     assert compared.shared
