@@ -39,7 +39,7 @@ def write_embeddings(path: Path, per_class: int = 60, dim: int = 6, seed: int = 
 
 def add_record(path: Path) -> None:
     """One embedding more, of the first class."""
-    with np.load(path) as archive:
+    with np.load(path, allow_pickle=False) as archive:
         values, labels = archive["embeddings"], archive["labels"]
     values = np.concatenate([values, np.full((1, values.shape[1]), 3, dtype=values.dtype)])
     np.savez(path, embeddings=values, labels=np.append(labels, labels[0]))
