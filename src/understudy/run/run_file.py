@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from understudy.core.errors import RunError
 from understudy.core.types import Fit, Receipt
 from understudy.report import BudgetState, Premise
+from understudy.report.json_models import first_fault
 from understudy.run.outputs import read_json
 
 
@@ -87,8 +88,6 @@ def read_run_file(path: Path) -> RunFile:
     try:
         return RunFile.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
         raise RunError(
-            f"{path}: is not whole ({place}: {first['msg'].lower()}): restore it from a copy"
+            f"{path}: is not whole ({first_fault(error)}): restore it from a copy"
         ) from error

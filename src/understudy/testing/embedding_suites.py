@@ -37,10 +37,8 @@ def decoder_once(name: str, shape: Shape, encoder_name: str | None = None) -> De
     return load_decoder(name, shape=shape, encoder=encoder)
 
 
-class EncoderSuite:
-    """What every encoder must do.
-
-    A subclass states ``name`` and ``shape``, or overrides the fixtures ``encoder`` and ``images``.
+class _EmbeddingSuite:
+    """What an encoder under test is and what it is given.
 
     Attributes:
         name: The name that loads the encoder.
@@ -59,6 +57,13 @@ class EncoderSuite:
     def images(self) -> Images:
         """`EMBEDDED` images that it takes."""
         return extreme_images(self.shape, EMBEDDED)
+
+
+class EncoderSuite(_EmbeddingSuite):
+    """What every encoder must do.
+
+    A subclass states ``name`` and ``shape``, or overrides the fixtures ``encoder`` and ``images``.
+    """
 
     def test_an_encoder_says_what_it_is(self, encoder: Encoder) -> None:
         assert isinstance(encoder, Encoder)
@@ -129,28 +134,11 @@ class EncoderSuite:
             encoder.encode(images.astype(np.float32))
 
 
-class TextEncoderSuite:
+class TextEncoderSuite(_EmbeddingSuite):
     """What every encoder of texts must do.
 
     A subclass states ``name`` and ``shape``, or overrides the fixtures ``encoder`` and ``images``.
-
-    Attributes:
-        name: The name that loads the encoder.
-        shape: (height, width, channels) of the images.
     """
-
-    name: ClassVar[str]
-    shape: ClassVar[Shape] = (16, 16, 3)
-
-    @pytest.fixture
-    def encoder(self) -> Encoder:
-        """The encoder under test."""
-        return encoder_once(self.name, self.shape)
-
-    @pytest.fixture
-    def images(self) -> Images:
-        """Images that it takes."""
-        return extreme_images(self.shape, EMBEDDED)
 
     def test_texts_are_unit_rows_in_the_space_of_the_images(
         self, encoder: TextEncoder, images: Images
