@@ -262,9 +262,8 @@ def test_too_much_noise_is_caught_in_a_mechanism_and_in_a_method(too_much_noise,
 def test_noise_that_repeats_after_a_chunk_is_caught(noise_in_chunks):
     (counts, *_) = mechanisms(slots=CHUNK + 3000)
     faults = audit_mechanism(counts, PLAN, counts.query.slots).noise.faults
-    assert len(faults) == 1
-    assert faults[0].startswith("3,0")  # and what is the same by chance
-    assert "pairs of noise values are the same" in faults[0]
+    (repeats,) = [fault for fault in faults if "pairs of noise values are the same" in fault]
+    assert repeats.startswith("3,0")  # and what is the same by chance
 
 
 def test_noise_of_one_stage_used_in_the_next_is_caught(noise_used_twice, tmp_path):
