@@ -1,0 +1,1 @@
+"""Data selection by Pontryagin's maximum principle (PrivSynth)."""

@@ -1,0 +1,202 @@
+"""Data selection by Pontryagin's maximum principle (PrivSynth): keep what trains, not what leaks.
+
+Weights gamma in [0, 1] on the candidates are chosen so that a proxy model, trained on the weighted
+candidates, does well on a reference set, less a penalty for candidates that come near private
+images. Theorem 1 (Eq. 22) gives the conditions: states (the proxy's training), costates (backwards
+through it) and scores. The equation is a fixed point, because states and costates are those of the
+optimal gamma; ranking once at gamma = 1 loses to a random subset, so gamma moves by projected
+gradient for some rounds. Where this differs from the paper, and why: docs/methods/selection.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Labels, Vector
+from understudy.methods.base import Arrays, Make
+from understudy.methods.selection.arithmetic import largest, project
+from understudy.methods.selection.base import Reference, RoundScores
+
+_SLOWER = 0.1  # the step of round k is that of the first over 1 + 0.1 k
+_FEW = 5  # samples of a class, below which a classifier learns little of it
+_DRY = 4.0  # the penalty of a candidate that could not be nearer to a private image
+
+
+class Proxy(Protocol):
+    """A model whose training on weighted candidates can be differentiated."""
+
+    def scores(self, gamma: Vector, reference: Reference) -> RoundScores:
+        """One pass of states and costates at weights gamma: a score for each candidate."""
+        ...
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What is subtracted from the scores, in their standard deviations: Eq. 22's last two terms.
+
+    (The paper's alpha_1 stands at L_pix in Eq. 22 and means membership in Table 4; here the two
+    have names.)
+
+    Attributes:
+        reconstruction: (M,) L_pix, rising with closeness to a private image; None without.
+        membership: (M,) L_mem; None without.
+        reconstruction_weight: Of the first.
+        membership_weight: Of the second.
+    """
+
+    reconstruction: Vector | None = None
+    membership: Vector | None = None
+    reconstruction_weight: float = 1.0
+    membership_weight: float = 0.0
+
+    def total(self, count: int) -> Vector:
+        """Their weighted sum: (count,)."""
+        result = np.zeros(count)
+        if self.reconstruction is not None:
+            result += self.reconstruction_weight * self.reconstruction
+        if self.membership is not None:
+            result += self.membership_weight * self.membership
+        return result
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which candidates are selected, and why.
+
+    Attributes:
+        indices: (k,) int64, in order.
+        gamma: (M,) final weights.
+        scores: (M,) of the last round, in the first round's standard deviations.
+        warnings: What the owner should know; empty if all is well.
+        facts: Public facts of the selection: JSON values.
+    """
+
+    indices: NDArray[np.int64]
+    gamma: Vector
+    scores: Vector
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def select_candidates(
+    proxy: Proxy,
+    labels: Labels,
+    budgets: NDArray[np.int64],
+    reference: Reference,
+    *,
+    rounds: int = 8,
+    step_size: float = 0.25,
+    penalties: Penalties | None = None,
+    class_names: tuple[str, ...] = (),
+    progress: Callable[[int], None] = lambda done: None,
+    keep: Callable[[str, Make], Arrays] = lambda name, make: make(),
+) -> Selection:
+    """The fixed point of Eq. 22 by projected gradient, a budget for each class.
+
+    gamma_0 is the budget spread evenly over the class. Round k takes the scores s at gamma_k,
+    divides them by the deviation sd that the first round's scores have within their classes, and
+    goes to project(gamma_k + a / (1 + 0.1 k) (s / sd - penalties)). After R rounds the k_c largest
+    weights of each class are selected.
+
+    Args:
+        proxy: Model and candidates.
+        labels: (M,) class of each candidate.
+        budgets: (C,) how many of each class are selected.
+        reference: Asked for gradients in every round.
+        rounds: R.
+        step_size: a.
+        penalties: Subtracted; None: nothing is.
+        class_names: For warnings; labels stand for them where there are none.
+        progress: Called with 1 after each round.
+        keep: As `Materials.keep`: the weights after each round, so that an interrupted selection
+            goes on from there and ends the same. Not with a reference that is paid for.
+
+    Raises:
+        ConfigError: Scores that are not finite: a learning rate too large.
+    """
+    shares = budgets / np.maximum(np.bincount(labels, minlength=len(budgets)), 1)
+    subtracted = np.zeros(len(labels)) if penalties is None else penalties.total(len(labels))
+    state: Arrays = {"gamma": shares[labels]}
+
+    def one_round(number: int, state: Arrays) -> Arrays:
+        result = proxy.scores(state["gamma"], reference)
+        if not np.isfinite(result.scores).all():
+            raise ConfigError(
+                "the proxy's training does not converge (its scores are not finite): take a "
+                "smaller learning_rate"
+            )
+        scale = float(state["scale"]) if number else deviation_within(result.scores, labels)
+        rate = step_size / (1 + _SLOWER * number)
+        moved = state["gamma"] + rate * (result.scores / scale - subtracted)
+        return {
+            "gamma": project(moved, labels, budgets),
+            "scores": result.scores / scale,
+            "scale": np.array(scale),
+            "converged": np.array(result.converged),
+        }
+
+    for number in range(rounds):
+        state = keep(f"selection round {number + 1}", partial(one_round, number, state))
+        progress(1)
+    indices = largest(state["gamma"], labels, budgets)
+    warnings: tuple[str, ...] = () if state["converged"] else (_UNCONVERGED,)
+    warnings += short_classes(labels, budgets, class_names)
+    if penalties is not None:
+        warnings += dry_pool(indices, subtracted, penalties)
+    facts = {"selected": len(indices), "candidates": len(labels), "rounds": rounds}
+    return Selection(indices, state["gamma"], state["scores"], warnings, facts)
+
+
+_UNCONVERGED = (
+    "the proxy's training loss was still falling at its last step, so the scores say little more "
+    "than a first gradient does (TracIn): raise steps or learning_rate"
+)
+
+
+def deviation_within(scores: Vector, labels: Labels) -> float:
+    """Standard deviation of scores about the mean of their class; 1 where it is 0."""
+    sizes = np.maximum(np.bincount(labels), 1)
+    means = np.bincount(labels, weights=scores) / sizes
+    deviation = float(np.sqrt(np.mean((scores - means[labels]) ** 2)))
+    return deviation if deviation > 0 else 1.0
+
+
+def short_classes(
+    labels: Labels, budgets: NDArray[np.int64], class_names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Warnings of classes that have no candidate, or too few samples to be learnt."""
+    sizes = np.bincount(labels, minlength=len(budgets))
+    names = class_names or tuple(str(label) for label in range(len(budgets)))
+    missing = [name for name, size in zip(names, sizes, strict=True) if size == 0]
+    few = [name for name, budget in zip(names, budgets, strict=True) if 0 < budget < _FEW]
+    warnings = []
+    if missing:
+        warnings.append(f"no candidate is of class {', '.join(missing)}: the selection has none")
+    if few:
+        warnings.append(f"fewer than {_FEW} samples are selected of class {', '.join(few)}")
+    return tuple(warnings)
+
+
+def dry_pool(
+    indices: NDArray[np.int64], subtracted: Vector, penalties: Penalties
+) -> tuple[str, ...]:
+    """A warning where candidates are selected that could not be penalised more.
+
+    A selection cannot leak less than its candidates let it.
+    """
+    weight = max(penalties.reconstruction_weight, penalties.membership_weight)
+    worst = int((subtracted[indices] >= _DRY * weight).sum()) if weight > 0 else 0
+    if worst == 0:
+        return ()
+    return (
+        f"{worst:,} of the {len(indices):,} selected candidates are penalised the most that any "
+        "can be: the candidates have too few that are unlike private images; keep fewer, raise "
+        "the penalty, or generate more candidates",
+    )

@@ -1,0 +1,112 @@
+"""States, costates and scores of a softmax regression in closed form (Theorem 1, Eq. 22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.types import Labels, Vector
+from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, converged
+
+_AT_ONCE = 4096  # candidates of a block: its features and probabilities stay in the cache
+
+
+@dataclass(frozen=True)
+class LinearProxy:
+    """Softmax regression on fixed features, trained on the weighted candidates.
+
+    The training loss is L(theta, gamma) = sum_i gamma_i l_i(theta) / n + decay / 2 |theta|^2, with
+    theta the (d + 1, C) weights, the last row for the intercept, and n the number of candidates
+    that are selected in the end. theta_0 is zero. Work and memory: T states of C (d + 1) numbers
+    are kept and nothing else that grows with T; candidates are worked on in blocks.
+
+    Attributes:
+        features: (M, d) of the candidates, float32 or float64; all else is computed in that type.
+        labels: (M,) class of each.
+        classes: C.
+        norm: n.
+        settings: T, eta, decay, and what is to be small.
+    """
+
+    features: NDArray[Any]
+    labels: Labels
+    classes: int
+    norm: float
+    settings: ProxySettings
+
+    def scores(self, gamma: Vector, reference: Reference) -> RoundScores:
+        """One pass of Eq. 22: states forwards, costates backwards, a score for each candidate.
+
+        The score of candidate i is sum over t = 0..T-1 of lambda_{t+1}' grad l_i(theta_t). It is
+        -(n / eta) dJ / dgamma_i exactly, J being the reference loss at theta_T
+        (``utility="final"``) or summed over theta_1 to theta_T (``"area"``): a candidate of high
+        score lowers the loss.
+
+        Args:
+            gamma: (M,) weights.
+            reference: Gives the gradient of the reference loss.
+        """
+        settings, weights = self.settings, gamma.astype(self.features.dtype)
+        states, losses = self._states(weights)
+        scores = np.zeros(len(self.features))
+        costate = self._gradient(reference, states[-1])  # lambda_T
+        for step in range(settings.steps - 1, -1, -1):
+            turned = settings.weight_decay * costate  # the Hessian times lambda_{t+1}
+            for block, probabilities in self._probabilities(states[step]):
+                features = self.features[block]
+                moved = features @ costate[:-1] + costate[-1]
+                scores[block] += (moved * probabilities).sum(1)
+                scores[block] -= moved[np.arange(len(moved)), self.labels[block]]
+                curved = probabilities * (moved - (probabilities * moved).sum(1, keepdims=True))
+                curved *= weights[block, None] / self.norm
+                turned[:-1] += features.T @ curved
+                turned[-1] += curved.sum(0)
+            costate = costate - settings.learning_rate * turned
+            if settings.utility == "area" and step > 0:
+                costate = costate + self._gradient(reference, states[step])
+        return RoundScores(scores, converged(losses))
+
+    def final_state(self, gamma: Vector) -> Vector:
+        """theta_T: (d + 1, C) float64."""
+        states, _ = self._states(gamma.astype(self.features.dtype))
+        return np.asarray(states[-1], dtype=np.float64)
+
+    def _gradient(self, reference: Reference, state: NDArray[Any]) -> NDArray[Any]:
+        return reference.gradient(state.astype(np.float64)).astype(self.features.dtype)
+
+    def _states(self, gamma: NDArray[Any]) -> tuple[list[NDArray[Any]], Vector]:
+        """theta_0 to theta_T by gradient descent, and the training loss at each but the last."""
+        settings, dtype = self.settings, self.features.dtype
+        state: NDArray[Any] = np.zeros((self.features.shape[1] + 1, self.classes), dtype)
+        states, losses = [state], np.zeros(settings.steps)
+        for step in range(settings.steps):
+            gradient = settings.weight_decay * state
+            losses[step] = settings.weight_decay / 2 * float(np.vdot(state, state))
+            for block, probabilities in self._probabilities(state):
+                rows, labels = np.arange(len(probabilities)), self.labels[block]
+                chosen = np.maximum(probabilities[rows, labels], np.finfo(dtype).tiny)
+                losses[step] -= float(gamma[block] @ np.log(chosen)) / self.norm
+                probabilities[rows, labels] -= 1
+                probabilities *= gamma[block, None] / self.norm
+                gradient[:-1] += self.features[block].T @ probabilities
+                gradient[-1] += probabilities.sum(0)
+            state = state - settings.learning_rate * gradient
+            states.append(state)
+        return states, losses
+
+    def _probabilities(self, state: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
+        for start in range(0, len(self.features), _AT_ONCE):
+            block = slice(start, start + _AT_ONCE)
+            yield block, softmax(self.features[block] @ state[:-1] + state[-1])
+
+
+def softmax(logits: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities (n, C) of logits (n, C), in place."""
+    logits -= logits.max(1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(1, keepdims=True)
+    return logits

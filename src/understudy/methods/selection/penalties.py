@@ -1,0 +1,58 @@
+"""What is subtracted from a candidate's score: how near it comes to the private images.
+
+Both penalties are calibrated against records that are not in the private dataset, so that an image
+that is near to everything (a plain one, a typical one) is not taken for a copy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Vector
+from understudy.methods.selection.arithmetic import robust_scores
+
+_LEAST = 1e-6  # of the median distance: an exact copy has no distance, and no logarithm
+
+
+def calibrated_distances(to_private: Vector, to_non_members: Vector) -> Vector:
+    """Log of the distance to the nearest private image over that to the nearest non-member: (M,).
+
+    Distances are taken in an encoder of their own, not in the proxy's. Low: nearer to a private
+    image than chance explains.
+
+    Args:
+        to_private: (M,) distance of each candidate to the nearest private image.
+        to_non_members: (M,) to the nearest image that is known not to be private.
+
+    Raises:
+        ConfigError: Distances that are negative or not finite.
+    """
+    for distances in (to_private, to_non_members):
+        if not (np.isfinite(distances).all() and (distances >= 0).all()):
+            raise ConfigError("distances must be finite and 0 or more: check the encoder")
+    typical = float(np.median(np.concatenate([to_private, to_non_members])))
+    least = _LEAST * typical if typical > 0 else 1.0
+    return np.asarray(
+        np.log(np.maximum(to_private, least)) - np.log(np.maximum(to_non_members, least))
+    )
+
+
+def reconstruction_penalty(to_private: Vector, to_non_members: Vector) -> Vector:
+    """L_pix of Eq. 22: rises with closeness, in robust standard deviations cut at 4: (M,).
+
+    Args:
+        to_private: (M,) distance of each candidate to the nearest private image.
+        to_non_members: (M,) to the nearest image that is known not to be private.
+    """
+    return robust_scores(-calibrated_distances(to_private, to_non_members))
+
+
+def membership_penalty(private_losses: Vector, non_member_losses: Vector) -> Vector:
+    """L_mem of Eq. 22: by how much a model of the private images knows a candidate better: (M,).
+
+    Args:
+        private_losses: (M,) loss of each candidate under a model trained on the private images.
+        non_member_losses: (M,) under one trained on as many others.
+    """
+    return robust_scores(non_member_losses - private_losses)
