@@ -33,7 +33,7 @@ def test_what_is_left_of_the_answers_is_noise_as_stated(method, inside, tmp_path
 
 
 def test_told_the_wrong_world_the_row_is_left_over(tmp_path):
-    found = ready("clustering", tmp_path, epsilon=1000.0)
+    found = ready("clustering", tmp_path, epsilon=1000.0, accept_epsilon=True)
     truly, observed, candidates = gone_through(found, tmp_path / "run", inside=True)
     wrong = CandidateRecords(candidates.records, None, np.array([False]))
     other = replay(found.bench, observed, found.rows, wrong)

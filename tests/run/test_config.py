@@ -22,6 +22,7 @@ EVERY_OPTION = {
     "seed": 4,
     "unit": "patient",
     "unit_rows": 5,
+    "accept_epsilon": True,
     "adjacency": "replace-one",
     "ledger": "books.db",
     "test": "held-out",
@@ -182,7 +183,8 @@ def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words)
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
     one = make_config({"source": "a", "out": "b"})
     assert set(EVERY_OPTION) - set(one.identity()) == {
-        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch")
+        *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
+        "accept_epsilon",
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():

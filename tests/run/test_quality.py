@@ -88,7 +88,14 @@ def go(tmp_path):
         settings = {"clusters": 1, "covariance": "diagonal"}
         options = {"count": 24, "settings": settings, **options}
         ledger = str(tmp_path / f"{out}.db")
-        return synthesize(source, out=tmp_path / out, ledger=ledger, epsilon=4000.0, **options)
+        return synthesize(
+            source,
+            out=tmp_path / out,
+            ledger=ledger,
+            epsilon=4000.0,
+            accept_epsilon=True,
+            **options,
+        )
 
     return run
 

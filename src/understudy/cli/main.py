@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -169,12 +170,31 @@ def demo(
 def main() -> None:
     """Run the command line; errors raised on purpose become a message and an exit code."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except UnderstudyError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"understudy: {error}", markup=False
-        )
+        _say(f"understudy: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", ()):
+            _say(f"understudy: stopped. {note}")
+        sys.exit(143 if isinstance(interrupt, _Terminated) else 130)
+    except MemoryError:
+        _say("understudy: the memory is full. Nothing was charged by this command")
+        sys.exit(1)
+    except OSError as error:
+        _say(f"understudy: {error}")
+        sys.exit(1)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which stops a run as Ctrl-C does."""
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated
+
+
+def _say(message: str) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(message, markup=False)

@@ -10,6 +10,7 @@
     │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
     │   └── RunError               a run folder cannot be started, resumed or read
+    ├── RunStopped                 the machine could not go on with a run; exits with 1
     ├── BudgetRefused              the budget does not cover the request; exits with 3
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
 
@@ -106,6 +107,10 @@ class LedgerError(InputError):
 
 class RunError(InputError):
     """A run folder cannot be started, resumed or read."""
+
+
+class RunStopped(UnderstudyError):
+    """A run stopped on the way: disk full, memory short. Says what was charged and how to go on."""
 
 
 class BudgetRefused(UnderstudyError):

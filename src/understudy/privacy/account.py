@@ -117,6 +117,7 @@ class Account:
         folder: Where releases are stored; they are noisy, so they are no secret, but they stay with
             the owner.
         run: The run's id, the same when it is resumed.
+        on_charge: Called once: when the plan is charged, or now where it was charged before.
     """
 
     def __init__(
@@ -127,8 +128,10 @@ class Account:
         plan: Plan,
         folder: Path,
         run: str | None = None,
+        on_charge: Callable[[], None] = lambda: None,
     ) -> None:
         self.unit, self.plan, self.run = unit, plan, run or uuid.uuid4().hex
+        self._on_charge = on_charge
         self._ledger, self._dataset, self._folder = ledger, dataset, folder
         self._stages: dict[str, StageReceipt] = {}
         self._size = 0
@@ -136,6 +139,13 @@ class Account:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
             self._settle(part)
+        if any(ledger.attempts(self.run, stage) for stage in plan.shares):
+            self._announce()
+
+    def _announce(self) -> None:
+        """Say that the plan was charged, once."""
+        on_charge, self._on_charge = self._on_charge, lambda: None
+        on_charge()
 
     def reserve(self) -> None:
         """Charge the whole plan in one transaction, before any noise is drawn.
@@ -149,6 +159,7 @@ class Account:
         if not self._reserved:
             self._charge(dict.fromkeys(self.plan.shares, 1))
             self._reserved = True
+            self._announce()
 
     def check(self) -> None:
         """Raise now what `reserve` would raise; charge nothing."""

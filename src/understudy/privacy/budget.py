@@ -11,13 +11,16 @@ from understudy.core.errors import ConfigError
 MIN_DELTA = 1e-11
 """Least delta that the proof covers: docs/promise.md, "Discrete instead of continuous"."""
 
+MAX_EPSILON = 1e7
+"""Greatest epsilon that can be turned into a mu without loss; it protects nothing long before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """(epsilon, delta) for everything released about a dataset.
 
     Args:
-        epsilon: Positive and finite.
+        epsilon: Positive, at most `MAX_EPSILON`.
         delta: In [`MIN_DELTA`, 1). Never derived from a private count; 1e-5 by
             default.
 
@@ -31,6 +34,8 @@ class Budget:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ConfigError(f"epsilon must be a positive number, found {self.epsilon!r}")
+        if self.epsilon > MAX_EPSILON:
+            raise ConfigError(f"epsilon must be {MAX_EPSILON:,.0f} or less, found {self.epsilon!r}")
         if not (math.isfinite(self.delta) and 0 < self.delta < 1):
             raise ConfigError(
                 f"delta must lie between 0 and 1 (1e-5 is usual), found {self.delta!r}"

@@ -20,6 +20,9 @@ from understudy.privacy.unit import Adjacency, Unit
 # What reads images is imported where it is needed: the command line's help is made from this
 # module, and needs none of it.
 
+LARGE_EPSILON = 100.0
+"""Above it a run has to say that it means its epsilon (``--accept-epsilon``)."""
+
 _NEEDED = ("source", "out")
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 
@@ -36,6 +39,7 @@ class RunConfig:
     method: Annotated[str, Option("See `understudy methods`.")] = "clustering"
     epsilon: Annotated[float, Option("Privacy budget of this run.")] = 1.0
     delta: Annotated[float, Option("Its delta; 1e-5 if not given.")] = 1e-5
+    accept_epsilon: Annotated[bool, Option("Take an epsilon above 100.")] = False
     roles: RoleNames = field(default_factory=RoleNames)
     settings: Annotated[
         Mapping[str, Any], Option("Parameters of the method; see `understudy methods`.")
@@ -77,6 +81,7 @@ class RunConfig:
         from understudy.run.held_out import check_hold_out
 
         _ = self.budget, self.privacy_unit
+        self._require_meant()
         if self.classes is not None:
             object.__setattr__(self, "classes", names_of_classes(self.classes))
             if self.label == NO_LABELS:
@@ -85,6 +90,14 @@ class RunConfig:
             raise ConfigError(f"channels is 1 (grey) or 3 (colour), found {self.channels}")
         if self.hold_out is not None:
             check_hold_out(self.hold_out, self.privacy_unit)
+
+    def _require_meant(self) -> None:
+        if self.epsilon > LARGE_EPSILON and not self.accept_epsilon:
+            raise ConfigError(
+                f"epsilon {self.epsilon:g} protects next to nothing: an attacker may be right about a "
+                f"person as good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
+                "--accept-epsilon says that it is meant"
+            )
 
     @property
     def budget(self) -> Budget:
@@ -106,6 +119,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
         skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"}
+        skip |= {"accept_epsilon"}
         return {
             name: dict(value) if isinstance(value, Mapping) else value
             for name, value in self.as_options().items()

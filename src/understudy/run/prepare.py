@@ -27,6 +27,7 @@ from understudy.run.models import (
     require_no_models,
 )
 from understudy.run.quality_filter import quality_of
+from understudy.run.safeguards import require_apart
 from understudy.steps.quality import QualityFilter
 
 
@@ -67,6 +68,7 @@ def prepare(config: RunConfig) -> Prepared:
     Raises:
         InputError: Anything that does not fit together.
     """
+    require_apart(config.source, config.out)
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
     source = open_source(

@@ -45,6 +45,7 @@ from understudy.run.outputs import RunFolder, open_release, private_cache, run_f
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
+from understudy.run.safeguards import require_room, stops_explained
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -82,6 +83,7 @@ def synthesize(
     method: str = "clustering",
     epsilon: float = 1.0,
     delta: float = 1e-5,
+    accept_epsilon: bool = False,
     encoder: str | None = None,
     decoder: str | None = None,
     public: str | None = None,
@@ -124,6 +126,7 @@ def synthesize(
         method: Name of a method (``understudy methods``).
         epsilon: Privacy budget of this run.
         delta: Its delta.
+        accept_epsilon: Whether an epsilon above 100 is meant, which protects next to nothing.
         encoder: Name of an encoder; None: the method's, ``embedded:dct`` for images.
         decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
             embeddings only.
@@ -184,6 +187,7 @@ def synthesize(
                 "method": method,
                 "epsilon": epsilon,
                 "delta": delta,
+                "accept_epsilon": accept_epsilon,
                 "encoder": encoder,
                 "decoder": decoder,
                 "public": public,
@@ -239,22 +243,40 @@ def run(
         opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
         opening.finish()
+        _require_room(prepared)
         with (
+            stops_explained(config.out) as charged,
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
             Ledger(config.ledger) as ledger,
         ):
             if folder.done:
                 raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
-            return _Run(prepared, folder, ledger, events).carry_out(plan)
+            return _Run(prepared, folder, ledger, events, charged).carry_out(plan)
+
+
+def _require_room(prepared: Prepared) -> None:
+    """Refuse a release of so many samples that this machine cannot hold it."""
+    context = prepared.context
+    shape = context.shape if len(context.shape) == 3 else None
+    if context.decoder is not None:
+        shape = context.decoder.shape
+    dim = context.shape[0] if len(context.shape) == 1 else None
+    require_room(prepared.config.out, context.count or len(prepared.source), shape, dim)
 
 
 class _Run:
     """One run, from the ledger to the report."""
 
     def __init__(
-        self, prepared: Prepared, folder: RunFolder, ledger: Ledger, events: Events
+        self,
+        prepared: Prepared,
+        folder: RunFolder,
+        ledger: Ledger,
+        events: Events,
+        charged: list[str],
     ) -> None:
         self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
+        self.charged = charged
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.fits: list[Fit] = []
@@ -273,7 +295,13 @@ class _Run:
             self.concerned = self.ledger.concerned(dataset.id)
         self.prepared = prepared = self._without_held_out()
         account = Account(
-            self.ledger, dataset.id, config.privacy_unit, prepared.plan, folder.stages, folder.run
+            self.ledger,
+            dataset.id,
+            config.privacy_unit,
+            prepared.plan,
+            folder.stages,
+            folder.run,
+            on_charge=lambda: self.charged.append(f"epsilon {config.epsilon:g}"),
         )
         account.check()
         plan(class_capacities(prepared))

@@ -1,0 +1,122 @@
+"""What is refused because of this machine, and what is said where a run stops on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from understudy.core.errors import ConfigError, InputError, RunStopped
+from understudy.core.types import Shape
+
+_RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
+_PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
+_PER_FILE = 4096  # bytes that a file takes at least
+
+
+def require_apart(source: str, out: Path) -> None:
+    """Refuse a result inside the private folder, or the private data inside the result's.
+
+    Raises:
+        ConfigError: Either; the next look at the dataset would take synthetic images for private
+            ones, or sharing the folder would share private ones.
+    """
+    private = Path(source)
+    if not private.exists():
+        return
+    private, result = private.resolve(), out.resolve()
+    if result.is_relative_to(private):
+        raise ConfigError(
+            f"--out {out} lies inside the private dataset {source}: its images would be taken for "
+            "private ones at the next look; choose a folder outside of it"
+        )
+    if private.is_relative_to(result):
+        raise ConfigError(
+            f"the private dataset {source} lies inside --out {out}: whoever shares that folder "
+            "would share it; choose an empty folder"
+        )
+
+
+def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) -> None:
+    """Refuse a release that this machine's disk or memory cannot hold.
+
+    Images are reckoned at a byte for each number, as where nothing can be compressed.
+
+    Args:
+        out: Folder of the result; it need not exist.
+        count: Samples.
+        shape: (height, width, channels), where there are images.
+        dim: d, where embeddings are written.
+
+    Raises:
+        ConfigError: Saying what is needed and what there is.
+    """
+    each = 0 if dim is None else 4 * dim
+    if shape is not None:
+        each += max(_PER_FILE, shape[0] * shape[1] * shape[2])
+    needed = count * each + _RESERVE
+    folder = next(path for path in (out, *out.resolve().parents) if path.is_dir())
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ConfigError(
+            f"{count:,} samples take up to {_gigabytes(needed)} on disk, and {folder} has "
+            f"{_gigabytes(free)} free: ask for fewer (--count), or write elsewhere (--out)"
+        )
+    available = available_memory()
+    if available is not None and count * _PER_SAMPLE > available:
+        raise ConfigError(
+            f"{count:,} samples take about {_gigabytes(count * _PER_SAMPLE)} of memory for their "
+            f"labels alone, and this machine has {_gigabytes(available)} free: ask for fewer "
+            "(--count)"
+        )
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that are free now; None where the system does not say."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"
+
+
+@contextmanager
+def stops_explained(out: Path) -> Iterator[list[str]]:
+    """Say of a run that stops on the way what it was charged, and how it goes on.
+
+    Yields:
+        A list for the words of the charge, such as ``"epsilon 1"``; empty: nothing was charged.
+
+    Raises:
+        RunStopped: In place of a disk that is full, memory that is short and the like.
+        KeyboardInterrupt: With the same words as a note.
+    """
+    charged: list[str] = []
+    try:
+        yield charged
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_what_stands(out, charged))
+        raise
+    except MemoryError as error:
+        raise RunStopped(f"the memory is full. {_what_stands(out, charged)}") from error
+    except OSError as error:
+        problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+        raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+    except InputError as error:
+        if not (charged and isinstance(error.__cause__, OSError | MemoryError)):
+            raise
+        raise RunStopped(f"{error}. {_what_stands(out, charged)}") from error
+
+
+def _what_stands(out: Path, charged: list[str]) -> str:
+    if not charged:
+        return f"Nothing was charged. --resume goes on with {out}"
+    return (
+        f"{', '.join(charged)} was charged before this, once and for good: --resume goes on with "
+        f"{out}, free of charge"
+    )

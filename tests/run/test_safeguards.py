@@ -1,0 +1,157 @@
+"""Runs that cannot finish are refused first; runs that stop on the way say what they cost."""
+
+import errno
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from tests.run.samples import QUICK, class_folders, tree
+
+import understudy
+from understudy.core.errors import ConfigError, RunStopped
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.run import synthesize as synthesizing
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    return class_folders(tmp_path_factory.mktemp("private") / "scans")
+
+
+@pytest.fixture
+def go(scans, tmp_path):
+    """A quick run of the scans into the test's folder."""
+
+    def run(**options):
+        return understudy.synthesize(
+            **{
+                "source": scans,
+                "out": tmp_path / "out",
+                "epsilon": 8.0,
+                "count": 30,
+                "settings": QUICK,
+                "ledger": str(tmp_path / "ledger.db"),
+                "progress": "none",
+                **options,
+            }
+        )
+
+    return run
+
+
+def charges(tmp_path):
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        return [row.data["stage"] for row in ledger.rows() if row.kind == "charge"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 101.0}, "protects next to nothing.*--accept-epsilon"),
+        ({"epsilon": 1e9}, "epsilon must be 10,000,000 or less, found 1000000000.0"),
+        ({"epsilon": 1e300, "accept_epsilon": True}, "epsilon must be 10,000,000 or less"),
+        ({"epsilon": float("nan")}, "epsilon must be a positive number, found nan"),
+        ({"count": 10**12}, "1,000,000,000,000 samples take up to .* GB on disk"),
+    ],
+)
+def test_a_run_that_makes_no_sense_is_refused_before_anything_is_there(
+    go, tmp_path, options, message
+):
+    with pytest.raises(ConfigError, match=message):
+        go(**options)
+    assert tree(tmp_path) == []
+
+
+def test_a_large_epsilon_is_taken_where_it_is_meant(go):
+    assert go(epsilon=150.0, accept_epsilon=True).receipt.epsilon == pytest.approx(150)
+
+
+def test_memory_is_reckoned_with(go, monkeypatch, tmp_path):
+    monkeypatch.setattr("understudy.run.safeguards.available_memory", lambda: 1000)
+    with pytest.raises(ConfigError, match="of memory for their labels alone"):
+        go(count=1000)
+    assert tree(tmp_path) == []
+
+
+def test_a_result_inside_the_private_folder_is_refused(go, scans):
+    before = tree(scans)
+    with pytest.raises(ConfigError, match="lies inside the private dataset"):
+        go(out=scans / "cat" / "out")
+    assert tree(scans) == before
+
+
+def test_a_private_folder_inside_the_result_is_refused(go, scans):
+    with pytest.raises(ConfigError, match="lies inside --out"):
+        go(out=scans.parent)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (MemoryError(), "the memory is full"),
+    ],
+)
+def test_a_run_that_stops_says_what_it_cost_and_goes_on_for_nothing(
+    go, tmp_path, monkeypatch, error, message
+):
+    def stop(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(synthesizing, "write_release", stop)
+        with pytest.raises(RunStopped, match=f"{message}.*epsilon 8 was charged.*--resume"):
+            go()
+    paid = charges(tmp_path)
+    assert paid
+    assert len(go(resume=True).receipt.stages) == len(paid)
+    assert charges(tmp_path) == paid
+
+
+def test_before_the_charge_it_says_that_nothing_was_charged(go, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(synthesizing, "private_cache", stop)
+    with pytest.raises(RunStopped, match="Nothing was charged"):
+        go()
+    assert charges(tmp_path) == []
+
+
+def test_an_interrupt_says_the_same(go, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synthesizing, "write_release", stop)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        go()
+    assert "epsilon 8 was charged" in stopped.value.__notes__[0]
+
+
+def test_a_full_disk_ends_the_command_with_a_message(scans, tmp_path):
+    """The system refuses files above 400,000 bytes, so the release cannot be written."""
+    script = textwrap.dedent(
+        """
+        import resource, sys
+        from understudy.cli.main import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+        sys.argv = ["understudy", *sys.argv[1:]]
+        main()
+        """
+    )
+    values = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
+    np.savez(
+        tmp_path / "vectors.npz", embeddings=values, labels=np.where(values[:, 0] > 0, "a", "b")
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "synthesize", str(tmp_path / "vectors.npz"), "--epsilon",
+         "8", "--count", "200000", "--out", str(tmp_path / "out"), "--ledger",
+         str(tmp_path / "ledger.db"), "--set", "clusters=1", "--progress", "none"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "File too large" in ended.stderr
+    assert "epsilon 8 was charged" in ended.stderr
