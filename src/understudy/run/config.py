@@ -94,8 +94,8 @@ class RunConfig:
     def _require_meant(self) -> None:
         if self.epsilon > LARGE_EPSILON and not self.accept_epsilon:
             raise ConfigError(
-                f"epsilon {self.epsilon:g} protects next to nothing: an attacker may be right about a "
-                f"person as good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
+                f"epsilon {self.epsilon:g} protects next to nothing: an attacker may be right as "
+                f"good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
                 "--accept-epsilon says that it is meant"
             )
 
