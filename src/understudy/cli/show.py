@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from understudy.core.option import declared_options, option_of
 from understudy.core.roles import flag_of
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
@@ -207,9 +208,10 @@ def method_table(known: Mapping[str, Method]) -> None:
         listed = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
         _console.print(f"  takes, and by default works with: {', '.join(listed)}")
         table = _table("  --set", "default", "meaning")
-        for field in dataclasses.fields(method.params):  # type: ignore[arg-type]
+        declared = declared_options(method.params)
+        for field in dataclasses.fields(method.params):
             default = "" if field.default is dataclasses.MISSING else str(field.default)
-            table.add_row(f"  {field.name}", default, method.options.get(field.name, ""))
+            table.add_row(f"  {field.name}", default, option_of(declared[field.name]).help)
         _console.print(table)
 
 
