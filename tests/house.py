@@ -10,6 +10,7 @@ import ast
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,9 +46,10 @@ DENIED = frozenset(
 """The left column of the vocabulary: names that say when a thing appeared, or another field's."""
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in SOURCES:
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> tuple[tuple[Path, ast.Module], ...]:
+    """Every module of the package with its syntax tree; parsing them all takes seconds."""
+    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
 
 
 def module_of(path: Path) -> str:
