@@ -30,8 +30,9 @@ $(BENCH_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
+# Two processes of one thread each: threads of several processes on two cores wait for each other.
 test: setup
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 test-all: setup
 	$(BIN)/pytest -m "slow or not slow"

@@ -212,10 +212,10 @@ def _with_colour(picture: DrawnImage) -> str:
 def embeddings(judges: Judges, table: Table) -> None:
     """UnCLIP: there and back again."""
     encoder = load_encoder(named(), shape=SHAPE)
-    decoder = load_decoder(named("cue=true"), shape=SHAPE, encoder=encoder)
+    decoder = load_decoder(named("caption=true"), shape=SHAPE, encoder=encoder)
     public = targets(HELD_OUT)[:300]
     private = [*homes("pet-status", 150), *homes("activity", 150)]
-    untold = load_decoder(named("cue=false"), shape=SHAPE, encoder=encoder)
+    plain = load_decoder(named("caption=false"), shape=SHAPE, encoder=encoder)
     for words, pictures in (("held-out (>= 0.85)", public), ("homes (>= 0.75)", private)):
         there = encoder.encode(stack(pictures))
         seeds = np.arange(len(there), dtype=np.uint64)
@@ -223,12 +223,12 @@ def embeddings(judges: Judges, table: Table) -> None:
         cosine = (encoder.encode(back) * there).sum(axis=1)
         table.row(f"unCLIP: cosine, {words}", f"{cosine.mean():.3f}")
         table.row(f"unCLIP: class kept, {words}", f"{kept(judges, pictures, back):.1%}")
-        uncued = untold.decode(there, seeds=seeds)
-        table.row(f"the same, cue=false, {words}", f"{kept(judges, pictures, uncued):.1%}")
+        without = plain.decode(there, seeds=seeds)
+        table.row(f"the same, caption=false, {words}", f"{kept(judges, pictures, without):.1%}")
         if isinstance(decoder, PromptedDecoder):
             prompts = [f"a {p.attributes['target']} {p.attributes['status']}" for p in pictures]
             told = decoder.decode_prompted(there, prompts, seeds=seeds)
-            table.row(f"the same, class cue, {words}", f"{kept(judges, pictures, told):.1%}")
+            table.row(f"the same, class name, {words}", f"{kept(judges, pictures, told):.1%}")
 
 
 def kept(judges: Judges, pictures: list[DrawnImage], images: Images) -> float:

@@ -1,21 +1,16 @@
-"""What `test_house` counts, and what it still allows: the allowances of ``house.toml``.
-
-``python -m tests.house`` writes the present counts into that file where they are lower; a count
-never rises. A package or a name that is not in the file is allowed nothing.
-"""
+"""What `test_house` counts: names, basenames, modules and who imports them."""
 
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "understudy"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-ALLOWANCES = Path(__file__).with_name("house.toml")
 
 SHARED_BASENAMES = {"__init__", "base", "algorithm", "arithmetic"}
 SHARED_NAMES = {
@@ -45,9 +40,10 @@ DENIED = frozenset(
 """The left column of the vocabulary: names that say when a thing appeared, or another field's."""
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in SOURCES:
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> tuple[tuple[Path, ast.Module], ...]:
+    """Every module of the package with its syntax tree; parsing them all takes seconds."""
+    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
 
 
 def module_of(path: Path) -> str:
@@ -100,16 +96,14 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.id
 
 
-def denied_identifiers() -> dict[str, list[str]]:
-    """Where names of the deny list stand, by package; a module of none counts as one."""
-    places: dict[str, list[str]] = {}
-    for path, tree in trees():
-        package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for line, name in identifiers(tree):
-            if name.strip("_") in DENIED:
-                place = f"{path.relative_to(ROOT)}:{line} {name}"
-                places.setdefault(package, []).append(place)
-    return places
+def denied_identifiers() -> list[str]:
+    """Where names of the deny list stand, and the names."""
+    return [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path, tree in trees()
+        for line, name in identifiers(tree)
+        if name.strip("_") in DENIED
+    ]
 
 
 def importers() -> dict[str, set[str]]:
@@ -132,30 +126,3 @@ def importers() -> dict[str, set[str]]:
 def repeated_basenames() -> dict[str, int]:
     counts = Counter(path.stem for path in SOURCES)
     return {name: n for name, n in counts.items() if n > 1 and name not in SHARED_BASENAMES}
-
-
-def allowances() -> tuple[set[str], dict[str, int]]:
-    """Names that may be repeated still, and denied identifiers that each package may have."""
-    values = tomllib.loads(ALLOWANCES.read_text(encoding="utf-8"))
-    return set(values["repeated_names"]), dict(values["denied_identifiers"])
-
-
-def main() -> None:
-    """Lower the allowances to what there is."""
-    names, denied = allowances()
-    present = {package: len(places) for package, places in denied_identifiers().items()}
-    lowered = {package: min(n, present.get(package, 0)) for package, n in denied.items()}
-    lines = [
-        "# What the house rules still allow; `python -m tests.house` lowers it, nothing raises it.",
-        "repeated_names = [",
-        *(f'    "{name}",' for name in sorted(names & set(repeated_names()))),
-        "]",
-        "",
-        "[denied_identifiers]",
-        *(f"{package} = {n}" for package, n in sorted(lowered.items()) if n),
-    ]
-    ALLOWANCES.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

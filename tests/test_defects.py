@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import understudy
+from tests.house import trees
 from tests.privacy.test_sums import (
     QUERIES,
     test_a_unit_votes_once_whatever_the_number_of_its_classes,
@@ -58,9 +59,6 @@ from understudy.run import synthesize as run_module
 from understudy.run.config import RunConfig, make_config
 from understudy.run.dry import DryRun, dry_run
 
-PACKAGE = Path(understudy.__file__).parent
-SOURCES = sorted(PACKAGE.rglob("*.py"))
-
 
 def run(source: Path, out: Path, **options: Any) -> run_module.Result:
     options = {"epsilon": 1.0, "count": 30, "settings": QUICK, **options, "accept_epsilon": True}
@@ -80,10 +78,6 @@ def plan(source: Path, out: Path, **options: Any) -> DryRun:
 @pytest.fixture
 def scans(tmp_path: Path) -> Path:
     return class_folders(tmp_path / "scans", {"cat": 30, "dog": 30}, (6, 6, 1))
-
-
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    return ((path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
 
 
 # 1. Resume forgets what was spent

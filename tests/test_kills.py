@@ -1,6 +1,6 @@
 """A run that is killed, anywhere, and resumed: paid once, complete, and never less than it says.
 
-Acceptance: 50 kills (SIGKILL) at random moments of a run, each resumed.
+Acceptance, among the slow tests: 50 kills (SIGKILL) at random moments of a run, each resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from understudy.data import open_source
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 
-KILLS = 50
 KILLS_A_RUN = 5
 EPSILON = 2.0
 SETTINGS = ["--set", "clusters=2", "--set", "components=10", "--count", "40"]
@@ -148,8 +147,11 @@ def check_killed_at_random(
         check_complete(site)
 
 
-def test_fifty_kills_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    check_killed_at_random(understudy, tmp_path, Site, KILLS)
+@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_clustering_killed_at_random_moments(
+    understudy: Commands, tmp_path: Path, kills: int
+) -> None:
+    check_killed_at_random(understudy, tmp_path, Site, kills)
 
 
 class Aligned(Site):
@@ -164,8 +166,11 @@ class Aligned(Site):
         self.settings = ["--method", "alignment", *models, "--set", "clusters=2", "--count", "40"]
 
 
-def test_alignment_killed_at_random_moments(understudy: Commands, tmp_path: Path) -> None:
-    check_killed_at_random(understudy, tmp_path, Aligned, 30)
+@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.slow)])
+def test_alignment_killed_at_random_moments(
+    understudy: Commands, tmp_path: Path, kills: int
+) -> None:
+    check_killed_at_random(understudy, tmp_path, Aligned, kills)
 
 
 @pytest.mark.slow
@@ -256,7 +261,7 @@ def test_of_two_runs_racing_for_the_last_of_a_budget_one_wins(
     understudy: Commands, tmp_path: Path
 ) -> None:
     """Both have looked and found enough; they pay at the same moment."""
-    for number in range(4):
+    for number in range(2):
         (tmp_path / str(number)).mkdir()
         site = Site(tmp_path / str(number))
         started, gates = [], [site.folder / name for name in ("left", "right")]

@@ -6,15 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.processes import Commands, commands
 from tests.plugin_packages import install_page
 from tests.run.samples import class_folders
 from understudy.data import open_source
-
-PROGRAM = "from understudy.cli.main import main; main()"
 
 
 @pytest.fixture(scope="module")
@@ -25,23 +25,25 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_with(site: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, with the package on its path."""
-    path = os.pathsep.join([str(site), *(part for part in sys.path if part)])
-    return subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=site,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
-    )
+@pytest.fixture(scope="module")
+def path(site: Path) -> str:
+    """The path of a process that has the package."""
+    return os.pathsep.join([str(site), *(part for part in sys.path if part)])
 
 
-def understudy(site: Path, *arguments: str) -> str:
-    done = run_with(site, "-c", PROGRAM, *arguments)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+@pytest.fixture(scope="module")
+def understudy(path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)
+        with commands(tmp_path_factory.mktemp("commands")) as started:
+            yield started
+
+
+def output(understudy: Commands, *arguments: object) -> str:
+    """What a command prints that ends well."""
+    done = understudy.run(*arguments)
+    assert done.code == 0, done.err + done.out
+    return done.out
 
 
 def test_the_modules_of_the_page_have_about_forty_lines(site: Path) -> None:
@@ -50,36 +52,45 @@ def test_the_modules_of_the_page_have_about_forty_lines(site: Path) -> None:
         assert len(code) <= 48
 
 
-def test_the_methods_and_the_backends_are_listed(site: Path) -> None:
-    methods = understudy(site, "methods")
+def test_the_methods_and_the_backends_are_listed(understudy: Commands) -> None:
+    methods = output(understudy, "methods")
     assert "class-means: a Gaussian of one width" in methods
     assert "clip_radius" in methods
     assert "clustering:" in methods
-    backends = understudy(site, "backends")
+    backends = output(understudy, "backends")
     assert "tiles:SIDE" in backends
     assert "embedded:dct" in backends
 
 
-def test_the_command_of_the_page_makes_a_release(site: Path, tmp_path: Path) -> None:
+def test_the_command_of_the_page_makes_a_release(understudy: Commands, tmp_path: Path) -> None:
     photos = class_folders(tmp_path / "photos", {"cat": 40, "dog": 40}, shape=(8, 8, 3))
     out, ledger = tmp_path / "out", f"--ledger={tmp_path / 'ledger.db'}"
     line = f"synthesize {photos} --method class-means --encoder tiles:4 --epsilon 1 --out {out}"
-    understudy(site, *line.split(), ledger)
+    output(understudy, *line.split(), ledger)
     release = open_source(out)
     assert (release.kind, release.shape) == ("embeddings", (48,))
     assert release.classes == ("cat", "dog")
     assert abs(len(release) - 80) < 60
 
 
-def test_a_port_that_the_backend_has_not_is_refused_by_name(site: Path, tmp_path: Path) -> None:
+def test_a_port_that_the_backend_has_not_is_refused_by_name(
+    understudy: Commands, tmp_path: Path
+) -> None:
     photos = class_folders(tmp_path / "photos", {"cat": 4, "dog": 4}, shape=(8, 8, 3))
     line = f"synthesize {photos} --encoder tiles:4 --decoder tiles:4 --out {tmp_path / 'out'}"
-    done = run_with(site, "-c", PROGRAM, *line.split())
-    assert done.returncode != 0
-    assert "has no decoder" in " ".join(done.stderr.split())
+    done = understudy.run(*line.split())
+    assert done.code != 0
+    assert "has no decoder" in " ".join(done.err.split())
 
 
-def test_the_package_conforms(site: Path) -> None:
-    done = run_with(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tiles.py")
+def test_the_package_conforms(site: Path, path: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tiles.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stdout
     assert re.search(r"\b2\d passed", done.stdout), done.stdout

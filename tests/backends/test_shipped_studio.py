@@ -96,11 +96,13 @@ def test_it_sees_where_the_dog_is():
 def test_an_embedding_without_a_prompt_tells_its_own():
     encoder = load_encoder("embedded:studio", shape=(64, 64, 3))
     there = encoder.encode(stack(pictures("dog", count=2)))
-    cued = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
-    plain = load_decoder("embedded:studio?cue=false", shape=(64, 64, 3), encoder=encoder)
+    captioned = load_decoder("embedded:studio", shape=(64, 64, 3), encoder=encoder)
+    plain = load_decoder("embedded:studio?caption=false", shape=(64, 64, 3), encoder=encoder)
     captions, seeds = loaded(Captioner).captions_of(there), np.arange(2)
-    with_cue = cued.decode(there, seeds=seeds)
+    with_caption = captioned.decode(there, seeds=seeds)
     without = plain.decode(there, seeds=seeds)
-    np.testing.assert_array_equal(with_cue, cued.decode_prompted(there, captions, seeds=seeds))
+    np.testing.assert_array_equal(
+        with_caption, captioned.decode_prompted(there, captions, seeds=seeds)
+    )
     np.testing.assert_array_equal(without, plain.decode_prompted(there, [""] * 2, seeds=seeds))
-    assert (with_cue != without).any()
+    assert (with_caption != without).any()

@@ -230,7 +230,7 @@ def test_runs_on_the_same_dataset_make_a_curve(runs: Path, marked: NDArray[np.ui
     found = report.load(runs / "run-1")
     assert [one.name for one in found.owner.releases] == ["run-1", "run-4", "run-8"]
     assert "accuracy over epsilon" in found.write().read_text()
-    only = report.load(runs / "run-1", beside=[stranger])
+    only = report.load(runs / "run-1", other_runs=[stranger])
     assert [one.name for one in only.owner.releases] == ["run-1", "stranger"]
 
 

@@ -189,7 +189,7 @@ def test_photographs_score_as_published(photos, published):
 
 def test_photographs_get_worse_by_blur_noise_and_jpeg(photos, published):
     images = np.concatenate(
-        [photo[:, :320, :384] for photo in photos.values() if photo.shape[2] >= 384]
+        [photo[:, :224, :288] for photo in photos.values() if photo.shape[2] >= 288]
     )
     for score in (partial(niqe, model=published), piqe):
         assert rises(score, images, blurred, (1, 2, 3))

@@ -8,18 +8,17 @@ and a model's options are all read here, so that the same text means the same ev
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from understudy.core.errors import WrongValue
 from understudy.core.option import kinds_of, option_of
 
 if TYPE_CHECKING:  # importing it takes a tenth of a second, which only what reads options pays
     from pydantic import TypeAdapter
-    from pydantic_core import ErrorDetails
 
 _WORDS = {"true": True, "false": False}
 
@@ -30,16 +29,6 @@ _WANTED: Mapping[Any, str] = {
     str: "text",
     Path: "a path",
 }
-
-
-class WrongValue(ValueError):
-    """A value that an option cannot take; the message names the option and the value."""
-
-
-def declared_options(fields: type[Any]) -> dict[str, Any]:
-    """The annotation of each field of a dataclass, with its range and its help."""
-    hints = typing.get_type_hints(fields, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(fields)}
 
 
 def read_value(name: str, value: Any, hint: Any) -> Any:
@@ -57,27 +46,28 @@ def read_value(name: str, value: Any, hint: Any) -> Any:
     if value is None and type(None) in kinds:
         return None
     try:
-        return _adapter(hint).validate_python(_plain(value, kinds))
+        result = _adapter(hint).validate_python(_plain(value, kinds))
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=True)
-        raise WrongValue(f"{name} {_wanted(kinds, errors)}, found {value!r}") from error
+        raise WrongValue(f"{name} {_wanted(kinds)}, found {value!r}") from error
+    if wanted := option_of(hint).wanted(result):
+        raise WrongValue(f"{name} {wanted}, found {value!r}")
+    return result
 
 
 @functools.cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(field_of(hint))
+    return TypeAdapter(hint)
 
 
 def field_of(hint: Any) -> Any:
-    """An annotation as pydantic takes it, with its range and its description."""
+    """An annotation as pydantic makes a schema of it, with its range and its description."""
     from pydantic import Field
 
     option = option_of(hint)
-    if option is None:
-        return hint
-    return Annotated[hint, Field(ge=option.least, le=option.most, description=option.description)]
+    text, least, most, above = option.description, option.least, option.most, option.above
+    return Annotated[hint, Field(description=text or None, ge=least, le=most, gt=above)]
 
 
 def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
@@ -109,14 +99,8 @@ def _is_choice(kind: Any) -> bool:
     return typing.get_origin(kind) is typing.Literal
 
 
-def _wanted(kinds: tuple[Any, ...], errors: list[ErrorDetails]) -> str:
-    """What was wanted, in words: ``must be 1 or more``."""
-    for one in errors:
-        bounds = one.get("ctx", {})
-        if one["type"] == "greater_than_equal":
-            return f"must be {bounds['ge']} or more"
-        if one["type"] == "less_than_equal":
-            return f"must be {bounds['le']} or fewer"
+def _wanted(kinds: tuple[Any, ...]) -> str:
+    """The type that was wanted, in words: ``must be a whole number``."""
     kind = next((kind for kind in kinds if kind is not type(None)), str)
     if _is_choice(kind):
         return f"is one of {', '.join(map(str, typing.get_args(kind)))}"

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlencode
 
-from understudy.backends.option_reading import declared_options, read_value
+from understudy.backends.option_reading import read_value
 from understudy.core.errors import BackendError
+from understudy.core.option import declared_options
 from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 

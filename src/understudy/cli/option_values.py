@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.core.errors import ConfigError
-from understudy.core.option import Option, kinds_of, option_of
+from understudy.core.option import kinds_of, option_of
 from understudy.run.config import run_options
 from understudy.run.progress import ProgressMode
 
@@ -60,7 +60,7 @@ def options_of_a_run(*names: str) -> Callable[[Command], Command]:
 
 def _parameter(name: str, hint: Any) -> inspect.Parameter:
     """An option of a run as a command's parameter; None: not given."""
-    declared, kind = option_of(hint) or Option(""), _kind_of(hint)
+    declared, kind = option_of(hint), _kind_of(hint)
     flags = ["--" + name.replace("_", "-")] if kind is bool else []  # and no --no- beside it
     shown = typer.Option(*flags, help=declared.help, metavar=declared.metavar)
     annotation: Any = Annotated[kind | None, shown]

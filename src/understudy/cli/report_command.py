@@ -33,7 +33,7 @@ def report(
     public: Public = None,
     as_json: AsJson = False,
     table: TableFile = None,
-    beside: Annotated[
+    other_run: Annotated[
         list[Path] | None, typer.Option(help="Another run on the same dataset; repeatable.")
     ] = None,
     ledger: Annotated[str | None, typer.Option(help="Where the budget is read.")] = None,
@@ -42,15 +42,17 @@ def report(
     from understudy.run import report as reports
 
     if public is not None:
-        if table is not None or beside or ledger is not None:
-            raise ConfigError("--public takes no --table, --beside or --ledger: they are private")
+        if table is not None or other_run or ledger is not None:
+            raise ConfigError(
+                "--public takes no --table, --other-run or --ledger: they are private"
+            )
         _say_written(reports.write_public_report(folder, public), as_json)
         if as_json:
             _json(reports.public_as_dict(folder))
         return
     if table is not None:
         reports.require_table(table)
-    run_report = reports.load(folder, ledger=ledger, beside=beside or ())
+    run_report = reports.load(folder, ledger=ledger, other_runs=other_run or ())
     _say_written(run_report.write(), as_json)
     if table is not None:
         _say_written(run_report.write_table(table), as_json)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from understudy.core.option import declared_options, option_of
 from understudy.core.roles import flag_of
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
@@ -79,10 +80,10 @@ def premises(assumptions: Sequence[Premise]) -> None:
         ("declared", "declared"),
         ("inferred", "inferred from the private records"),
     ):
-        mine = [one for one in assumptions if one.origin == origin]
-        if mine:
-            listed = "; ".join(f"{one.name} {_short(one.value)}" for one in mine)
-            options = [OPTIONS[one.name] for one in mine if one.name in OPTIONS]
+        of_origin = [premise for premise in assumptions if premise.origin == origin]
+        if of_origin:
+            listed = "; ".join(f"{premise.name} {_short(premise.value)}" for premise in of_origin)
+            options = [OPTIONS[premise.name] for premise in of_origin if premise.name in OPTIONS]
             hint = f" (declare: {', '.join(options)})" if origin == "inferred" and options else ""
             _console.print(f"{words}: {listed}{hint}")
 
@@ -102,22 +103,22 @@ def capacity_table(classes: Sequence[Carried]) -> None:
     table = _table(
         "a class of about", "size known within", "mean", "clusters", "covariance of its own"
     )
-    for one in classes:
+    for carried in classes:
         table.add_row(
-            f"{one.size:,} images",
-            f"{one.size_sd:.0f}",
-            "its own" if one.own_mean else "near that of all",
-            str(one.clusters),
-            _directions(one),
+            f"{carried.size:,} images",
+            f"{carried.size_sd:.0f}",
+            "its own" if carried.own_mean else "near that of all",
+            str(carried.clusters),
+            _directions(carried),
         )
     _console.print(table)
 
 
-def _directions(one: Carried) -> str:
+def _directions(carried: Carried) -> str:
     """Directions of a covariance in a plan."""
-    if not one.directions:
+    if not carried.directions:
         return "none: the pooled one"
-    return f"{one.directions} or more directions" if one.or_more else f"{one.directions} directions"
+    return f"{carried.directions}{' or more' if carried.or_more else ''} directions"
 
 
 def class_shares(facts: Mapping[str, Any]) -> None:
@@ -187,36 +188,37 @@ def accuracies(measurements: Sequence[Accuracy]) -> None:
         return
     columns = "release", "real data", "majority class"
     table = _table("on real test data (owner only), trained on", *columns)
-    for one in (accuracy.score for accuracy in measurements):
-        lowest = one.recalls[0]
-        table.add_row(f"{one.model}:", style="dim")
+    for score in (accuracy.score for accuracy in measurements):
+        lowest = score.recalls[0]
+        table.add_row(f"{score.model}:", style="dim")
         for words, *values in (
-            ("  balanced accuracy", one.synthetic, one.real, one.majority_balanced),
-            ("  accuracy", one.accuracy, one.accuracy_real, one.majority),
+            ("  balanced accuracy", score.synthetic, score.real, score.majority_balanced),
+            ("  accuracy", score.accuracy, score.accuracy_real, score.majority),
             (f"  lowest recall: {lowest.label}", lowest.synthetic, lowest.real, None),
         ):
             table.add_row(words, *("" if value is None else f"{value:.1%}" for value in values))
     _console.print(table)
 
 
-def method_table(known: Mapping[str, Method]) -> None:
+def method_table(methods: Mapping[str, Method]) -> None:
     """The methods with their settings."""
-    for method in known.values():
+    for method in methods.values():
         _console.print(f"{method.name}: {method.summary} ({method.source})")
         roles = method.roles(method.params(), frozenset())
         listed = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
         _console.print(f"  takes, and by default works with: {', '.join(listed)}")
         table = _table("  --set", "default", "meaning")
-        for field in dataclasses.fields(method.params):  # type: ignore[arg-type]
+        declared = declared_options(method.params)
+        for field in dataclasses.fields(method.params):
             default = "" if field.default is dataclasses.MISSING else str(field.default)
-            table.add_row(f"  {field.name}", default, method.options.get(field.name, ""))
+            table.add_row(f"  {field.name}", default, option_of(declared[field.name]).help)
         _console.print(table)
 
 
-def backend_table(known: Sequence[BackendInfo]) -> None:
+def backend_table(backends: Sequence[BackendInfo]) -> None:
     """The backends."""
     table = _table("name", "makes", "needs", "what")
-    for info in known:
+    for info in backends:
         needs = "ready" if info.available else f"pip install 'understudy[{info.extra}]'"
         table.add_row(info.name, info.kind, needs, info.what)
     _console.print(table)

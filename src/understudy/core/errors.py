@@ -4,6 +4,7 @@
     ├── InputError                 bad input; the command line exits with 2
     │   ├── SourceError            a dataset, or one file of it, cannot be read
     │   ├── ConfigError            an option or a configuration file is wrong
+    │   │   └── WrongValue         an option cannot take a value
     │   ├── BackendError           a model cannot be loaded or used
     │   │   ├── MissingExtra       a package is not installed; names the pip command
     │   │   ├── HubUnreachable     a model is not on this machine and the hub does not answer
@@ -50,6 +51,10 @@ class SourceError(InputError):
 
 class ConfigError(InputError):
     """An option or a configuration file is wrong."""
+
+
+class WrongValue(ConfigError, ValueError):
+    """An option cannot take a value; the message names the option and the value."""
 
 
 class BackendError(InputError):

@@ -2,37 +2,86 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import numbers
 import types
 import typing
 from dataclasses import dataclass
 from typing import Any
 
+from understudy.core.errors import WrongValue
+
 
 @dataclass(frozen=True)
 class Option:
-    """What ``Annotated`` says of a field, besides its type and its range.
+    """What ``Annotated`` says of a field, besides its type; every number is to be finite.
 
     Attributes:
         help: One line, for the command line.
         metavar: What stands for the value in the command line's help; None: its type.
         least: The least value there may be; None: any.
         most: The greatest.
+        above: What every value is greater than, where there is no least one.
     """
 
     help: str
     metavar: str | None = None
     least: int | None = None
     most: int | None = None
+    above: int | None = None
 
     @property
     def description(self) -> str:
         """What the JSON Schema says of it."""
         return self.help
 
+    @property
+    def range(self) -> str:
+        """The range in words: ``1 or more``, ``1 to 100``, ``above 0 and at most 1``; or ``""``."""
+        if self.above is not None:
+            most = "" if self.most is None else f" and at most {self.most}"
+            return f"above {self.above}{most}"
+        if self.least is None:
+            return "" if self.most is None else f"at most {self.most}"
+        return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
 
-def option_of(hint: Any) -> Option | None:
-    """What an annotation says of its option; None: nothing."""
-    return next((one for one in typing.get_args(hint) if isinstance(one, Option)), None)
+    def wanted(self, value: Any) -> str | None:
+        """What was wanted instead of a number out of the range: ``must be 1 or more``; or None."""
+        if not isinstance(value, numbers.Real):
+            return None
+        number = float(value)
+        if not math.isfinite(number):
+            return "must be a finite number"
+        inside = (
+            (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.above is None or number > self.above)
+        )
+        return None if inside else f"must be {self.range}"
+
+
+def option_of(hint: Any) -> Option:
+    """What an annotation says of its option; an empty one where it says nothing."""
+    return next((one for one in typing.get_args(hint) if isinstance(one, Option)), Option(""))
+
+
+def declared_options(fields: type[Any]) -> dict[str, Any]:
+    """The annotation of each field of a dataclass by its name, with its range and its help."""
+    hints = typing.get_type_hints(fields, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(fields)}
+
+
+def check_options(values: Any) -> None:
+    """Refuse a dataclass that holds a number out of its field's range; None is decided later.
+
+    Raises:
+        WrongValue: With the name of the first, its range and the number.
+    """
+    for name, hint in declared_options(type(values)).items():
+        value = getattr(values, name)
+        if wanted := option_of(hint).wanted(value):
+            raise WrongValue(f"{name} {wanted}, found {value!r}")
 
 
 def kinds_of(hint: Any) -> tuple[Any, ...]:

@@ -34,11 +34,6 @@ class Role(Option):
     meaning: str
 
     @property
-    def is_dataset(self) -> bool:
-        """Whether it is a dataset and no model."""
-        return self.port == "Source"
-
-    @property
     def description(self) -> str:
         """What the JSON Schema says of it."""
         return self.meaning

@@ -261,7 +261,9 @@ def _encoder(path: Path, facts: dict[str, Any], name: str | None, real: Source) 
     known = [m["name"] for m in facts.get("models", ()) if m["role"] == "encoder"]
     owner = path.parent / "owner" / "run.json"
     if owner.is_file():
-        known = [read_json(owner)["settings"].get("encoder"), *known]
+        from understudy.run.run_file import read_run_file  # imports pydantic
+
+        known = [read_run_file(owner).settings.get("encoder"), *known]
     chosen = name or next((known_name for known_name in known if known_name), None)
     if chosen is None:
         raise RunError("the release names no encoder: say --encoder NAME to embed the real images")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Any
 from zlib import crc32
 
@@ -168,7 +168,8 @@ class Method:
         name: Its name on the command line.
         summary: One line.
         source: The paper.
-        params: A frozen dataclass of parameters with defaults; it checks itself.
+        params: A frozen dataclass whose fields are the parameters, each with a default and, by
+            ``Annotated``, an `understudy.core.option.Option` that says what it means and its range.
         settle: Parameters and context to parameters with nothing left open, for the record.
         stages: Parameters and context to the releases that the budget is divided among, each of
             which is made once. Raises ConfigError for parameters that do not fit the context,
@@ -176,7 +177,6 @@ class Method:
         run: Does it.
         roles: Parameters, and the roles that the user named, to the roles the method can use and
             the default name of each; None: nothing by default.
-        options: What each parameter means, in a line.
         carried: Parameters, context and the noise of each stage (over the bound on what a unit
             contributes) to what classes of several sizes can carry (`clustering.capacity`), before
             anything is spent; None where the method has no such table.
@@ -185,12 +185,11 @@ class Method:
     name: str
     summary: str
     source: str
-    params: Callable[..., Any]
+    params: type[Any]
     settle: Callable[[Any, Context], Any]
     stages: Callable[[Any, Context], tuple[Stage, ...]]
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
-    options: Mapping[str, str] = field(default_factory=dict)
     carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
 
 
@@ -225,18 +224,6 @@ def weights_of(stages: Sequence[Stage]) -> dict[str, float]:
         names = ", ".join(stage.name for stage in stages)
         raise ConfigError(f"every stage of a plan needs a name of its own, found {names}")
     return weights
-
-
-def require_at_least(params: Any, least: Mapping[str, int]) -> None:
-    """Refuse parameters below their least value; ``None`` is decided later.
-
-    Raises:
-        ConfigError: Naming the first.
-    """
-    for name, low in least.items():
-        value = getattr(params, name)
-        if value is not None and value < low:
-            raise ConfigError(f"{name} must be {low} or more, found {value}")
 
 
 def prompts_of(phrases: Sequence[str], template: str) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def side_by_side(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         yield from map(function, items)
         return
     blas = ThreadpoolController().select(user_api="blas")
-    threads = max([int(one["num_threads"]) for one in blas.info()], default=1)
+    threads = max([int(library["num_threads"]) for library in blas.info()], default=1)
     if threads == 1:
         yield from map(function, items)
         return
@@ -101,12 +101,12 @@ class Cloud:
         operand[:, -1] = self._left[block, -2]
         return operand.T
 
-    def to(self, other: FloatRows, mine: slice) -> FloatRows:
+    def to(self, other: FloatRows, block: slice) -> FloatRows:
         """Squared distances of a block's rows to those of another's `right`: (rows, columns).
 
         Rounding may leave one a little below 0.
         """
-        return np.asarray(self._left[mine] @ other)
+        return np.asarray(self._left[block] @ other)
 
 
 def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
@@ -115,18 +115,19 @@ def clouds(*sets: NDArray[Any]) -> tuple[Cloud, ...]:
     Raises:
         InputError: An empty set, other lengths, or numbers that are not finite.
     """
-    for one in sets:
-        if one.ndim != 2 or not len(one):
-            raise InputError(f"expected (n, d) embeddings, n at least 1, found {one.shape}")
-        if not all(np.isfinite(one[block]).all() for block in row_blocks(len(one))):
+    for embeddings in sets:
+        if embeddings.ndim != 2 or not len(embeddings):
+            raise InputError(f"expected (n, d) embeddings, n at least 1, found {embeddings.shape}")
+        if not all(np.isfinite(embeddings[block]).all() for block in row_blocks(len(embeddings))):
             raise InputError("the embeddings hold numbers that are not finite")
-        if one.shape[1] != sets[0].shape[1]:
+        if embeddings.shape[1] != sets[0].shape[1]:
             raise InputError(
-                f"embeddings of {sets[0].shape[1]} and of {one.shape[1]} numbers do not compare"
+                f"embeddings of {sets[0].shape[1]} and of {embeddings.shape[1]} numbers do not "
+                "compare"
             )
     centre = np.asarray(np.mean(sets[0], axis=0, dtype=np.float64))
     dtype = np.float64 if max(map(len, sets)) ** 2 <= _EXACT else np.float32
-    return tuple(Cloud(one, centre, dtype) for one in sets)
+    return tuple(Cloud(embeddings, centre, dtype) for embeddings in sets)
 
 
 def row_blocks(count: int) -> Iterator[slice]:
@@ -155,28 +156,28 @@ def kth_squares(cloud: Cloud, k: int, progress: RowProgress = _silent) -> FloatR
     worst = best[:, 0].copy()
 
     def compare(pair: tuple[slice, slice]) -> list[Gains]:
-        mine, theirs = pair
-        block = cloud.to(cloud.right(theirs), mine)
-        if mine == theirs:
+        first, second = pair
+        block = cloud.to(cloud.right(second), first)
+        if first == second:
             np.fill_diagonal(block, np.inf)
-            return [_gains(block, k, worst, mine)]
-        return [_gains(block, k, worst, mine), _gains(block.T, k, worst, theirs)]
+            return [_gains(block, k, worst, first)]
+        return [_gains(block, k, worst, first), _gains(block.T, k, worst, second)]
 
     pairs = list(_pairs(len(cloud)))
-    for (mine, theirs), gains in zip(pairs, side_by_side(compare, pairs), strict=True):
+    for (first, second), gains in zip(pairs, side_by_side(compare, pairs), strict=True):
         for rows, values in gains:
             merged = np.concatenate([best[rows], values], axis=1)
             best[rows] = np.partition(merged, k - 1, axis=1)[:, :k]
             worst[rows] = best[rows].max(axis=1)
-        if theirs.stop == len(cloud):
-            progress(mine.stop - mine.start)
+        if second.stop == len(cloud):
+            progress(first.stop - first.start)
     return worst
 
 
 def _pairs(count: int) -> Iterator[tuple[slice, slice]]:
     """Every two blocks once, and each with itself."""
-    for mine in row_blocks(count):
-        yield from ((mine, theirs) for theirs in row_blocks(count) if theirs.start >= mine.start)
+    for first in row_blocks(count):
+        yield from ((first, second) for second in row_blocks(count) if second.start >= first.start)
 
 
 Gains = tuple[Labels, FloatRows]
@@ -209,14 +210,14 @@ def nearest_rows(
     if len(rows) < count:
         raise InputError(f"{count} nearest rows were asked for and there are {len(rows)}")
 
-    def search(mine: slice) -> tuple[Labels, Vector]:
-        names = np.zeros((mine.stop - mine.start, count), dtype=np.int64)
+    def search(query_block: slice) -> tuple[Labels, Vector]:
+        names = np.zeros((query_block.stop - query_block.start, count), dtype=np.int64)
         least = np.full(names.shape, np.inf, dtype=rows.rows.dtype)
-        for theirs in row_blocks(len(rows)):
-            _merge(names, least, queries.to(rows.right(theirs), mine), theirs.start)
+        for row_block in row_blocks(len(rows)):
+            _merge(names, least, queries.to(rows.right(row_block), query_block), row_block.start)
         # Again from the differences, so that a copy is at no distance at all.
-        apart = [queries.rows[mine] - rows.rows[names[:, at]] for at in range(count)]
-        exact = np.sqrt([np.einsum("nd,nd->n", one, one, dtype=np.float64) for one in apart]).T
+        differences = [queries.rows[query_block] - rows.rows[names[:, at]] for at in range(count)]
+        exact = np.sqrt([np.einsum("nd,nd->n", d, d, dtype=np.float64) for d in differences]).T
         order = np.argsort(exact, axis=1, kind="stable")
         return np.take_along_axis(names, order, 1), np.take_along_axis(exact, order, 1)
 
@@ -224,7 +225,8 @@ def nearest_rows(
     for names, exact in side_by_side(search, row_blocks(len(queries))):
         blocks.append((names, exact))
         progress(len(names))
-    return np.concatenate([one for one, _ in blocks]), np.concatenate([two for _, two in blocks])
+    nearest, distances = zip(*blocks, strict=True)
+    return np.concatenate(nearest), np.concatenate(distances)
 
 
 def _merge(names: Labels, least: FloatRows, block: FloatRows, start: int) -> None:
@@ -233,10 +235,10 @@ def _merge(names: Labels, least: FloatRows, block: FloatRows, start: int) -> Non
     gains = np.flatnonzero(block.min(axis=1) < least.max(axis=1))
     columns, values = _smallest(block[gains], count)
     merged = np.concatenate([least[gains], values], axis=1)
-    both = np.concatenate([names[gains], columns + start], axis=1)
+    candidates = np.concatenate([names[gains], columns + start], axis=1)
     best = np.argpartition(merged, count - 1, axis=1)[:, :count]
     least[gains] = np.take_along_axis(merged, best, 1)
-    names[gains] = np.take_along_axis(both, best, 1)
+    names[gains] = np.take_along_axis(candidates, best, 1)
 
 
 def _smallest(block: FloatRows, count: int) -> tuple[Labels, FloatRows]:
@@ -293,27 +295,28 @@ def coverage(
     """
     if k < 1:
         raise InputError(f"k must be 1 or more, found {k}")
-    one, two = clouds(real, synthetic)
-    real_squares, synthetic_squares = kth_squares(one, k, progress), kth_squares(two, k, progress)
-    inside = np.zeros(len(two), dtype=np.int64)
-    reached, covered = (np.zeros(len(one), dtype=np.bool_) for _ in range(2))
+    real_cloud, synthetic_cloud = clouds(real, synthetic)
+    real_squares = kth_squares(real_cloud, k, progress)
+    synthetic_squares = kth_squares(synthetic_cloud, k, progress)
+    inside = np.zeros(len(synthetic), dtype=np.int64)
+    recalled, covered = (np.zeros(len(real), dtype=np.bool_) for _ in range(2))
 
-    def compare(mine: slice) -> tuple[slice, Labels]:
-        hits = np.zeros(len(two), dtype=np.int64)
-        for theirs in row_blocks(len(two)):
-            block = one.to(two.right(theirs), mine)
-            rows, columns = np.nonzero(block < real_squares[mine, None])
-            hits[theirs] += np.bincount(columns, minlength=block.shape[1])
-            covered[mine][rows] = True
-            reached[mine] |= (block < synthetic_squares[None, theirs]).any(axis=1)
-        return mine, hits
+    def compare(real_block: slice) -> tuple[slice, Labels]:
+        hits = np.zeros(len(synthetic), dtype=np.int64)
+        for block in row_blocks(len(synthetic)):
+            squares = real_cloud.to(synthetic_cloud.right(block), real_block)
+            rows, columns = np.nonzero(squares < real_squares[real_block, None])
+            hits[block] += np.bincount(columns, minlength=squares.shape[1])
+            covered[real_block][rows] = True
+            recalled[real_block] |= (squares < synthetic_squares[None, block]).any(axis=1)
+        return real_block, hits
 
-    for mine, hits in side_by_side(compare, row_blocks(len(one))):
+    for real_block, hits in side_by_side(compare, row_blocks(len(real))):
         inside += hits
-        progress(mine.stop - mine.start)
+        progress(real_block.stop - real_block.start)
     return Coverage(
         precision=float((inside > 0).mean()),
-        recall=float(reached.mean()),
+        recall=float(recalled.mean()),
         density=float(inside.mean() / k),
         coverage=float(covered.mean()),
         density_error=float(inside.std() / k / np.sqrt(len(inside))),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from understudy.core.errors import ConfigError
-from understudy.core.option import Option
+from understudy.core.option import Option, declared_options
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Adjacency, Unit
@@ -167,7 +167,7 @@ def read_config(path: Path) -> dict[str, Any]:
         if name not in known:
             raise unknown(f"key in {path}:", name, list(known))
     if options.get("settings") is not None:
-        options["settings"] = _read("settings", options["settings"], known["settings"])
+        options["settings"] = _read("settings", options["settings"], known)
     return options
 
 
@@ -184,39 +184,34 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
     for name in _NEEDED:
         if options.get(name) is None:
             raise ConfigError(f"{name} is missing: say it on the command line or in the file")
-    values = {name: _read(name, value, known[name]) for name, value in options.items()}
+    values = {name: _read(name, value, known) for name, value in options.items()}
     roles = {name: values.pop(name) for name in ROLES if name in values}
     named = typing.cast(RoleNames, {name: one for name, one in roles.items() if one is not None})
     return RunConfig(roles=named, **values)
 
 
-def make_params(params: Any, settings: Mapping[str, Any]) -> Any:
+def make_params(params: type[Any], settings: Mapping[str, Any]) -> Any:
     """A method's parameters from ``--set`` values, which may be text.
 
     Raises:
         ConfigError: An unknown setting, or a value of the wrong type or out of range.
     """
-    from understudy.backends.option_reading import declared_options
-
     known = declared_options(params)
     for name in settings:
         if name not in known:
             raise unknown("setting", name, list(known))
-    return params(**{name: _read(name, value, known[name]) for name, value in settings.items()})
+    return params(**{name: _read(name, value, known) for name, value in settings.items()})
 
 
-def _read(name: str, value: Any, hint: Any) -> Any:
-    """A value as its option takes it.
+def _read(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    """A value as the option of that name takes it.
 
     Raises:
         ConfigError: It does not.
     """
-    from understudy.backends.option_reading import WrongValue, read_value
+    from understudy.backends.option_reading import read_value
 
-    try:
-        return read_value(name, value, hint)
-    except WrongValue as error:
-        raise ConfigError(str(error)) from error
+    return read_value(name, value, known[name])
 
 
 def json_schema() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from understudy.report import (
 )
 from understudy.run.documents import first_of_each, read_gallery, spending
 from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
+
+if TYPE_CHECKING:  # it takes a while to import
+    from understudy.run.run_file import RunFile
 
 _SAMPLES = 8  # images of a release in a comparison
 _BATCH = 512
@@ -76,15 +79,15 @@ class RunReport:
 
 
 def load(
-    folder: str | Path, *, ledger: str | None = None, beside: Sequence[str | Path] = ()
+    folder: str | Path, *, ledger: str | None = None, other_runs: Sequence[str | Path] = ()
 ) -> RunReport:
     """Read back what a run and its evaluation left.
 
     Args:
         folder: A run's folder, complete.
         ledger: Where the dataset's budget is read; by default where the run was charged.
-        beside: Folders of further releases of the same dataset, for the privacy-utility curve; by
-            default the runs in the same parent folder that were charged to the same dataset.
+        other_runs: Folders of more releases of the same dataset, for the privacy-utility curve;
+            by default the runs in the same parent folder that were charged to the same dataset.
 
     Raises:
         RunError: It is no folder of a complete run, or a file of it is damaged.
@@ -98,10 +101,12 @@ def load(
             f"{folder}: is a release without its run (no owner/run.json beside it); its public "
             "report can be written: understudy report --public OUT.html"
         )
-    run, record = read_json(run_json), read_record(read_json(place / "privacy.json"))
-    owner = read_owner(run)
+    from understudy.run.run_file import read_run_file  # imports pydantic
+
+    run, record = read_run_file(run_json), read_record(read_json(place / "privacy.json"))
+    owner = read_owner(run.as_dict())
     now = _budget(run, ledger)
-    others = [Path(one) for one in beside] or _siblings(root, run)
+    others = [Path(one) for one in other_runs] or _siblings(root, run)
     owner = replace(
         owner,
         spending=now or owner.spending,
@@ -115,19 +120,19 @@ def load(
 
 
 def refresh(
-    folder: str | Path, *, ledger: str | None = None, beside: Sequence[str | Path] = ()
+    folder: str | Path, *, ledger: str | None = None, other_runs: Sequence[str | Path] = ()
 ) -> Path:
     """Write ``owner/report.html`` anew from what the run and its evaluation left.
 
     Args:
         folder: As for `load`.
         ledger: As for `load`.
-        beside: As for `load`.
+        other_runs: As for `load`.
 
     Raises:
         RunError: As `load` does.
     """
-    return load(folder, ledger=ledger, beside=beside).write()
+    return load(folder, ledger=ledger, other_runs=other_runs).write()
 
 
 def write_public_report(folder: str | Path, out: Path) -> Path:
@@ -252,29 +257,27 @@ def read_pairs(path: Path) -> Pairs | None:
         raise RunError(f"{path}: has no array {error}; evaluate the release again") from error
 
 
-def _budget(run: dict[str, Any], ledger: str | None) -> BudgetState | None:
+def _budget(run: RunFile, ledger: str | None) -> BudgetState | None:
     """How the dataset stands now; None where the ledger of the run is not at hand."""
-    address, dataset = ledger or run.get("ledger"), run.get("dataset_id")
-    if ledger is None and not (address and dataset and Path(address).is_file()):
+    if ledger is None and not Path(run.ledger).is_file():
         return None  # opening a ledger that is not there would make an empty one
     try:
-        with Ledger(address) as book:
-            return spending(book, dataset or run["dataset"])
+        with Ledger(ledger or run.ledger) as book:
+            return spending(book, run.dataset_id)
     except LedgerError:
         if ledger is not None:
             raise
         return None
 
 
-def _siblings(root: Path, run: dict[str, Any]) -> list[Path]:
+def _siblings(root: Path, run: RunFile) -> list[Path]:
     """Complete runs in the same parent folder that were charged to the same dataset."""
-    dataset = run.get("dataset_id")
-    if not dataset:
-        return []
+    from understudy.run.run_file import read_run_file
+
     return [
         path.parent.parent
         for path in sorted(root.resolve().parent.glob("*/owner/run.json"))
-        if path.parent.parent != root.resolve() and read_json(path).get("dataset_id") == dataset
+        if path.parent.parent != root.resolve() and read_run_file(path).dataset_id == run.dataset_id
     ]
 
 
@@ -298,7 +301,9 @@ def _released(folder: Path, name: str) -> Released:
         return Released(name, record)
     evaluation, path = stored_evaluation(place.parent), place.parent / "owner" / "run.json"
     if evaluation is None and path.is_file():
-        evaluation = _of_scores(read_owner(read_json(path)).scores)
+        from understudy.run.run_file import read_run_file
+
+        evaluation = _of_scores(read_owner(read_run_file(path).as_dict()).scores)
     return Released(name, record, evaluation)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import diffusers as _diffusers
+import diffusers
 import numpy as np
 import torch
 from torch import nn
@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from understudy.core.types import Images
 from understudy.studio.corpus import Corpus
-
-diffusers: Any = _diffusers  # its calls carry no types
 
 
 def new_autoencoder(*, latents: int, width: int) -> Any:

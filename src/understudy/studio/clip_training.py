@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers as _transformers
+import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import nn
 from torch.nn import functional
@@ -16,8 +16,6 @@ from torch.nn import functional
 from understudy.core.types import Images, Texts
 from understudy.studio.autoencoder import to_network
 from understudy.studio.corpus import Corpus
-
-transformers: Any = _transformers  # its calls carry no types
 
 _START, _END, _WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
 

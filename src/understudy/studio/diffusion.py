@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import diffusers as _diffusers
+import diffusers
 import numpy as np
 import torch
 from diffusers.models.embeddings import get_timestep_embedding
@@ -19,8 +19,6 @@ from understudy.core.types import Images
 from understudy.studio.autoencoder import from_network, to_network
 from understudy.studio.clip_training import caption_tokens, tokenise
 from understudy.studio.corpus import Corpus
-
-diffusers: Any = _diffusers  # its calls carry no types
 
 NOISING: dict[str, Any] = {
     "num_train_timesteps": 1000,

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers as _transformers
+import transformers
 from torch.nn import functional
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images
 from understudy.studio.autoencoder import to_network
 from understudy.studio.corpus import Corpus
-
-transformers: Any = _transformers  # its calls carry no types
 
 
 def new_segmenter(classes: Sequence[str]) -> Any:

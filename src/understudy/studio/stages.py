@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import diffusers as _diffusers
+import diffusers
 import numpy as np
 import torch
-import transformers as _transformers
+import transformers
 from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 
@@ -45,8 +45,6 @@ from understudy.studio.segmenter import SegmenterStage, new_segmenter
 from understudy.studio.sharpening import DecoderStage
 
 # Their calls carry no types.
-diffusers: Any = _diffusers
-transformers: Any = _transformers
 
 
 class StudioStage(Protocol):

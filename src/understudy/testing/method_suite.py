@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import BudgetRefused, ConfigError
+from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.methods.base import Method
 from understudy.privacy.budget import Budget
@@ -119,8 +119,8 @@ class MethodSuite:
         assert loaded.name == self.name
         assert loaded.summary
         assert loaded.source
-        parameters = {field.name for field in dataclasses.fields(loaded.params)}  # type: ignore[arg-type]
-        assert set(loaded.options) <= parameters
+        for name, hint in declared_options(loaded.params).items():
+            assert option_of(hint).help, name
         assert loaded.params() == loaded.params()
 
     def test_the_stages_planned_are_the_stages_released(

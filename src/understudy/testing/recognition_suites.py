@@ -109,26 +109,26 @@ class DetectorSuite:
         for images in (striped_images(), striped_images((30, 50, 1), 3)):
             detections = detector.detect(images)
             assert len(detections) == len(images)
-            for one in detections:
-                check_detection(one, images.shape[1:3], len(detector.classes))
-        assert sum(len(one.boxes) for one in detector.detect(striped_images())) > 0
+            for detection in detections:
+                check_detection(detection, images.shape[1:3], len(detector.classes))
+        assert sum(len(detection.boxes) for detection in detector.detect(striped_images())) > 0
         assert detector.detect(striped_images()[:0]) == []
 
     def test_what_is_found_depends_on_its_own_image_only(self, detector: Detector) -> None:
         images = striped_images()
-        for row, one in enumerate(detector.detect(images)):
+        for row, detection in enumerate(detector.detect(images)):
             (alone,) = detector.detect(images[row : row + 1])
-            np.testing.assert_allclose(alone.scores, one.scores, atol=1e-4)
+            np.testing.assert_allclose(alone.scores, detection.scores, atol=1e-4)
             # Two objects that are equally sure may change places.
-            assert sorted(alone.labels) == sorted(one.labels)
+            assert sorted(alone.labels) == sorted(detection.labels)
 
     def test_a_detectors_name_loads_it_again(self, detector: Detector) -> None:
         again = load_model(Detector, detector.name)
         assert (again.name, again.classes) == (detector.name, detector.classes)
-        for one, other in zip(
-            again.detect(striped_images()), detector.detect(striped_images()), strict=True
+        for detection, repeated in zip(
+            detector.detect(striped_images()), again.detect(striped_images()), strict=True
         ):
-            np.testing.assert_array_equal(one.boxes, other.boxes)
+            np.testing.assert_array_equal(repeated.boxes, detection.boxes)
 
     def test_a_detector_refuses_other_images(self, detector: Detector) -> None:
         check_refusals(detector.detect)
@@ -176,10 +176,10 @@ class PoseEstimatorSuite:
     def test_a_pose_estimators_name_loads_it_again(self, pose_estimator: PoseEstimator) -> None:
         again = load_model(PoseEstimator, pose_estimator.name)
         assert (again.name, again.keypoints) == (pose_estimator.name, pose_estimator.keypoints)
-        for one, other in zip(
-            again.pose(striped_images()), pose_estimator.pose(striped_images()), strict=True
+        for pose, repeated in zip(
+            pose_estimator.pose(striped_images()), again.pose(striped_images()), strict=True
         ):
-            np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(repeated, pose)
 
     def test_a_pose_estimator_refuses_other_images(self, pose_estimator: PoseEstimator) -> None:
         check_refusals(pose_estimator.pose)

@@ -183,7 +183,7 @@ class LocalChat:
         # Everything that is not set here would be taken from the model's own file.
         for field in ("temperature", "top_p", "top_k", "max_length"):
             setattr(own, field, None)
-        return GenerationConfig(  # type: ignore[no-untyped-call]
+        return GenerationConfig(
             do_sample=False,  # the sampler has drawn already
             num_beams=1,
             max_new_tokens=self._options.tokens,
@@ -193,7 +193,7 @@ class LocalChat:
         )
 
 
-class RowSampler(LogitsProcessor):
+class RowSampler(LogitsProcessor):  # type: ignore[misc]  # its base is Any
     """Draws the next word of each row with the row's own numbers (nucleus sampling).
 
     Args:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 
@@ -23,7 +24,6 @@ from understudy.backends.arrays import (
 )
 from understudy.backends.diffusion.loading import (
     DIFFUSION_ALTERNATIVES,
-    diffusers,
     licence_of,
     out_of_memory,
     read_network,

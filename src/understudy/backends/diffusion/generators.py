@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from scipy.ndimage import distance_transform_edt
 
 from understudy.backends.arrays import index_slices, require_images, resized, with_channels
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
-from understudy.backends.diffusion.loading import diffusers
 from understudy.backends.diffusion.options import GeneratorOptions, numbers
 from understudy.backends.diffusion.pipeline_calls import (
     call_pipeline,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import diffusers as _diffusers
+import diffusers
 import torch
 
 from understudy.backends.diffusion.networks import without_image_conditioning
@@ -15,8 +15,6 @@ from understudy.backends.hub.hub_models import HubOptions, hub_errors, read_hub_
 from understudy.backends.hub.pretrained import licence_of as licence_of
 from understudy.backends.hub.pretrained import quiet as quiet
 from understudy.core.errors import BackendError
-
-diffusers: Any = _diffusers  # their calls carry no types
 
 DIFFUSION_ALTERNATIVES = "embedded:studio"
 

@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import diffusers
 import torch
 
 from understudy.backends.diffusion.distilled import few_steps
 from understudy.backends.diffusion.loading import (
-    diffusers,
     loading,
     read_network,
     read_pipeline,

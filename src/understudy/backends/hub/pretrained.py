@@ -285,7 +285,7 @@ def load_image_processor(model: str, options: HubOptions) -> Any:
         from transformers import AutoImageProcessor
 
         try:
-            return AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
+            return AutoImageProcessor.from_pretrained(
                 model, backend="pil", trust_remote_code=False, revision=options.revision or "main"
             )
         except ImportError as error:
@@ -312,7 +312,7 @@ def load_processor(model: str, options: HubOptions) -> Any:
         from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
         try:
-            return AutoProcessor.from_pretrained(model, **settings)  # type: ignore[no-untyped-call]
+            return AutoProcessor.from_pretrained(model, **settings)
         except (ImportError, TypeError, ValueError) as error:
             if "torchvision" not in str(error) and "ideo" not in str(error):
                 raise

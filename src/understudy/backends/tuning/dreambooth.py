@@ -42,7 +42,7 @@ class Noising:
             self._kind = "flow"
             self._shift = float(config.get("shift") or config.get("flow_shift") or 1.0)
         elif self._kind in ("epsilon", "v_prediction", "sample"):
-            self._schedule = DDPMScheduler.from_config(config)  # type: ignore[no-untyped-call]
+            self._schedule = DDPMScheduler.from_config(config)
         else:
             raise BackendError(f"a model that predicts {self._kind} cannot be tuned")
 

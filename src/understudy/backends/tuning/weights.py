@@ -84,7 +84,7 @@ def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> 
     layers: dict[str, Any] = {"unet_lora_layers": get_peft_model_state_dict(unet)}
     if text_encoder is not None:
         raw = get_peft_model_state_dict(text_encoder)
-        converted = convert_state_dict_to_diffusers(raw)  # type: ignore[no-untyped-call]
+        converted = convert_state_dict_to_diffusers(raw)
         layers["text_encoder_lora_layers"] = converted
     diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
 

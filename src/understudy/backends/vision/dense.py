@@ -11,18 +11,23 @@ from understudy.backends.hub.hub_models import HubOptions, hub_errors
 from understudy.backends.hub.preprocessing import read_preparation
 from understudy.backends.hub.pretrained import (
     HUB_ALTERNATIVES,
+    built_for,
+    config_of,
     licence_of,
     load_network,
     network_classes,
     quiet,
     read_hub_json,
     running,
+    wrong_kind,
 )
 from understudy.backends.plugin import full_name
 from understudy.core.types import Images
 
 QUERIES = frozenset({"mask2former", "maskformer", "oneformer"})
 """``model_type`` of networks with a mask for each of many queries."""
+
+_OF_QUERIES = "ForUniversalSegmentation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,31 @@ class VisionOptions(HubOptions):
         HubOptions.__post_init__(self)
         if self.size is not None and self.size < 1:
             raise ValueError(f"size must be 1 or more, found {self.size}")
+
+
+def network_kind(
+    model: str, options: VisionOptions, *, port: str, head: str
+) -> tuple[Any, str | None]:
+    """The class of transformers that loads a model, and its ``model_type`` if it is of `QUERIES`.
+
+    Args:
+        model: Its name on the hub or a local folder.
+        options: Its revision.
+        port: What it is to be, in error messages.
+        head: What the architecture of a network without queries ends with.
+
+    Raises:
+        BackendError: There is no such model, or it has no such head.
+        HubUnreachable: It is not on this machine and the hub does not answer.
+    """
+    name = f"hf:{model}"
+    config = config_of(model, revision=options.revision)
+    queries = config.get("model_type") if config.get("model_type") in QUERIES else None
+    if queries is None and not built_for(config, head):
+        raise wrong_kind(name, port, config)
+    with hub_errors(name, HUB_ALTERNATIVES):
+        import transformers
+    return getattr(transformers, f"AutoModel{head if queries is None else _OF_QUERIES}"), queries
 
 
 class DenseNetwork:

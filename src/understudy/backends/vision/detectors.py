@@ -17,17 +17,10 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.hub.preprocessing import check_model_images
-from understudy.backends.hub.pretrained import (
-    HUB_ALTERNATIVES,
-    built_for,
-    config_of,
-    load_image_processor,
-    wrong_kind,
-)
+from understudy.backends.hub.pretrained import load_image_processor
 from understudy.backends.plugin import read_options
-from understudy.backends.vision.dense import QUERIES, DenseNetwork, VisionOptions
+from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
 from understudy.core.types import Found, Images
 
 
@@ -161,14 +154,8 @@ def load_detector(rest: str, options: Mapping[str, Any]) -> BoxDetector | MaskDe
         BackendError: There is no such model, it is no detector, or an option is wrong.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
-    name = f"hf:{rest}"
-    read = read_options(options, DetectorOptions, name=name)
-    config = config_of(rest, revision=read.revision)
-    with hub_errors(name, HUB_ALTERNATIVES):
-        from transformers import AutoModelForObjectDetection, AutoModelForUniversalSegmentation
-    if config.get("model_type") in QUERIES:
-        task = config["model_type"] == "oneformer"
-        return MaskDetector(rest, read, AutoModelForUniversalSegmentation, task=task)
-    if not built_for(config, "ForObjectDetection"):
-        raise wrong_kind(name, "detector", config)
-    return BoxDetector(rest, read, AutoModelForObjectDetection)
+    read = read_options(options, DetectorOptions, name=f"hf:{rest}")
+    kind, queries = network_kind(rest, read, port="detector", head="ForObjectDetection")
+    if queries is None:
+        return BoxDetector(rest, read, kind)
+    return MaskDetector(rest, read, kind, task=queries == "oneformer")

@@ -18,11 +18,9 @@ import torch
 from torch.nn import functional
 
 from understudy.backends.arrays import index_slices
-from understudy.backends.hub.hub_models import hub_errors
 from understudy.backends.hub.preprocessing import check_model_images
-from understudy.backends.hub.pretrained import HUB_ALTERNATIVES, built_for, config_of, wrong_kind
 from understudy.backends.plugin import read_options
-from understudy.backends.vision.dense import QUERIES, DenseNetwork, VisionOptions
+from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
 from understudy.core.types import Images, Maps
 
 _NUMBERS = 2**26  # scores held at once when they are brought to the size of the images
@@ -77,14 +75,6 @@ def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:
         BackendError: There is no such model, it is no segmenter, or an option is wrong.
         HubUnreachable: It is not on this machine and the hub does not answer.
     """
-    name = f"hf:{rest}"
-    read = read_options(options, VisionOptions, name=name)
-    config = config_of(rest, revision=read.revision)
-    with hub_errors(name, HUB_ALTERNATIVES):
-        from transformers import AutoModelForSemanticSegmentation, AutoModelForUniversalSegmentation
-    if config.get("model_type") in QUERIES:
-        task = config["model_type"] == "oneformer"
-        return HubSegmenter(rest, read, AutoModelForUniversalSegmentation, task=task)
-    if not built_for(config, "ForSemanticSegmentation"):
-        raise wrong_kind(name, "segmenter", config)
-    return HubSegmenter(rest, read, AutoModelForSemanticSegmentation, task=False)
+    read = read_options(options, VisionOptions, name=f"hf:{rest}")
+    kind, queries = network_kind(rest, read, port="segmenter", head="ForSemanticSegmentation")
+    return HubSegmenter(rest, read, kind, task=queries == "oneformer")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
+from understudy.core.option import Option, check_options
 from understudy.core.types import Release, Stage
 from understudy.methods.alignment.base_set import check_base, enough_samples, first_samples
 from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
@@ -31,7 +33,6 @@ from understudy.methods.base import (
     Context,
     Materials,
     Method,
-    require_at_least,
     stages_of,
 )
 from understudy.methods.dp_estimators import KMeansStages
@@ -46,28 +47,60 @@ class AlignmentParams:
         ConfigError: A value out of range, or the paper's own partition.
     """
 
-    template: str = "a photo of a {class}"
-    multiple: float = 1.0
-    first: int = 250
-    clusters: int | None = None
-    partition: str = "public"
-    dimensions: int = 10
-    lloyd_steps: int = 1
-    clip_norm: float | None = None
-    clip_radius: float | None = None
-    shrink: bool = True
-    second_moment: bool = False
-    sphere: bool | None = None
-    noise_level: int = 0
-    sensor_noise: bool = True
-    conditional: bool = True
+    template: Annotated[
+        str, Option("prompt of a base image, and of its decoding; {class} is its class")
+    ] = "a photo of a {class}"
+    multiple: Annotated[
+        float,
+        Option(
+            "samples released for each private record (noisy count), unless --count is given",
+            above=0,
+        ),
+    ] = 1.0
+    first: Annotated[
+        int, Option("base images of each class that are drawn before anything is asked", least=2)
+    ] = 250
+    clusters: Annotated[
+        int | None,
+        Option(
+            "clusters per class (K); default 1, or 5 where mu >= 1 or --cluster-encoder", least=1
+        ),
+    ] = None
+    partition: Annotated[
+        str, Option("public: by synthetic centroids; matched: DP k-means and Hungarian matching")
+    ] = "public"
+    dimensions: Annotated[int, Option("dimensions that clusters are found in (d)", least=1)] = 10
+    lloyd_steps: Annotated[int, Option("DP Lloyd steps of partition=matched", least=0)] = 1
+    clip_norm: Annotated[
+        float | None,
+        Option("clip embeddings at this norm (the paper's kappa); default: clip_radius", above=0),
+    ] = None
+    clip_radius: Annotated[
+        float | None,
+        Option(
+            "clip differences to the base set's mean at so many usual distances; 1.5, or 3 "
+            "where mu >= 1, or measured (DP) where the encoder's norm is unknown",
+            above=0,
+        ),
+    ] = None
+    shrink: Annotated[bool, Option("shrink gaps by the noise that is known to be in them")] = True
+    second_moment: Annotated[bool, Option("align variances too, beyond the paper")] = False
+    sphere: Annotated[
+        bool | None,
+        Option("keep each embedding's length; default where all of the base set's are one"),
+    ] = None
+    noise_level: Annotated[
+        int, Option("of an unCLIP decoder: more of it, more variety and less likeness", least=0)
+    ] = 0
+    sensor_noise: Annotated[
+        bool, Option("align the camera's noise too, beyond the paper; for encoders of a known norm")
+    ] = True
+    conditional: Annotated[
+        bool, Option("a gap for each class; false: one for all, and a release without classes")
+    ] = True
 
     def __post_init__(self) -> None:
-        least = {"first": 2, "clusters": 1, "dimensions": 1, "lloyd_steps": 0, "noise_level": 0}
-        require_at_least(self, least)
-        for name in ("multiple", "clip_norm", "clip_radius"):
-            if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
-                raise ConfigError(f"{name} must be a number above 0, found {value}")
+        check_options(self)
         if self.partition == "paper":
             raise ConfigError(
                 "the paper's partition clusters the private embeddings without noise, and one "
@@ -76,26 +109,6 @@ class AlignmentParams:
             )
         if self.partition not in ("public", "matched"):
             raise ConfigError(f"partition is public or matched, found {self.partition!r}")
-
-
-_OPTIONS = {
-    "template": "prompt of a base image, and of its decoding; {class} is its class",
-    "multiple": "samples released for each private record (noisy count), unless --count is given",
-    "first": "base images of each class that are drawn before anything is asked",
-    "clusters": "clusters per class (K); default 1, or 5 where mu >= 1 or --cluster-encoder",
-    "partition": "public: by synthetic centroids; matched: DP k-means and Hungarian matching",
-    "dimensions": "dimensions that clusters are found in (d)",
-    "lloyd_steps": "DP Lloyd steps of partition=matched",
-    "clip_norm": "clip embeddings at this norm (the paper's kappa); default: clip_radius",
-    "clip_radius": "clip differences to the base set's mean at so many usual distances; 1.5, or 3 "
-    "where mu >= 1, or measured (DP) where the encoder's norm is unknown",
-    "shrink": "shrink gaps by the noise that is known to be in them",
-    "second_moment": "align variances too, beyond the paper",
-    "sphere": "keep each embedding's length; default where all of the base set's are one",
-    "noise_level": "of an unCLIP decoder: more of it, more variety and less likeness",
-    "sensor_noise": "align the camera's noise too, beyond the paper; for encoders of a known norm",
-    "conditional": "a gap for each class; false: one for all, and a release without classes",
-}
 
 
 def _roles_used(params: AlignmentParams, named: frozenset[str]) -> Mapping[str, str | None]:
@@ -244,5 +257,4 @@ METHOD = Method(
     stages=_stages,
     run=alignment,
     roles=_roles_used,
-    options=_OPTIONS,
 )

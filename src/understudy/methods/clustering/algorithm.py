@@ -6,12 +6,13 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
+from understudy.core.option import Option, check_options
 from understudy.core.ports import PromptedDecoder
 from understudy.core.types import Release, Stage, Vector
 from understudy.methods import dp_estimators
@@ -21,7 +22,6 @@ from understudy.methods.base import (
     Context,
     Materials,
     Method,
-    require_at_least,
     stages_of,
 )
 from understudy.methods.clustering import capacity
@@ -50,52 +50,70 @@ class ClusteringParams:
         ConfigError: A value out of range.
     """
 
-    clusters: int | None = None
-    covariance: Covariance | None = None
-    rank: int = 32
-    components: int | None = None
-    normalise: bool | None = None
-    power: float | None = None
-    whiten: bool | None = None
-    lloyd_steps: int = 2
-    clip_radius: float | None = None
-    shrink: bool = True
-    conditional: bool = True
-    filter: Filter = "none"
-    threshold: float | None = None
-    oversample: int = 2
+    clusters: Annotated[
+        int | None,
+        Option(
+            "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1", least=1
+        ),
+    ] = None
+    covariance: Annotated[
+        Covariance | None,
+        Option("spherical, diagonal, tied, low_rank, class (a matrix a class) or full"),
+    ] = None
+    rank: Annotated[
+        int, Option("directions kept of each matrix with covariance=low_rank", least=1)
+    ] = 32
+    components: Annotated[
+        int | None,
+        Option("dimensions of the space; default 256, 400 for images, and all for grids", least=2),
+    ] = None
+    normalise: Annotated[
+        bool | None, Option("project on the unit sphere about a DP centre; default for embeddings")
+    ] = None
+    power: Annotated[
+        float | None,
+        Option(
+            "signed power of the embeddings first; 0.5 if public ones are never negative",
+            above=0,
+            most=1,
+        ),
+    ] = None
+    whiten: Annotated[
+        bool | None, Option("whiten the space by public images; default unless an unCLIP decodes")
+    ] = None
+    lloyd_steps: Annotated[
+        int, Option("DP Lloyd steps after the votes that choose the first centres", least=0)
+    ] = 2
+    clip_radius: Annotated[
+        float | None,
+        Option("clip differences to a class's mean here; default: a DP quantile, or 1", above=0),
+    ] = None
+    shrink: Annotated[
+        bool, Option("shrink means and covariances by the noise that is known to be in them")
+    ] = True
+    conditional: Annotated[
+        bool, Option("learn each class by itself; false: one mixture without classes")
+    ] = True
+    filter: Annotated[
+        Filter,
+        Option(
+            "of several candidates take those private records vote for: embeddings, images, both"
+        ),
+    ] = "none"
+    threshold: Annotated[
+        float | None,
+        Option("votes needed, in standard deviations of their noise; default: the most voted"),
+    ] = None
+    oversample: Annotated[
+        int, Option("candidates drawn for each sample, with a filter", least=1)
+    ] = 2
 
     def __post_init__(self) -> None:
-        least = {"clusters": 1, "rank": 1, "components": 2, "lloyd_steps": 0, "oversample": 1}
-        require_at_least(self, least)
-        if self.power is not None and not 0 < self.power <= 1:
-            raise ConfigError(f"power must lie in (0, 1], found {self.power}")
-        if self.clip_radius is not None and not 0 < self.clip_radius < math.inf:
-            raise ConfigError(f"clip_radius must be a positive number, found {self.clip_radius}")
-        if self.threshold is not None and not np.isfinite(self.threshold):
-            raise ConfigError(f"threshold must be a finite number, found {self.threshold}")
+        check_options(self)
         if self.threshold is not None and self.filter == "none":
             raise ConfigError(
                 "threshold is for filter=embeddings, images or both, and this run has no filter"
             )
-
-
-_OPTIONS = {
-    "clusters": "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1",
-    "covariance": "spherical, diagonal, tied, low_rank, class (a matrix a class) or full",
-    "rank": "directions kept of each matrix with covariance=low_rank",
-    "components": "dimensions of the space; default 256, 400 for images, and all for grids",
-    "normalise": "project on the unit sphere about a DP centre; default for embeddings",
-    "power": "signed power of the embeddings first; 0.5 if public ones are never negative",
-    "whiten": "whiten the space by public images; default unless an unCLIP decodes",
-    "lloyd_steps": "DP Lloyd steps after the votes that choose the first centres",
-    "clip_radius": "clip differences to a class's mean here; default: a DP quantile, or 1",
-    "shrink": "shrink means and covariances by the noise that is known to be in them",
-    "conditional": "learn each class by itself; false: one mixture without classes",
-    "filter": "of several candidates take those private records vote for: embeddings, images, both",
-    "threshold": "votes needed, in standard deviations of their noise; default: the most voted",
-    "oversample": "candidates drawn for each sample, with a filter",
-}
 
 
 def _settled(params: ClusteringParams, context: Context) -> ClusteringParams:
@@ -315,5 +333,4 @@ METHOD = Method(
     carried=_carried,
     run=clustering,
     roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
-    options=_OPTIONS,
 )

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.independence import row_squares
+from understudy.core.option import Option, check_options
 from understudy.core.types import Receipt, Release, Stage, Vector
-from understudy.methods.base import CLASS, Context, Materials, Method, require_at_least, stages_of
+from understudy.methods.base import CLASS, Context, Materials, Method, stages_of
 from understudy.methods.evolution import arithmetic
 from understudy.methods.evolution.candidates import (
     CAPTIONED_AT_ONCE,
@@ -52,52 +53,82 @@ class EvolutionParams:
         ConfigError: A value out of range, or two that exclude each other.
     """
 
-    candidates: Literal["captions", "images"] = "captions"
-    population: int | None = None
-    rounds: int | None = None
-    variations: int | None = None
-    lookahead: int | None = None
-    vote: Literal["image", "text"] = "image"
-    distance: Literal["l2", "cosine"] = "l2"
-    threshold: float = 1.0
-    degree: float | None = None
-    last_degree: float | None = None
-    sizes: str = "count"
-    release: Literal["voted", "variants", "both"] = "voted"
-    template: str = "a photo of a {class}"
-    conditional: bool = True
+    candidates: Annotated[
+        Literal["captions", "images"],
+        Option("what evolves: captions, rendered for the vote (SPTI), or images (PE)"),
+    ] = "captions"
+    population: Annotated[
+        int | None,
+        Option(
+            "candidates in all (N), as many a class; default 160 to 800 by L, K and mu", least=1
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None,
+        Option(
+            "rounds of votes, 1 to 100 (G), that share the budget equally; default 5, images 6",
+            least=1,
+            most=100,
+        ),
+    ] = None
+    variations: Annotated[
+        int | None,
+        Option(
+            "L: 1 resamples by votes (captions); more varies the top L - 1 times (images: 3)",
+            least=1,
+        ),
+    ] = None
+    lookahead: Annotated[
+        int | None,
+        Option(
+            "variations averaged for a vote (K); default 4, or none where mu >= 1 or L > 1", least=0
+        ),
+    ] = None
+    vote: Annotated[
+        Literal["image", "text"],
+        Option(
+            "image: private images vote for rendered captions; text: their captions for captions"
+        ),
+    ] = "image"
+    distance: Annotated[
+        Literal["l2", "cosine"], Option("by which a candidate is nearest: l2 or cosine")
+    ] = "l2"
+    threshold: Annotated[
+        float,
+        Option("votes below so many standard deviations of the noise are noise (L = 1)", least=0),
+    ] = 1.0
+    degree: Annotated[
+        float | None,
+        Option(
+            "how much a variation changes in the first round; default 0.4, images 0.7",
+            least=0,
+            most=1,
+        ),
+    ] = None
+    last_degree: Annotated[
+        float | None,
+        Option("and in the last, linearly between; default 0.1, images 0.3", least=0, most=1),
+    ] = None
+    sizes: Annotated[
+        str, Option("class sizes: count (DP), balanced, or public numbers such as 100,200,50")
+    ] = "count"
+    release: Annotated[
+        Literal["voted", "variants", "both"],
+        Option("voted: the candidates of the last vote; variants: variations of them; both"),
+    ] = "voted"
+    template: Annotated[
+        str, Option("prompt of the first images; {class} is the class (candidates=images)")
+    ] = "a photo of a {class}"
+    conditional: Annotated[
+        bool, Option("a population for each class; false: one for all, released without classes")
+    ] = True
 
     def __post_init__(self) -> None:
-        require_at_least(self, {"population": 1, "rounds": 1, "variations": 1, "lookahead": 0})
-        if (self.rounds or 1) > 100:
-            raise ConfigError(f"rounds must be 1 to 100, found {self.rounds}")
-        if not 0 <= self.threshold < np.inf:
-            raise ConfigError(f"threshold must be 0 or more, found {self.threshold}")
-        for name in ("degree", "last_degree"):
-            if (value := getattr(self, name)) is not None and not 0 <= value <= 1:
-                raise ConfigError(f"{name} must lie in [0, 1], found {value}")
+        check_options(self)
         if self.vote == "text" and self.candidates == "images":
             raise ConfigError(
                 "vote=text compares captions: take candidates=captions, or vote=image"
             )
-
-
-_OPTIONS = {
-    "candidates": "what evolves: captions, rendered for the vote (SPTI), or images (PE)",
-    "population": "candidates in all (N), as many a class; default 160 to 800 by L, K and mu",
-    "rounds": "rounds of votes, 1 to 100 (G), that share the budget equally; default 5, images 6",
-    "variations": "L: 1 resamples by votes (captions); more varies the top L - 1 times (images: 3)",
-    "lookahead": "variations averaged for a vote (K); default 4, or none where mu >= 1 or L > 1",
-    "vote": "image: private images vote for rendered captions; text: their captions for captions",
-    "distance": "by which a candidate is nearest: l2 or cosine",
-    "threshold": "votes below so many standard deviations of the noise are noise (L = 1)",
-    "degree": "how much a variation changes in the first round; default 0.4, images 0.7",
-    "last_degree": "and in the last, linearly between; default 0.1, images 0.3",
-    "sizes": "class sizes: count (DP), balanced, or public numbers such as 100,200,50",
-    "release": "voted: the candidates of the last vote; variants: variations of them; both",
-    "template": "prompt of the first images; {class} is the class (candidates=images)",
-    "conditional": "a population for each class; false: one for all, released without classes",
-}
 
 
 def _roles_used(params: EvolutionParams, named: frozenset[str]) -> Mapping[str, str | None]:
@@ -285,5 +316,4 @@ METHOD = Method(
     stages=_stages,
     run=evolution,
     roles=_roles_used,
-    options=_OPTIONS,
 )

@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import diffusers as _diffusers
-import transformers as _transformers
+import diffusers
+import transformers
 
 from understudy.backends.diffusion import (
     DiffusionGenerator,
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from understudy.backends.tuning import DreamBooth
 
 # Their calls carry no types.
-diffusers: Any = _diffusers
-transformers: Any = _transformers
 
 STUDIO_NAME = "embedded:studio"
 
@@ -81,15 +79,15 @@ class StudioDecoderOptions(UnclipOptions):
         batch: Images drawn at once.
         steps: Denoising steps.
         guidance: Classifier-free guidance.
-        cue: Whether what to draw is read from an embedding that comes without a prompt, as
-            captions are; None: in the studio of this package, whose world the captioner knows.
+        caption: Whether an embedding that comes without a prompt is captioned, and drawn by its
+            caption too; None: in the studio of this package, whose world the captioner knows.
         folder: Another studio than the one in this package.
     """
 
     batch: int = 32
     steps: int | None = STEPS
     guidance: float | None = GUIDANCE
-    cue: bool | None = None
+    caption: bool | None = None
     folder: str | None = None
 
 
@@ -150,7 +148,7 @@ class Studio:
             normalizer=normalizer,
             noising=noising,
             encoder=encoder,
-            prompt_reader=self._prompts_of if self._cued(read) else None,
+            prompt_reader=self._prompts_of if self._captions(read) else None,
         )
         decoder.vocabulary = self.vocabulary
         return decoder
@@ -163,8 +161,8 @@ class Studio:
     def _prompts_of(self, embeddings: Embeddings) -> list[str]:
         return self._reader.captions_of(embeddings)
 
-    def _cued(self, options: StudioDecoderOptions) -> bool:
-        return options.folder is None if options.cue is None else options.cue
+    def _captions(self, options: StudioDecoderOptions) -> bool:
+        return options.folder is None if options.caption is None else options.caption
 
     def generator(self, options: Mapping[str, Any]) -> DiffusionGenerator:
         """Text to images, variation, inpainting and control."""
