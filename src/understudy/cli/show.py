@@ -163,7 +163,7 @@ def run_list(runs: Sequence[RunSummary]) -> None:
             run.state,
             run.method or "",
             run.dataset or "",
-            "" if run.epsilon is None else f"{run.epsilon:g}",
+            _epsilon(run),
             "" if run.samples is None else f"{run.samples:,}",
             run.date or "",
         )
@@ -179,6 +179,15 @@ def run_list(runs: Sequence[RunSummary]) -> None:
             "go on with an unfinished run: the same command with --resume; what it paid for is "
             "not paid again"
         )
+
+
+def _epsilon(run: RunSummary) -> str:
+    """The epsilon of a run, or the kind of its guarantee where it has none."""
+    if run.guarantee == "none":
+        return "no guarantee"
+    if run.guarantee == "no private data":
+        return "no private data"
+    return "" if run.epsilon is None else f"{run.epsilon:g}"
 
 
 def accuracies(measurements: Sequence[Accuracy]) -> None:
@@ -237,7 +246,8 @@ def _total(entry: DatasetAccount) -> str:
 
 def datasets(entries: Sequence[DatasetAccount]) -> None:
     """Every dataset of a ledger."""
-    table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit")
+    disclosed = ["disclosures"] if any(entry.spent.disclosures for entry in entries) else []
+    table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit", *disclosed)
     for entry in entries:
         spent = entry.spent
         table.add_row(
@@ -248,8 +258,11 @@ def datasets(entries: Sequence[DatasetAccount]) -> None:
             f"{spent.delta:g}",
             str(len(spent.runs)),
             entry.dataset.unit or "",
+            *([str(len(spent.disclosures))] if disclosed else []),
         )
     _console.print(table)
+    if disclosed:
+        _console.print("disclosures: releases without a guarantee, which no epsilon covers")
 
 
 def dataset_charges(entry: DatasetAccount) -> None:
@@ -264,6 +277,7 @@ def dataset_charges(entry: DatasetAccount) -> None:
             k: row.data[k] for k in ("epsilon", "delta") if k in row.data
         }
         words = " ".join(f"{k}={v:.4g}" for k, v in event.items() if isinstance(v, float))
+        words = words or str(row.data.get("what", ""))
         table.add_row(
             str(row.seq),
             row.time,
@@ -283,6 +297,12 @@ def budget_set(entry: DatasetAccount) -> None:
     )
     if entry.dataset.budget and entry.spent.epsilon > entry.dataset.budget.epsilon:
         _console.print("more than that is spent already: every further run will be refused")
+    if entry.spent.disclosures:
+        _console.print(f"and {_disclosures(len(entry.spent.disclosures))} that no epsilon covers")
+
+
+def _disclosures(count: int) -> str:
+    return f"{count:,} disclosure{'' if count == 1 else 's'}"
 
 
 def ledger_findings(findings: Sequence[str]) -> None:

@@ -147,7 +147,7 @@ def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon
     left = None if total is None else max(0.0, total - spent.epsilon)
-    return BudgetState(total, spent.delta, spent.epsilon, left)
+    return BudgetState(total, spent.delta, spent.epsilon, left, len(spent.disclosures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def write_owner(
         ledger=charged.ledger,
         settings=prepared.config.identity(),
         premises=list(record.premises),
-        receipt=record.receipt,
+        receipt=None if record.unprotected else record.receipt,
         spending=charged.spending,
         accuracy=[AccuracyRecord.model_validate(one.as_dict()) for one in accuracies],
         rows=owner.rows,
