@@ -16,6 +16,7 @@ from understudy.cli import (
     evaluate_command,
     ledger_command,
     report_command,
+    select_command,
     show,
     studio_command,
 )
@@ -68,6 +69,7 @@ def synthesize(
         show.result(run(chosen, show.capacity_table, progress=progress))
 
 
+app.command("select")(select_command.select_command)
 app.command("evaluate")(evaluate_command.evaluate_command)
 app.command()(report_command.report)
 app.command()(report_command.compare)

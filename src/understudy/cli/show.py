@@ -14,6 +14,7 @@ from understudy.core.roles import flag_of
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
+    from understudy.core.types import Receipt
     from understudy.methods.base import Method
     from understudy.methods.clustering.capacity import Carried
     from understudy.report import Premise
@@ -139,11 +140,12 @@ def class_shares(facts: Mapping[str, Any]) -> None:
 
 def result(run_result: Result) -> None:
     """What a run made."""
-    receipt = run_result.receipt
-    _console.print(
-        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
-        f"adjacency: {receipt.adjacency}"
-    )
+    _console.print(_guarantee(run_result.receipt))
+    for attack in run_result.attacks:
+        _console.print(
+            f"{attack.subject}: an attacker by {attack.attack} names {attack.tpr[0]:.1%} of the "
+            f"private records at 1 % false alarms (AUC {attack.auc[0]:.3f}); stated in the release"
+        )
     class_shares(run_result.facts)
     for warning in run_result.warnings:
         _console.print(f"note: {warning}")
@@ -152,6 +154,22 @@ def result(run_result: Result) -> None:
     if run_result.contact_sheet is not None:
         _console.print(f"pictures:  {run_result.contact_sheet}")
     _console.print(f"to keep:   {run_result.owner / 'report.html'}")
+
+
+def _guarantee(receipt: Receipt) -> str:
+    """The guarantee of a release in a line."""
+    if receipt.epsilon == float("inf"):
+        return "no guarantee: private images steered this without noise; no epsilon stands for it"
+    if receipt.unit == "none":
+        return "no private data was used"
+    inherited = sum(bool(stage.origin) for stage in receipt.stages)
+    words = (
+        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
+        f"adjacency: {receipt.adjacency}"
+    )
+    if not inherited:
+        return words
+    return f"{words}; {inherited} of {len(receipt.stages)} stages were paid for by other releases"
 
 
 def run_list(runs: Sequence[RunSummary]) -> None:

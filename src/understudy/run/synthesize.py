@@ -24,7 +24,7 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
-from understudy.report import BudgetState
+from understudy.report import BudgetState, StatedAttack
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
@@ -63,6 +63,7 @@ class Result:
         seconds: Wall-clock seconds of each part of the run; owner-only.
         contact_sheet: Synthetic images on one sheet; None for embeddings alone.
         warnings: What the owner should know; empty if all is well.
+        attacks: What attacks gained on a selection that has no guarantee.
     """
 
     release: Path
@@ -73,6 +74,7 @@ class Result:
     seconds: Mapping[str, float] = field(default_factory=dict)
     contact_sheet: Path | None = None
     warnings: tuple[str, ...] = ()
+    attacks: tuple[StatedAttack, ...] = ()
 
 
 def synthesize(
