@@ -88,7 +88,7 @@ def pixel_axes(public: Images) -> Space:
 
 def pixels(images: Images) -> NDArray[np.float32]:
     """Images as rows of numbers in [0, 1]: (n, height * width * channels) float32."""
-    return images.reshape(len(images), -1).astype(np.float32) / 255
+    return np.asarray(images.reshape(len(images), -1).astype(np.float32) / 255)
 
 
 def linear_accuracy(space: Space, train: Labelled, judged: Labelled) -> float:
