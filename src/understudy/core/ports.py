@@ -361,6 +361,17 @@ class PhrasedSource(Source, Protocol):
     phrases: tuple[str, ...]
 
 
+@runtime_checkable
+class CaptionedSource(Source, Protocol):
+    """A source of images that come with a caption each.
+
+    Attributes:
+        captions: (n,) a line of text for each record, in their order.
+    """
+
+    captions: Texts
+
+
 class Engine(Protocol):
     """Where a function over many blocks runs."""
 

@@ -81,7 +81,9 @@ def run_record(
         dim=release.dim,
         models=tuple(models),
         public_sources=tuple(
-            source.name for source in (prepared.public, prepared.base) if source is not None
+            source.name
+            for source in (prepared.public, prepared.base, prepared.candidates)
+            if source is not None
         ),
         facts={**release.facts, **facts},
         how=prepared.method.summary,
