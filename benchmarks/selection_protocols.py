@@ -5,7 +5,10 @@ Everything is drawn by a seed, so that a protocol is the same for every method t
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +16,12 @@ from scipy.ndimage import gaussian_filter
 
 from benchmarks.fashion_mnist import FOLDER
 from benchmarks.tables import load, need
+from understudy import synthesize
 from understudy.core.types import Images, Labels
 from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.metrics.utility import Labelled
-from understudy.steps.space import Space, whitening
+from understudy.steps.space import whitening
 
 PRIVATE, CANDIDATES, VALIDATION = 6_000, 5_000, 10_000
 BLENDED, MISLABELLED = 0.2, 0.3  # of all candidates, and of those that are not blended
@@ -28,7 +32,7 @@ _JUDGE = ProxySettings(steps=200, learning_rate=2.0, weight_decay=0.1)
 
 @dataclass(frozen=True)
 class FashionMnist:
-    """Images of Fashion-MNIST's training half, cut into parts, and its test half.
+    """Parts of Fashion-MNIST's training half, and its test half: images, or embeddings of them.
 
     Attributes:
         private: 6,000 images.
@@ -81,20 +85,53 @@ def _candidates(
     return np.clip(np.rint(images), 0, 255).astype(np.uint8), labels, bad
 
 
-def pixel_axes(public: Images) -> Space:
-    """The 64 leading axes of public images' pixels, whitened by them."""
-    return whitening(pixels(public), 1.0, AXES)
+def pixel_axes(data: FashionMnist) -> FashionMnist:
+    """The same data as embeddings: 64 leading axes of the pixels, whitened by the candidates."""
+    space = whitening(_pixels(data.candidates.values), 1.0, AXES)
+    parts = (data.private, data.candidates, data.validation, data.test)
+    private, candidates, validation, test = (
+        Labelled(space.forward(_pixels(part.values)), part.labels, part.classes) for part in parts
+    )
+    return FashionMnist(private, candidates, data.bad, validation, test)
 
 
-def pixels(images: Images) -> NDArray[np.float32]:
-    """Images as rows of numbers in [0, 1]: (n, height * width * channels) float32."""
+def _pixels(images: Images) -> NDArray[np.float32]:
     return np.asarray(images.reshape(len(images), -1).astype(np.float32) / 255)
 
 
-def linear_accuracy(space: Space, train: Labelled, judged: Labelled) -> float:
-    """Accuracy in percent, on images of another half, of a softmax regression on pixel axes."""
-    features = space.forward(pixels(train.values))
-    judge = LinearProxy(features, train.labels, len(train.classes), len(features), _JUDGE)
-    state = judge.final_state(np.ones(len(features)))
-    logits = space.forward(pixels(judged.values)) @ state[:-1] + state[-1]
+def subset(data: Labelled, indices: NDArray[np.int64]) -> Labelled:
+    """Some records of a dataset."""
+    return Labelled(data.values[indices], data.labels[indices], data.classes)
+
+
+def linear_accuracy(train: Labelled, judged: Labelled) -> float:
+    """Accuracy in percent, on other embeddings, of a softmax regression."""
+    count = len(train.labels)
+    judge = LinearProxy(train.values, train.labels, len(train.classes), count, _JUDGE)
+    state = judge.final_state(np.ones(count))
+    logits = judged.values @ state[:-1] + state[-1]
     return 100 * float((logits.argmax(1) == judged.labels).mean())
+
+
+def private_selection(data: FashionMnist, **options: Any) -> Labelled:
+    """Candidates that a run selects under differential privacy, through a vault.
+
+    Args:
+        data: Embeddings.
+        **options: Of `understudy.synthesize`.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part, labelled in (("private", data.private), ("candidates", data.candidates)):
+            labels = np.array(labelled.classes)[labelled.labels]
+            np.savez(folder / f"{part}.npz", embeddings=labelled.values, labels=labels)
+        result = synthesize(
+            folder / "private.npz",
+            out=folder / "out",
+            method="selection",
+            candidates=str(folder / "candidates.npz"),
+            ledger=str(folder / "ledger.db"),
+            progress="none",
+            **options,
+        )
+        return load(result.release)
