@@ -81,7 +81,9 @@ def run_record(
         dim=release.dim,
         models=tuple(models),
         public_sources=tuple(
-            source.name for source in (prepared.public, prepared.base) if source is not None
+            source.name
+            for source in (prepared.public, prepared.base, prepared.candidates)
+            if source is not None
         ),
         facts={**release.facts, **facts},
         how=prepared.method.summary,
@@ -242,8 +244,9 @@ def sheets(real: Source, synthetic: Mapping[int, Images]) -> tuple[Sheet, ...]:
     pairs = ((batch.labels, batch.values) for batch in real.batches(512))
     left = first_of_each(pairs, len(real.classes))
     empty: Images = np.zeros((0, *real.shape), dtype=np.uint8)
+    no_samples = next(iter(synthetic.values()), empty)[:0]  # they may be of another size
     return tuple(
-        Sheet(name, left.get(index, empty), synthetic.get(index, empty))
+        Sheet(name, left.get(index, empty), synthetic.get(index, no_samples))
         for index, name in enumerate(real.classes)
     )
 

@@ -88,6 +88,7 @@ def synthesize(
     decoder: str | None = None,
     public: str | None = None,
     base: str | None = None,
+    candidates: str | None = None,
     cluster_encoder: str | None = None,
     generator: str | None = None,
     renderer: str | None = None,
@@ -133,6 +134,7 @@ def synthesize(
             for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
         base: A public or synthetic dataset of the same classes that the method starts from instead
             of generating one.
+        candidates: A synthetic or public dataset whose best samples the method selects.
         cluster_encoder: Encoder whose space is partitioned, where it is not ``encoder``'s.
         generator: Name of a text-to-image generator.
         renderer: Name of the generator of the final images; None: ``generator``.
@@ -190,6 +192,7 @@ def synthesize(
                 "decoder": decoder,
                 "public": public,
                 "base": base,
+                "candidates": candidates,
                 "cluster_encoder": cluster_encoder,
                 "generator": generator,
                 "renderer": renderer,
@@ -331,6 +334,7 @@ class _Run:
             seed=config.seed,
             progress=self.events.step,
             base=prepared.base,
+            candidates=prepared.candidates,
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,
