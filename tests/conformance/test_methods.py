@@ -71,7 +71,8 @@ class TestSelection(MethodSuite):
     settings = {"rounds": 3, "steps": 20, "keep": 0.3}  # noqa: RUF012
 
     def options(self, folder: Path) -> dict[str, Any]:
-        return {"candidates": str(write_embeddings(folder / "candidates.npz", seed=2))}
+        candidates = str(write_embeddings(folder / "candidates.npz", seed=2))
+        return {"candidates": candidates, "candidates_public": True}
 
 
 class TestSelectionByMoments(TestSelection):
@@ -91,6 +92,7 @@ class TestSelectionOfImages(ImageMethodSuite):
         sizes = {"dog": 30, "person": 20}
         return {
             "candidates": str(class_folders(folder / "candidates", sizes, (12, 10, 3), seed=2)),
+            "candidates_public": True,
             "public": str(class_folders(folder / "public", sizes, (8, 8, 1), seed=3)),
         }
 

@@ -26,8 +26,9 @@ from understudy.run.provenance import provenance_of
 from understudy.run.report import load
 from understudy.run.runs import list_runs
 from understudy.run.sample import base_set
-from understudy.run.select import TABLE, select
+from understudy.run.select import select
 from understudy.run.select_config import SelectConfig, make_select_config, share_or_number
+from understudy.run.select_documents import TABLE
 from understudy.run.synthesize import Result, synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
@@ -382,3 +383,79 @@ def test_a_configuration_says_which_of_the_three_it_is() -> None:
     assert SelectConfig(**base).form == "post-processing"
     assert SelectConfig(**base, private="p", epsilon=1.0).form == "differential privacy"
     assert SelectConfig(**base, private="p", no_guarantee=True).form == "no guarantee"
+
+
+# Under differential privacy
+
+QUICK_DP: dict[str, Any] = {"rounds": 2, "steps": 10}
+
+
+def private_selection(site: Path, candidates: Path, out: str = "out", **options: Any) -> Result:
+    usual = {"private": site / "private.npz", "keep": "20%", "epsilon": 1.0, "settings": QUICK_DP}
+    given = {**usual, "ledger": str(site / "ledger.db"), **SILENT, **options}
+    return select(candidates, out=site / out, **given)
+
+
+def test_a_private_selection_of_public_candidates_spends_its_epsilon(site: Path) -> None:
+    candidates = site / "candidates.npz"
+    with pytest.raises(ConfigError, match="--candidates-public"):
+        private_selection(site, candidates)
+    with Ledger(str(site / "ledger.db")) as ledger:
+        assert ledger.datasets() == []
+    result = private_selection(site, candidates, candidates_public=True)
+    assert result.receipt.epsilon == 1.0
+    assert [stage.stage for stage in result.receipt.stages] == ["gradient 1", "gradient 2"]
+    assert result.facts["selected"] == 36
+    content = read_json(result.release / "privacy.json")
+    assert content["premises"][-1] == {
+        "name": "no private image had a part in the candidates",
+        "value": True,
+        "origin": "declared",
+    }
+    assert content["data"]["facts"]["candidates_guarantee"] == "no private data"
+    assert content["attacks"] == []
+
+
+def test_candidates_of_a_private_release_add_to_the_epsilon(site: Path) -> None:
+    dp = private_release(site)
+    result = private_selection(site, dp)
+    mu = (2 * mu_of(1.0, 1e-5) ** 2) ** 0.5
+    assert composed_mu(result.receipt) == pytest.approx(mu, rel=1e-5)
+    origins = [stage.origin for stage in result.receipt.stages]
+    assert origins[:2] == ["", ""]
+    assert set(origins[2:]) == {"candidates"}
+    with Ledger(str(site / "ledger.db")) as ledger:
+        (dataset,) = ledger.datasets()
+        spent = ledger.spent(dataset.id)
+    assert spent.events == len(result.receipt.stages)
+    assert spent.epsilon == pytest.approx(result.receipt.epsilon, rel=1e-6)
+    text = (result.release / "PRIVACY.md").read_text()
+    assert "`candidates:` were paid for by the releases" in text
+    page = (result.owner / "report.html").read_text()
+    assert "inherited" in page
+
+
+def test_candidates_without_a_guarantee_never_carry_a_claim(site: Path) -> None:
+    choose(site, "open")
+    with pytest.raises(ConfigError, match="can never carry a claim"):
+        private_selection(site, site / "open")
+    with pytest.raises(ConfigError, match="can never carry a claim"):
+        synthesize(
+            site / "private.npz",
+            out=site / "out",
+            method="selection",
+            candidates=str(site / "open"),
+            ledger=str(site / "ledger.db"),
+            **SILENT,
+        )
+    with Ledger(str(site / "ledger.db")) as ledger:
+        assert [ledger.spent(one.id).events for one in ledger.datasets()] == [0]
+
+
+def test_a_unit_that_differs_from_that_of_the_candidates_is_refused_before_spending(
+    site: Path,
+) -> None:
+    dp = private_release(site, ledger=str(site / "other.db"))
+    with pytest.raises(ConfigError, match="Nothing was spent"):
+        private_selection(site, dp, adjacency="replace-one")
+    assert not (site / "out").exists()

@@ -38,10 +38,10 @@ def options_of_a_run(*names: str) -> Callable[[Command], Command]:
     Args:
         names: The options, as `understudy.run.config.run_options` names them.
     """
-    return declared_options(run_options(), *names)
+    return options_of_fields(run_options(), *names)
 
 
-def declared_options(known: Mapping[str, Any], *names: str) -> Callable[[Command], Command]:
+def options_of_fields(known: Mapping[str, Any], *names: str) -> Callable[[Command], Command]:
     """As `options_of_a_run`, of options that are declared elsewhere.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import show
-from understudy.cli.option_values import Progress, Settings, declared_options, parse_settings
+from understudy.cli.option_values import Progress, Settings, options_of_fields, parse_settings
 from understudy.run.select_config import make_select_config, select_options
 
 _Candidates = Annotated[
@@ -15,7 +15,7 @@ _Candidates = Annotated[
 ]
 
 
-@declared_options(
+@options_of_fields(
     select_options(), *(name for name in select_options() if name not in ("candidates", "settings"))
 )
 def select_command(

@@ -367,9 +367,11 @@ class CaptionedSource(Source, Protocol):
 
     Attributes:
         captions: (n,) a line of text for each record, in their order.
+        licence: Of the model that drew the images; None where it does not stand beside them.
     """
 
     captions: Texts
+    licence: str | None
 
 
 class Engine(Protocol):

@@ -151,14 +151,17 @@ class CaptionedImages:
     Args:
         source: The images.
         captions: (n,) the caption of each, in its order.
+        licence: Of the model that drew them, where it stands beside them.
     """
 
     kind: Literal["images", "embeddings"] = "images"
 
-    def __init__(self, source: RecordSource, captions: list[str]) -> None:
+    def __init__(
+        self, source: RecordSource, captions: list[str], licence: str | None = None
+    ) -> None:
         self.name, self.shape, self.classes = source.name, source.shape, source.classes
         self.has_units, self.skipped = source.has_units, source.skipped
-        self.captions = captions
+        self.captions, self.licence = captions, licence
         self._source = source
 
     def __len__(self) -> int:
@@ -188,12 +191,15 @@ def with_captions(source: Source) -> Source:
         return source
     if not (folder / CAPTIONS_FILE).is_file():
         captioned = open_captioned(folder)
-        return source if captioned is None else CaptionedImages(source, captioned.texts)
+        if captioned is None:
+            return source
+        return CaptionedImages(source, captioned.texts, licence_of_captions(folder))
     texts = {str(folder / path): text for path, text in read_captions(folder / CAPTIONS_FILE)}
     locations = source.locations()
     if bare := [location for location in locations if location not in texts]:
         raise SourceError(f"has no caption in {CAPTIONS_FILE}", bare[0])
-    return CaptionedImages(source, [texts[location] for location in locations])
+    captions = [texts[location] for location in locations]
+    return CaptionedImages(source, captions, licence_of_captions(folder))
 
 
 def licence_of_captions(folder: Path) -> str | None:

@@ -103,6 +103,19 @@ class Plan:
             raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
         return self.mu * math.sqrt(self.shares[stage])
 
+    def receipt(self, unit: Unit) -> Receipt:
+        """The guarantee of the plan before anything is released: queries and sizes are not known.
+
+        Args:
+            unit: The unit of protection.
+        """
+        stages = (
+            StageReceipt(name, "", share, 1.0, 1 / self.stage_mu(name), self.stage_mu(name), 0)
+            for name, share in self.shares.items()
+        )
+        epsilon, delta = self.budget.epsilon, self.budget.delta
+        return Receipt(unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages))
+
     def event(self, stage: str) -> Gaussian:
         """What a stage adds to the ledger."""
         return Gaussian(self.stage_mu(stage), self.slack * self.shares[stage])

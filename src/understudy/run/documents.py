@@ -68,6 +68,13 @@ def run_record(
         ModelRecord(role.replace("_", " "), model.name, model.licence)
         for role, model in prepared.context.models.items()
     ]
+    origin = prepared.origin
+    given = {} if origin is None else {"candidates_guarantee": origin.guarantee}
+    public = [prepared.public, prepared.base]
+    if origin is not None and origin.guarantee == "no private data":
+        public.append(prepared.candidates)
+    if origin is not None and origin.record is not None:
+        models += [model for model in origin.record.models if model not in models]
     return RunRecord(
         method=release.method,
         receipt=receipt,
@@ -80,15 +87,14 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=tuple(
-            source.name
-            for source in (prepared.public, prepared.base, prepared.candidates)
-            if source is not None
-        ),
-        facts={**release.facts, **facts},
+        public_sources=tuple(source.name for source in public if source is not None),
+        facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
         licence=config.licence,
-        premises=premises_of(prepared.source, config),
+        premises=(
+            *premises_of(prepared.source, config),
+            *(origin.premises if origin is not None else ()),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
+from understudy.core.types import Receipt
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.labels import NO_LABELS, NoColumns
@@ -27,6 +28,7 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
 )
+from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
 from understudy.steps.quality import QualityFilter
 
@@ -48,6 +50,7 @@ class Prepared:
         context: What is known before anything private is read: the models, among others.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
+        origin: Where the candidates come from; None without any.
     """
 
     config: RunConfig
@@ -62,6 +65,7 @@ class Prepared:
     context: Context
     quality: QualityFilter | None = None
     rows_held_out: int = 0
+    origin: Provenance | None = None
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -94,7 +98,10 @@ def prepare(config: RunConfig) -> Prepared:
     public_name = procedural_name(names.get("public"), context)
     public = None if public_name is None else open_matching(public_name, "public")
     candidates_name = names.get("candidates")
-    candidates = None if candidates_name is None else _open_candidates(source, candidates_name)
+    candidates = origin = None
+    if candidates_name is not None:
+        origin = provenance_of(candidates_name, declared_public=config.candidates_public)
+        candidates = _open_candidates(source, candidates_name)
     context = replace(
         context,
         public=public is not None,
@@ -111,9 +118,27 @@ def prepare(config: RunConfig) -> Prepared:
     require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
-    return Prepared(
+    prepared = Prepared(
         config, chosen, params, plan, source, test, public, base, candidates, context, quality
     )
+    return replace(prepared, origin=origin)
+
+
+def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
+    """The guarantee of a run's release: of what the run pays for, and of its candidates.
+
+    Args:
+        prepared: The run.
+        paid: What it has paid for; None: what it plans to.
+
+    Raises:
+        ConfigError: Candidates that no claim can be made of, or whose guarantee does not compose
+            with that of the run. Asked before the run, nothing is spent.
+    """
+    own = prepared.plan.receipt(prepared.config.privacy_unit) if paid is None else paid
+    if prepared.origin is None:
+        return own
+    return made_of([("candidates", prepared.origin)], own)
 
 
 def _open_private(config: RunConfig) -> Source:

@@ -107,11 +107,10 @@ def provenance_of(name: str, *, declared_public: bool = False) -> Provenance:
 
 def _release_of(path: Path) -> Path | None:
     """The release that a path is, holds as a run's folder, or lies in."""
-    within = (path.parent, path.parent.parent) if path.exists() else ()
-    for candidate in (path / "release", path, *within):
-        if (candidate / _STATEMENT).is_file():
-            return candidate
-    return None
+    places = [path / "release", path]
+    if path.exists():
+        places += [path.parent, path.parent.parent]
+    return next((place for place in places if (place / _STATEMENT).is_file()), None)
 
 
 def made_of(parts: Sequence[tuple[str, Provenance]], own: Receipt | None = None) -> Receipt:

@@ -8,14 +8,12 @@ records a disclosure before the private records are used, and the release is nam
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError, SourceError
-from understudy.core.ports import CaptionedSource, Events, Source
-from understudy.core.types import Receipt, Release, SyntheticBatch, Vector
+from understudy.core.ports import Events, Source
+from understudy.core.types import Vector
 from understudy.data import write_release
 from understudy.data.holdout import HoldOut, split
 from understudy.methods.selection.algorithm import Selection, select_candidates
@@ -33,43 +31,28 @@ from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.methods.selection.reference import RecordReference
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
 from understudy.privacy.unit import Adjacency
-from understudy.report import ModelRecord, OwnerRecord, RunRecord, StatedAttack, owner_report
-from understudy.report.meaning import NO_GUARANTEE
-from understudy.run import synthesize
+from understudy.report import StatedAttack
 from understudy.run.accuracy import collect
-from understudy.run.documents import (
-    premises_of,
-    sheets,
-    spending,
-    synthetic_sample,
-    understudy_version,
-    write_contact_sheet,
-    write_gallery,
-    write_release_documents,
-)
+from understudy.run.documents import Charged, spending
 from understudy.run.held_out import keep_hold_out
-from understudy.run.outputs import RunFolder, run_folder, write_json
+from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.provenance import made_of
-from understudy.run.select_config import HELD_OUT, METHOD, SelectConfig, make_select_config
-from understudy.run.select_inputs import Opened, open_selection, parts_of_release
-from understudy.run.select_measures import EmbeddedRows, attacks_on, embed, penalties_of
-from understudy.run.synthesize import Result
+from understudy.run.select_config import HELD_OUT, SelectConfig, make_select_config
+from understudy.run.select_documents import (
+    OwnerFacts,
+    record_of,
+    release_of,
+    write_candidates,
+    write_documents,
+)
+from understudy.run.select_inputs import Opened, open_selection
+from understudy.run.select_measures import EmbeddedRows, attacks_on, embedded_rows, penalties_of
+from understudy.run.synthesize import Result, run
 from understudy.steps.space import Space, whitening
 
 _AT_ONCE = 512
 _FEW_HELD_OUT = 16
 """Held-out records that are not parted any more: all of them calibrate, none measures."""
-
-_HOW = {
-    "no guarantee": "rows of a set of candidates, chosen as those on which a model trains best for "
-    "records that steered the choice without noise, less a penalty for what is near to private "
-    "images",
-    "post-processing": "rows of a release, chosen as those on which a model trains best for rows "
-    "of a release; no private data was read",
-}
-TABLE = "selection.csv"
-"""In the owner's folder: each candidate, its weight, its score and its distance."""
 
 
 @dataclass
@@ -216,9 +199,7 @@ def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "au
 
 def _under_privacy(config: SelectConfig, progress: ProgressMode | Events) -> Result:
     """The same as a run of the method ``selection``."""
-    settings = {**config.settings, "keep": config.keep}
-    run_config = replace(config.run, settings=settings)
-    return synthesize.run(run_config, progress=progress)
+    return run(config.run, progress=progress)
 
 
 class _Choice:
@@ -255,14 +236,23 @@ class _Choice:
                 chosen = self._selection(rows, budgets, steering)
             with self._timed("attack"):
                 attacks, warnings = self._attacks(rows, chosen, steering)
-            with self._timed("write"):
-                release, facts = self._write(rows, chosen)
-            record = self._record(release, {**chosen.facts, **facts}, attacks)
-            result = self._documents(release, record, ledger, dataset)
+            charged = None
+            if ledger is not None and dataset is not None:
+                charged = Charged(ledger.address, dataset.id, spending(ledger, dataset.id))
+        with self._timed("write"):
+            release = release_of(self.opened, rows, chosen)
+            shutil.rmtree(self.folder.release, ignore_errors=True)  # of a run that was killed
+            step = self.events.step("writing the release", release.count)
+            form = self.config.format
+            facts = write_release(release, self.folder.release, format=form, progress=step)
+            write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
+        record = record_of(self.opened, release, {**chosen.facts, **facts}, attacks)
+        known = OwnerFacts(self.seconds, self.rows_held_out, charged)
+        result = write_documents(self.opened, self.folder, release, record, known)
         return replace(result, warnings=(*chosen.warnings, *warnings))
 
     def _embedded(self, source: Source) -> EmbeddedRows:
-        return embed(source, self.opened.spaces, self.classes, self.events)
+        return embedded_rows(source, self.opened.spaces, self.classes, self.events)
 
     def _disclose(self, ledger: Ledger, selected: int, candidates: int) -> Dataset:
         """Record what is disclosed, before any private record is used.
@@ -287,18 +277,17 @@ class _Choice:
         reference = None if opened.reference is None else self._embedded(opened.reference)
         if opened.private is None:
             return Steering(reference or candidates)
-        members, calibrating, measured = self._parts(opened.private)
-        if opened.non_members and reference is not None and calibrating is None:
-            # Half of them steer and calibrate; the others measure.
-            steering, measured = _halves(reference, self.config.seed)
-            return Steering(steering, self._embedded(members), steering, measured)
-        embedded = [None if one is None else self._embedded(one) for one in (calibrating, measured)]
-        own, held_out, attacked = self._embedded(members), *embedded
-        if opened.non_members:  # the whole reference calibrates, and all that is held out measures
-            return Steering(reference or own, own, reference, _joined(held_out, attacked))
+        parts = self._parts(opened.private)
+        members = self._embedded(parts[0])
+        calibrating, measured = (None if one is None else self._embedded(one) for one in parts[1:])
+        if opened.non_members and reference is not None:
+            if calibrating is None:  # half of the reference steers and calibrates, half measures
+                reference, measured = _halves(reference, self.config.seed)
+                return Steering(reference, members, reference, measured)
+            return Steering(reference, members, reference, _union(calibrating, measured))
         if self.config.reference == HELD_OUT:
-            reference = held_out
-        return Steering(reference or own, own, held_out, attacked)
+            reference = calibrating
+        return Steering(reference or members, members, calibrating, measured)
 
     def _parts(self, private: Source) -> tuple[Source, Source | None, Source | None]:
         """The members, and the two halves of what is held out; None where nothing is."""
@@ -382,143 +371,6 @@ class _Choice:
             )
         return attacks, () if attacks else (_UNMEASURED,)
 
-    def _write(self, candidates: EmbeddedRows, chosen: Selection) -> tuple[Release, dict[str, Any]]:
-        """The release and the owner's table; the facts of the files."""
-        release = _release_of(self.opened, candidates, chosen)
-        shutil.rmtree(self.folder.release, ignore_errors=True)  # of a run that was killed
-        facts = write_release(
-            release,
-            self.folder.release,
-            format=self.config.format,
-            progress=self.events.step("writing the release", release.count),
-        )
-        samples = {int(row): number for number, row in enumerate(chosen.indices)}
-        with (self.folder.owner / TABLE).open("w", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file, lineterminator="\n")
-            lines.writerow(["candidate", "class", "sample", "gamma", "score", "distance"])
-            for row, label in enumerate(candidates.labels.tolist()):
-                distance = "" if self.distances is None else f"{self.distances[row]:.6g}"
-                weights = f"{chosen.gamma[row]:.6g}", f"{chosen.scores[row]:.6g}"
-                name = self.opened.names[row] if self.opened.names else f"row {row}"
-                lines.writerow(
-                    [name, self.classes[label], samples.get(row, ""), *weights, distance]
-                )
-        return release, facts
-
-    def _record(
-        self, release: Release, facts: Mapping[str, Any], attacks: tuple[StatedAttack, ...]
-    ) -> RunRecord:
-        """The public facts of the selection."""
-        opened, config = self.opened, self.config
-        record = opened.origin.record
-        receipt = self._receipt()
-        premises = [] if opened.private is None else [*premises_of(opened.private, config.run)]
-        for part in (opened.origin, opened.reference_origin):
-            premises += [one for one in (part.premises if part else ()) if one not in premises]
-        licence = config.licence
-        if licence == "unknown" and record is not None:
-            licence = record.licence
-        return RunRecord(
-            method=METHOD,
-            receipt=receipt,
-            classes=release.classes,
-            count=release.count,
-            format=config.format if release.image_shape else "embeddings",
-            version=understudy_version(),
-            date=datetime.now(UTC).date().isoformat(),
-            params={"keep": config.keep, **asdict(self.settings), "seed": config.seed},
-            image_shape=release.image_shape,
-            dim=release.dim,
-            models=self._models(),
-            public_sources=self._public_sources(),
-            facts={**release.facts, **facts},
-            how=_HOW[config.form],
-            licence=licence,
-            premises=tuple(premises),
-            attacks=attacks,
-        )
-
-    def _receipt(self) -> Receipt:
-        if self.opened.private is not None:
-            return NO_GUARANTEE
-        parts = parts_of_release(self.opened.origin, self.opened.reference_origin)
-        if any(part.guarantee in ("none", "unknown") for _, part in parts):
-            return NO_GUARANTEE
-        return made_of(parts)
-
-    def _models(self) -> tuple[ModelRecord, ...]:
-        """The encoders, and the models that the candidates were made with."""
-        spaces = self.opened.spaces
-        encoders = {"encoder": spaces.proxy, "penalty encoder": spaces.distance}
-        own = [
-            ModelRecord(role, model.name, model.licence)
-            for role, model in encoders.items()
-            if model is not None
-        ]
-        record = self.opened.origin.record
-        return (*own, *(one for one in (record.models if record else ()) if one not in own))
-
-    def _public_sources(self) -> tuple[str, ...]:
-        record = self.opened.origin.record
-        names = [*(record.public_sources if record else ())]
-        if self.opened.public is not None:
-            names.append(self.opened.public.name)
-        if self.opened.origin.declared_public:
-            names.append(self.opened.candidates.name)
-        return tuple(dict.fromkeys(names))
-
-    def _documents(
-        self, release: Release, record: RunRecord, ledger: Ledger | None, dataset: Dataset | None
-    ) -> Result:
-        """The documents of the release and of the owner; ``run.json``, which ends the run, last."""
-        from understudy.run.run_file import RunFile  # imports pydantic
-
-        folder, private = self.folder, self.opened.private
-        write_release_documents(folder, record)
-        images = None if release.image_shape is None else synthetic_sample(release)
-        contact_sheet = None if images is None else write_contact_sheet(folder, images)
-        state = None
-        if ledger is not None and dataset is not None:
-            state = spending(ledger, dataset.id)
-        source = private or self.opened.candidates
-        owner = OwnerRecord(
-            dataset=source.name,
-            rows=0 if private is None else len(private) - self.rows_held_out,
-            skipped=source.skipped,
-            spending=state,
-            sheets=() if private is None or images is None else sheets(private, images),
-            seconds=self.seconds,
-        )
-        if owner.sheets:
-            write_gallery(folder.owner, owner.sheets)
-        (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
-        content = RunFile(
-            run=folder.run,
-            dataset=owner.dataset,
-            dataset_id=None if dataset is None else dataset.id,
-            ledger=None if ledger is None else ledger.address,
-            settings=self.config.identity(),
-            premises=list(record.premises),
-            receipt=None if record.unprotected else record.receipt,
-            spending=state,
-            rows=owner.rows,
-            rows_held_out=self.rows_held_out,
-            skipped=owner.skipped,
-            seconds=dict(self.seconds),
-            version=record.version,
-        )
-        write_json(folder.record, content.as_dict())
-        return Result(
-            folder.release,
-            folder.owner,
-            record.receipt,
-            record.facts,
-            (),
-            self.seconds,
-            contact_sheet,
-            attacks=record.attacks,
-        )
-
 
 _UNMEASURED = (
     "what the selection leaks was not measured: there are too few held-out records that steered "
@@ -551,49 +403,11 @@ def _halves(rows: EmbeddedRows, seed: int) -> tuple[EmbeddedRows, EmbeddedRows |
     return rows.at(np.sort(order[::2])), rows.at(np.sort(order[1::2]))
 
 
-def _joined(first: EmbeddedRows | None, second: EmbeddedRows | None) -> EmbeddedRows | None:
-    if first is None or second is None:
-        return first or second
-    pairs = zip(
-        (first.proxy, first.distance, first.labels),
-        (second.proxy, second.distance, second.labels),
-        strict=True,
-    )
-    return EmbeddedRows(*(np.concatenate(pair) for pair in pairs))
-
-
-def _release_of(opened: Opened, candidates: EmbeddedRows, chosen: Selection) -> Release:
-    """The selected candidates in their order: images or embeddings, labels and captions."""
-    source, indices = opened.candidates, chosen.indices
-    captions = source.captions if isinstance(source, CaptionedSource) else None
-    images = source.kind == "images"
-
-    def batches() -> Iterator[SyntheticBatch]:
-        first = 0
-        for batch in source.batches(_AT_ONCE):
-            rows = indices[(indices >= first) & (indices < first + len(batch.labels))]
-            values = batch.values[rows - first]
-            first += len(batch.labels)
-            if len(rows) == 0:
-                continue
-            yield SyntheticBatch(
-                candidates.labels[rows],
-                embeddings=None if images else values,
-                images=values if images else None,
-                captions=None if captions is None else [captions[row] for row in rows.tolist()],
-            )
-
-    kinds = {"candidates_guarantee": opened.origin.guarantee}
-    if opened.reference_origin is not None:
-        kinds["reference_guarantee"] = opened.reference_origin.guarantee
-    return Release(
-        METHOD,
-        source.classes,
-        len(indices),
-        batches,
-        None if images else source.shape[0],
-        source.shape if images else None,
-        kinds,
-        captions is not None,
-        opened.licence if captions is not None else None,
+def _union(first: EmbeddedRows, second: EmbeddedRows | None) -> EmbeddedRows:
+    if second is None:
+        return first
+    return EmbeddedRows(
+        np.concatenate([first.proxy, second.proxy]),
+        np.concatenate([first.distance, second.distance]),
+        np.concatenate([first.labels, second.labels]),
     )

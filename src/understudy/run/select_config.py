@@ -156,6 +156,8 @@ class SelectConfig:
         shared |= {"epsilon": 1.0 if self.epsilon is None else self.epsilon}
         if self.holds_none_out:
             shared["hold_out"] = None
+        if self.form == "differential privacy":
+            shared["settings"] = {**self.settings, "keep": self.keep}
         return make_config(shared)
 
     @property

@@ -11,7 +11,7 @@ from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
 from understudy.core.types import Shape
 from understudy.data import open_source
-from understudy.data.captions import licence_of_captions, with_captions
+from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.methods.selection.base import ProxySettings
@@ -34,7 +34,6 @@ class Opened:
         candidates: All candidates.
         origin: Where they come from.
         names: What each candidate is called, for the owner's table.
-        licence: Of the model that drew them, where it stands beside their captions.
         reference_origin: Where the reference comes from; None: the private records or none.
         reference: Records that steer; None: the private ones, or the candidates themselves.
         private: The private dataset, in the candidates' shape; None without one.
@@ -47,7 +46,6 @@ class Opened:
     candidates: Source
     origin: Provenance
     names: tuple[str, ...]
-    licence: str | None
     reference_origin: Provenance | None
     reference: Source | None
     private: Source | None
@@ -91,9 +89,7 @@ def open_selection(config: SelectConfig) -> Opened:
     candidates = _open(config.candidates, origin, None, config)
     private, reference, public = _others(config, candidates, reference_origin)
     names = candidates.locations() if isinstance(candidates, RecordSource) else ()
-    licence = None
-    if origin.place is not None and candidates.kind == "images":
-        candidates, licence = with_captions(candidates), licence_of_captions(origin.place)
+    candidates = with_captions(candidates)
     penalised = private is not None and settings.reconstruction != 0
     spaces = Spaces.load(
         candidates.shape, config.encoder, config.penalty_encoder, penalised=penalised
@@ -104,7 +100,6 @@ def open_selection(config: SelectConfig) -> Opened:
         candidates,
         origin,
         tuple(names),
-        licence,
         reference_origin,
         reference,
         private,

@@ -40,7 +40,7 @@ _LEAST = 5  # records of a side, below which rates mean nothing
 _RATE = 0.01
 _TINY = 1e-12
 
-SUBJECTS = "all candidates", "this release"
+ATTACKED = "all candidates", "this release"
 """What is attacked: before the selection and after it."""
 
 
@@ -148,7 +148,9 @@ class EmbeddedRows:
         return EmbeddedRows(self.proxy[rows], self.distance[rows], self.labels[rows])
 
 
-def embed(source: Source, spaces: Spaces, classes: Sequence[str], events: Events) -> EmbeddedRows:
+def embedded_rows(
+    source: Source, spaces: Spaces, classes: Sequence[str], events: Events
+) -> EmbeddedRows:
     """All rows of a source.
 
     Args:
@@ -245,8 +247,8 @@ def attacks_on(
         return ()
     asked = members.proxy[some(len(members.proxy), _MOST)]
     stated = []
-    for subject, rows in zip(SUBJECTS, (slice(None), indices), strict=True):
-        release = candidates.proxy[rows]
+    releases = candidates.proxy, candidates.proxy[indices]
+    for subject, release in zip(ATTACKED, releases, strict=True):
         curve = roc(
             by_calibrated_distance(asked, release, known),
             by_calibrated_distance(others, release, known),

@@ -42,7 +42,7 @@ from understudy.run.dry import class_capacities
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
-from understudy.run.prepare import Prepared, prepare
+from understudy.run.prepare import Prepared, claim, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
 
@@ -108,6 +108,7 @@ def synthesize(
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
     hold_out: float | str | None = None,
+    candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
     resume: bool = False,
@@ -157,6 +158,8 @@ def synthesize(
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
             under replace-one also a number of images. None: nothing is.
+        candidates_public: You declare that no private image of this dataset had a part in making
+            the candidates, where they are no release that says so itself.
         format: How images are written.
         licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
             "not said".
@@ -212,6 +215,7 @@ def synthesize(
                 "classes": classes,
                 "channels": channels,
                 "hold_out": hold_out,
+                "candidates_public": candidates_public,
                 "format": format,
                 "licence": licence,
                 "resume": resume,
@@ -243,6 +247,7 @@ def run(
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
+        claim(prepared)
         opening.finish()
         with (
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
@@ -307,7 +312,7 @@ class _Run:
                 facts |= prepared.quality.facts
                 self.notes = tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
-        return self._report(dataset, release, account.receipt(), facts)
+        return self._report(dataset, release, claim(prepared, account.receipt()), facts)
 
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""

@@ -73,6 +73,7 @@ class CandidateSet:
             source.shape if images else None,
             facts,
             captions is not None,
+            source.licence if isinstance(source, CaptionedSource) else None,
         )
 
 
