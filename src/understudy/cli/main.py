@@ -16,7 +16,6 @@ from understudy.cli import (
     evaluate_command,
     ledger_command,
     report_command,
-    select_command,
     show,
     studio_command,
 )
@@ -24,10 +23,12 @@ from understudy.cli.option_values import (
     Progress,
     Settings,
     options_of_a_run,
+    options_of_fields,
     parse_settings,
 )
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
+from understudy.run.select_config import make_select_config, select_options
 
 app = typer.Typer(
     name="understudy",
@@ -69,7 +70,49 @@ def synthesize(
         show.result(run(chosen, show.capacity_table, progress=progress))
 
 
-app.command("select")(select_command.select_command)
+_Candidates = Annotated[
+    str, typer.Argument(help="The candidates: a dataset, a release or a run's folder.")
+]
+
+
+@app.command("select")
+@options_of_fields(
+    select_options(), *(name for name in select_options() if name not in ("candidates", "settings"))
+)
+def select_command(
+    candidates: _Candidates,
+    set_: Settings = None,
+    progress: Progress = "auto",
+    **given: Any,
+) -> None:
+    """Keep the candidates that train well and leak little.
+
+    With --epsilon under differential privacy; without --private as post-processing of releases;
+    with --no-guarantee steered by private images without noise.
+    """
+    given |= {"candidates": candidates, "settings": parse_settings(set_ or [])}
+    config = make_select_config(given)
+    from understudy.run.select import run_selection
+
+    show.result(run_selection(config, progress=progress))
+
+
+@app.command("recipe")
+def recipe_command(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="YAML file with the steps.")],
+    progress: Progress = "auto",
+) -> None:
+    """Run several commands from one file: generate, select, evaluate, report.
+
+    Every step is checked before the first one runs; one that is done is passed over.
+    """
+    from understudy.run.recipe import carry_out, read_steps
+
+    commands = context.find_root().command.commands  # type: ignore[attr-defined]  # it is a group
+    carry_out(read_steps(file, commands, progress), commands, typer.echo)
+
+
 app.command("evaluate")(evaluate_command.evaluate_command)
 app.command()(report_command.report)
 app.command()(report_command.compare)

@@ -10,6 +10,7 @@
     │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
     │   └── RunError               a run folder cannot be started, resumed or read
+    │       └── RunComplete        a run that is complete was to be resumed
     ├── BudgetRefused              the budget does not cover the request; exits with 3
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
 
@@ -106,6 +107,17 @@ class LedgerError(InputError):
 
 class RunError(InputError):
     """A run folder cannot be started, resumed or read."""
+
+
+class RunComplete(RunError):
+    """A run that is complete was to be resumed.
+
+    Args:
+        folder: Its folder.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        super().__init__(f"{folder}: this run is complete; there is nothing to resume")
 
 
 class BudgetRefused(UnderstudyError):

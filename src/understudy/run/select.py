@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunError, SourceError
+from understudy.core.errors import ConfigError, RunComplete, SourceError
 from understudy.core.ports import Events, Source
 from understudy.core.types import Vector
 from understudy.data import write_release
@@ -193,7 +193,7 @@ def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "au
         opening.finish()
         with run_folder(config.out, config.identity(), resume=config.resume) as folder:
             if folder.done:
-                raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
+                raise RunComplete(config.out)
             return _Choice(opened, folder, events).carry_out()
 
 

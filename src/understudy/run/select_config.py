@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, option_of
 from understudy.privacy.unit import Adjacency
-from understudy.run.config import RunConfig, make_config, run_options, unknown
+from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
 METHOD = "selection"
 HELD_OUT = "held-out"
@@ -119,7 +119,9 @@ class SelectConfig:
         _ = self.run  # checks the options that it shares with a run
         if self.form == "differential privacy":
             self._check_private_answers()
-        elif self.form == "post-processing":
+            return
+        _ = self.chosen
+        if self.form == "post-processing":
             self._check_post_processing()
         elif self.encoder is not None and self.encoder == self.penalty_encoder:
             raise ConfigError(
@@ -146,6 +148,12 @@ class SelectConfig:
                 "(--no-guarantee): the release is then named so, and the ledger records it"
             )
         return "no guarantee"
+
+    @property
+    def chosen(self) -> SelectSettings:
+        """The settings of a selection without noise, with their types and ranges checked."""
+        settings: SelectSettings = make_params(SelectSettings, self.settings)
+        return settings
 
     @property
     def run(self) -> RunConfig:
@@ -198,7 +206,7 @@ class SelectConfig:
                 }[name]
                 raise ConfigError(f"leave out --{name.replace('_', '-')}: {why}")
         for name in ("reconstruction", "membership"):
-            if float(self.settings.get(name) or 0) > 0:
+            if str(self.settings.get(name) or 0) not in ("0", "0.0", "none"):
                 raise ConfigError(f"leave out --set {name}: {_NO_PENALTY}")
 
     def _check_post_processing(self) -> None:
@@ -211,12 +219,11 @@ class SelectConfig:
                 )
         if self.reference == HELD_OUT:
             raise ConfigError("--reference held-out is a part of --private, which is not given")
-        for name in ("reconstruction", "membership"):
-            if float(self.settings.get(name) or 0) > 0:
-                raise ConfigError(
-                    f"--set {name} penalises what is near to private images, and there is no "
-                    "--private: leave it out"
-                )
+        if self.chosen.penalised:
+            raise ConfigError(
+                "--set reconstruction and membership penalise what is near to private images, and "
+                "there is no --private: leave them out"
+            )
 
 
 _NO_PENALTY = (

@@ -15,7 +15,6 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.methods.selection.base import ProxySettings
-from understudy.run.config import make_params
 from understudy.run.outputs import open_release
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.select_config import HELD_OUT, SelectConfig, SelectSettings
@@ -79,7 +78,7 @@ def open_selection(config: SelectConfig) -> Opened:
     Raises:
         InputError: As said.
     """
-    settings = make_params(SelectSettings, config.settings)
+    settings = config.chosen
     origin = provenance_of(config.candidates, declared_public=config.candidates_public)
     reference_origin = None
     if config.reference is not None and config.reference != HELD_OUT:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.backends.arrays import fit_images
-from understudy.core.errors import InputError, RunError
+from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
@@ -254,7 +254,7 @@ def run(
             Ledger(config.ledger) as ledger,
         ):
             if folder.done:
-                raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
+                raise RunComplete(config.out)
             return _Run(prepared, folder, ledger, events).carry_out(plan)
 
 
