@@ -14,18 +14,19 @@ from tests.run.samples import QUICK, class_folders, embeddings, tree
 
 from understudy.core.errors import ConfigError, InputError, RunError, SourceError
 from understudy.core.ports import CaptionedSource
+from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source
-from understudy.data.captions import licence_of_captions, read_captions, with_captions
+from understudy.data.captions import read_captions, with_captions
+from understudy.data.release import write_release
 from understudy.privacy.account import composed, inherited
 from understudy.privacy.accounting import mu_of
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.report import public_documents, read_record
+from understudy.report import ModelRecord, RunRecord, public_documents, read_record
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
 from understudy.run.outputs import read_json
 from understudy.run.provenance import provenance_of
 from understudy.run.report import load
 from understudy.run.runs import list_runs
-from understudy.run.sample import base_set
 from understudy.run.select import select
 from understudy.run.select_config import SelectConfig, make_select_config, share_or_number
 from understudy.run.select_documents import TABLE
@@ -187,32 +188,70 @@ def test_nothing_need_be_held_out_without_penalties(site: Path) -> None:
     assert read_json(site / "out" / "owner" / "run.json")["rows_held_out"] == 0
 
 
+def captioned_release(folder: Path) -> None:
+    """Twelve images of two classes with captions, the licence of their model, and a statement."""
+    images = np.random.default_rng(1).integers(0, 256, (12, 8, 10, 3), dtype=np.uint8)
+    labels = np.arange(12) % 2
+    captions = [f"image {number}" for number in range(12)]
+    batch = SyntheticBatch(labels, images=images, captions=captions)
+    release = Release(
+        "drawn",
+        ("cat", "dog"),
+        12,
+        lambda: iter([batch]),
+        image_shape=(8, 10, 3),
+        captioned=True,
+        licence="MIT",
+    )
+    write_release(release, folder)
+    record = RunRecord(
+        "drawn",
+        NO_PRIVATE_DATA,
+        ("cat", "dog"),
+        12,
+        "png",
+        "1",
+        "2026-11-22",
+        image_shape=(8, 10, 3),
+        models=(ModelRecord("generator", "a generator", "MIT"),),
+        licence="cc0-1.0",
+    )
+    for name, text in public_documents(record).items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
 def test_images_keep_their_size_and_captions(tmp_path: Path) -> None:
     class_folders(tmp_path / "private", {"cat": 40, "dog": 40})
-    made = base_set(
-        ["cat", "dog"], out=tmp_path / "base", count=24, model="embedded:studio", **SILENT
-    )
+    captioned_release(tmp_path / "drawn")
     result = select(
-        tmp_path / "base",
+        tmp_path / "drawn",
         private=tmp_path / "private",
-        keep=10,
+        keep=6,
         no_guarantee=True,
         out=tmp_path / "out",
         ledger=str(tmp_path / "ledger.db"),
         settings={"steps": 20, "rounds": 2},
         **SILENT,
     )
-    captions = read_captions(result.release / "captions.csv")
-    assert len(captions) == 10
-    assert licence_of_captions(result.release) == licence_of_captions(made.release) is not None
-    before = with_captions(open_source(made.release))
+    captions = [text for _, text in read_captions(result.release / "captions.csv")]
+    before = with_captions(open_source(tmp_path / "drawn"))
+    after = with_captions(open_source(result.release))
     assert isinstance(before, CaptionedSource)
-    assert {text for _, text in captions} <= set(before.captions)
-    assert open_source(result.release).shape == before.shape
+    assert isinstance(after, CaptionedSource)
+    assert after.licence == before.licence == "MIT"
+    assert (len(captions), len(after), after.shape) == (6, 6, (8, 10, 3))
+    images = {
+        text: image
+        for source in (before, after)
+        for text, image in zip(source.captions, next(iter(source.batches(20))).values, strict=True)
+    }
+    for text, image in zip(before.captions, next(iter(before.batches(20))).values, strict=True):
+        np.testing.assert_array_equal(images[text], image)
     assert result.contact_sheet is not None
     record = read_record(read_json(result.release / "privacy.json"))
     assert {model.role for model in record.models} == {"encoder", "penalty encoder", "generator"}
     assert len({model.name for model in record.models}) == 3
+    assert record.licence == "cc0-1.0"
 
 
 # Post-processing
@@ -459,3 +498,16 @@ def test_a_unit_that_differs_from_that_of_the_candidates_is_refused_before_spend
     with pytest.raises(ConfigError, match="Nothing was spent"):
         private_selection(site, dp, adjacency="replace-one")
     assert not (site / "out").exists()
+
+
+def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("understudy.run.select.write_release", killed)
+    with pytest.raises(InterruptedError):
+        choose(site)
+    monkeypatch.undo()
+    embeddings(site / "candidates.npz", per_class=50, seed=3)
+    with pytest.raises(RunError, match="the candidates have changed"):
+        choose(site, resume=True)

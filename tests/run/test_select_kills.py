@@ -59,7 +59,8 @@ def check_once(ledger: Path) -> None:
         assert book.verify() == []
         rows = list(book.rows())
     for kind in ("charge", "disclosure", "release"):
-        named = [(row.data["run"], row.data.get("stage")) for row in rows if row.kind == kind]
+        of_kind = [row for row in rows if row.kind == kind]
+        named = [(row.dataset, row.data["run"], row.data.get("stage")) for row in of_kind]
         assert max(Counter(named).values(), default=1) == 1
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunComplete, SourceError
+from understudy.core.errors import ConfigError, RunComplete, RunError, SourceError
 from understudy.core.ports import Events, Source
 from understudy.core.types import Vector
 from understudy.data import write_release
@@ -310,6 +310,7 @@ class _Choice:
         self, candidates: EmbeddedRows, budgets: NDArray[np.int64], steering: Steering
     ) -> Selection:
         settings = self.settings
+        self._require_same(candidates)
         space = self._space(candidates)
         proxy = LinearProxy(
             space.forward(candidates.proxy),
@@ -343,6 +344,19 @@ class _Choice:
             progress=self.events.step("selecting candidates", settings.rounds),
             keep=self.folder.keep,
         )
+
+    def _require_same(self, candidates: EmbeddedRows) -> None:
+        """Refuse to go on with other candidates than the selection was begun with.
+
+        Raises:
+            RunError: As said.
+        """
+        known = self.folder.keep("candidates", lambda: {"labels": candidates.labels})
+        if not np.array_equal(known["labels"], candidates.labels):
+            raise RunError(
+                f"{self.opened.origin.name}: the candidates have changed since the selection was "
+                "begun: start a new one in another folder"
+            )
 
     def _space(self, candidates: EmbeddedRows) -> Space:
         """The leading whitened axes of public images; of the candidates, where there are none."""

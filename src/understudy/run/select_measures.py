@@ -16,9 +16,9 @@ from understudy.core.results import Interval
 from understudy.core.types import Embeddings, Images, Labels, Shape, Vector
 from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.base import ProxySettings
-from understudy.methods.selection.linear_proxy import LinearProxy, softmax
 from understudy.methods.selection.penalties import (
     calibrated_distances,
+    losses_after_training,
     membership_penalty,
     reconstruction_penalty,
 )
@@ -38,7 +38,6 @@ _SIDE = 32  # pixels a side that scattering looks at: beyond, it takes minutes
 _MOST = 20_000  # records of a side that are attacked
 _LEAST = 5  # records of a side, below which rates mean nothing
 _RATE = 0.01
-_TINY = 1e-12
 
 ATTACKED = "all candidates", "this release"
 """What is attacked: before the selection and after it."""
@@ -195,7 +194,12 @@ def penalties_of(
     reconstruction = 1.0 if settings.reconstruction is None else settings.reconstruction
     membership = None
     if settings.membership > 0:
-        losses = [_losses(candidates, rows, classes, proxy) for rows in (private, non_members)]
+        losses = (
+            losses_after_training(
+                (rows.proxy, rows.labels), (candidates.proxy, candidates.labels), classes, proxy
+            )
+            for rows in (private, non_members)
+        )
         membership = membership_penalty(*losses)
     penalties = Penalties(
         reconstruction_penalty(to_private, to_others) if reconstruction else None,
@@ -204,21 +208,6 @@ def penalties_of(
         settings.membership,
     )
     return penalties, calibrated_distances(to_private, to_others)
-
-
-def _losses(
-    candidates: EmbeddedRows, records: EmbeddedRows, classes: int, proxy: ProxySettings
-) -> Vector:
-    """The loss of each candidate under a softmax regression that was trained on records: (M,)."""
-    centre, scale = records.proxy.mean(axis=0), records.proxy.std() + _TINY
-    model = LinearProxy(
-        (records.proxy - centre) / scale, records.labels, classes, float(len(records.labels)), proxy
-    )
-    state = model.final_state(np.ones(len(records.labels)))
-    moved = ((candidates.proxy - centre) / scale).astype(np.float64)
-    probabilities = softmax(moved @ state[:-1] + state[-1])
-    chosen = probabilities[np.arange(len(moved)), candidates.labels]
-    return np.asarray(-np.log(np.maximum(chosen, _TINY)), dtype=np.float64)
 
 
 def attacks_on(
