@@ -210,7 +210,9 @@ def _open_candidates(source: Source, name: str) -> Source:
     """
     candidates = with_captions(open_source(name))
     _require_same_kind(source, candidates)
-    if candidates.classes == UNLABELLED and source.classes != UNLABELLED:
+    if source.classes == UNLABELLED:
+        return candidates  # whether one class will do, the method knows
+    if candidates.classes == UNLABELLED:
         raise SourceError("has no labels, and samples are selected class by class", name)
     require_classes(source.classes, candidates)
     return candidates

@@ -62,17 +62,16 @@ class RecordReference:
     def gradient(self, state: Vector) -> Vector:
         """X' (w (softmax(X theta) - Y)): (d + 1, C) float64."""
         weights = state.astype(self.features.dtype)
-        residuals = softmax(self.features @ weights[:-1] + weights[-1])
-        residuals[np.arange(len(residuals)), self.labels] -= 1
-        residuals *= self.weights[:, None].astype(residuals.dtype)
-        return np.asarray(
-            np.vstack([self.features.T @ residuals, residuals.sum(0)]), dtype=np.float64
-        )
+        residuals = softmax(weights[:-1].T @ self.features.T + weights[-1][:, None])
+        residuals[self.labels, np.arange(len(self.labels))] -= 1
+        residuals *= self.weights.astype(residuals.dtype)
+        gradient = np.vstack([(residuals @ self.features).T, residuals.sum(1)])
+        return np.asarray(gradient, dtype=np.float64)
 
     def loss(self, state: Vector) -> float:
         """Weighted cross-entropy at a proxy's weights."""
-        probabilities = softmax(self.features.astype(np.float64) @ state[:-1] + state[-1])
-        chosen = probabilities[np.arange(len(self.labels)), self.labels]
+        logits = state[:-1].T @ self.features.astype(np.float64).T + state[-1][:, None]
+        chosen = softmax(logits)[self.labels, np.arange(len(self.labels))]
         return -float(self.weights @ np.log(np.maximum(chosen, np.finfo(np.float64).tiny)))
 
 
