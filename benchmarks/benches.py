@@ -1,7 +1,7 @@
 """Every shipped DP method, ready to run again and again on rows that take a moment.
 
-Embeddings for clustering and alignment; for evolution coloured squares, and models of them that
-are a line each.
+Embeddings for clustering, alignment and selection; for evolution coloured squares, and models of
+them that are a line each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from understudy.privacy.unit import Unit
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
-METHODS = ("clustering", "alignment", "evolution")
+METHODS = ("clustering", "alignment", "evolution", "selection")
 CLASSES = ("cat", "dog")
 COLOURS = ("black", "red", "green", "yellow", "blue", "pink", "cyan", "white")
 PALETTE = np.array([[60.0 + 135.0 * (i >> bit & 1) for bit in range(3)] for i in range(8)])
@@ -46,6 +46,11 @@ def ready(method: str, folder: Path, **options: Any) -> Ready:
     given = {"count": 20, "source": clouds(folder / "private.npz", 0), "out": folder / "out"}
     if method == "alignment":
         given |= {"base": str(clouds(folder / "base.npz", 1)), "settings": {"clusters": 2}}
+    if method == "selection":
+        candidates = str(clouds(folder / "candidates.npz", 1))
+        # Clipped short, so that an outlier which the proxy knows adds all that a record may too.
+        settings = {"rounds": 2, "steps": 10, "clip_norm": 0.1}
+        given |= {"candidates": candidates, "settings": settings}
     prepared = prepare(make_config({**given, "method": method, **options}))
     return Ready(Bench.of(prepared), InMemorySource.read(prepared.source))
 

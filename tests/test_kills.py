@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -171,6 +172,45 @@ def test_alignment_killed_at_random_moments(
     understudy: Commands, tmp_path: Path, kills: int
 ) -> None:
     check_killed_at_random(understudy, tmp_path, Aligned, kills)
+
+
+class Selected(Site):
+    """Selection by gradients: a release a round, each at weights that follow from the last."""
+
+    kept = frozenset({"kept"})
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        candidates = folder / "candidates"
+        if not candidates.exists():
+            class_folders(candidates, {"cat": 60, "dog": 60}, (6, 6, 1), seed=1)
+        options = ["--method", "selection", "--encoder", "embedded:dct", "--candidates", candidates]
+        self.settings = [*options, "--set", "rounds=4", "--set", "steps=20"]
+        self.settings += ["--count", "40"]
+
+
+def check_selected_again(understudy: Commands, folder: Path) -> None:
+    """From the answers alone, with nothing else that was stored: the same samples."""
+    for place in sorted(path for path in folder.iterdir() if path.name.isdecimal()):
+        site = Selected(place)
+        before = release_pixels(site.out)
+        shutil.rmtree(site.out / "release")
+        shutil.rmtree(site.out / "owner" / "kept")
+        (site.out / "owner" / "run.json").unlink()
+        done = understudy.run(*site.words(None, "--resume"))
+        assert done.code == 0, done.err
+        check_complete(site)
+        after = release_pixels(site.out)
+        assert before.keys() == after.keys()
+        assert all(np.array_equal(pixels, after[name]) for name, pixels in before.items())
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_selection_killed_at_random_moments(
+    understudy: Commands, tmp_path: Path, kills: int
+) -> None:
+    check_killed_at_random(understudy, tmp_path, Selected, kills)
+    check_selected_again(understudy, tmp_path)
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_the_bound_grows_with_what_is_spent(tmp_path):
 def test_mechanisms_are_audited_without_data():
     found = audit_mechanisms(draws=4000, epsilon=2.0)
     names = [one.measured for one in found.values if one.name == "epsilon, lower bound"]
-    assert len(names) == 7
+    assert len(names) == 8
     assert names[0] == "mechanism Counts, 4,000 draws"
     assert found.find("epsilon, stated").value == 2.0
 

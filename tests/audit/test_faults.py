@@ -49,6 +49,18 @@ def votes_count_twice(monkeypatch):
 
 
 @pytest.fixture
+def gradients_unclipped(monkeypatch):
+    """As if a gradient's norm were known to be small: the sum of what records add, as it is."""
+
+    def unclipped(query, values, labels, groups, grid):
+        _, gradients = query.contributions(values, labels)
+        steps = np.trunc(gradients / grid).astype(np.int64)
+        return steps.sum(axis=0).reshape(query.slots, query.width)
+
+    monkeypatch.setattr(queries.ClippedGradients, "integer_sum", unclipped)
+
+
+@pytest.fixture
 def honest():
     return noise.add_discrete_gaussian
 
@@ -198,6 +210,12 @@ def test_a_vote_that_counts_twice_is_caught(votes_count_twice):
     assert epsilon_of_mu(found.mu, 1e-5) > 1
 
 
+def test_gradients_that_are_not_clipped_are_caught(gradients_unclipped):
+    found = drawn("ClippedGradients", 0.975)
+    assert found.broken
+    assert epsilon_of_mu(found.mu, 1e-5) > 1
+
+
 def test_a_query_that_adds_too_much_is_clipped_by_the_sums(monkeypatch):
     """So the fault above has to sit behind the clipping to do any harm."""
     honest = queries.Votes.contributions
@@ -248,6 +266,20 @@ def test_a_whole_method_with_votes_that_count_twice_is_caught(votes_count_twice,
     is_refuted, sentence, _ = refuted("evolution", tmp_path, 40)
     assert is_refuted
     assert "a record adds 2 times" in sentence
+
+
+def test_a_whole_selection_with_gradients_that_are_not_clipped_is_caught(
+    gradients_unclipped, tmp_path
+):
+    is_refuted, sentence, _ = refuted("selection", tmp_path, 40)
+    assert is_refuted
+    assert "a record adds " in sentence
+
+
+def test_a_whole_selection_with_half_the_noise_is_caught(half_the_noise, tmp_path):
+    is_refuted, sentence, _ = refuted("selection", tmp_path, 40)
+    assert is_refuted
+    assert "the noise is 0.5" in sentence or "the noise is 0.4" in sentence
 
 
 def test_too_much_noise_is_caught_in_a_mechanism_and_in_a_method(too_much_noise, tmp_path):

@@ -66,6 +66,37 @@ class TestEvolution(ImageMethodSuite):
         return {"generator": "embedded:studio?steps=2"}
 
 
+class TestSelection(MethodSuite):
+    name = "selection"
+    settings = {"rounds": 3, "steps": 20, "keep": 0.3}  # noqa: RUF012
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        candidates = str(write_embeddings(folder / "candidates.npz", seed=2))
+        return {"candidates": candidates, "candidates_public": True}
+
+
+class TestSelectionByMoments(TestSelection):
+    settings = {"reference": "moments", "utility": "area", "keep": 0.3}  # noqa: RUF012
+
+
+class TestSelectionOfImages(ImageMethodSuite):
+    """Candidates of another size and of fewer classes, with a public dataset."""
+
+    name = "selection"
+    settings = {"rounds": 2, "steps": 20}  # noqa: RUF012
+
+    def write_source(self, folder: Path) -> Path:
+        return class_folders(folder / "private", SIZES | {"wolf": 12}, seed=1)
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        sizes = {"dog": 30, "person": 20}
+        return {
+            "candidates": str(class_folders(folder / "candidates", sizes, (12, 10, 3), seed=2)),
+            "candidates_public": True,
+            "public": str(class_folders(folder / "public", sizes, (8, 8, 1), seed=3)),
+        }
+
+
 def test_every_method_of_this_package_is_tested_here() -> None:
-    tested = {suite.name for suite in (TestClustering, TestAlignment, TestEvolution)}
+    tested = {suite.name for suite in (TestClustering, TestAlignment, TestEvolution, TestSelection)}
     assert tested == set(BUILT_IN[METHODS])

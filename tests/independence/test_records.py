@@ -24,6 +24,8 @@ from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
+from understudy.methods.selection.algorithm import METHOD as SELECTION
+from understudy.methods.selection.algorithm import SelectionParams
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,6 +45,7 @@ class Case:
     context: dict[str, Any] = field(default_factory=dict)
     public: bool = False
     base: bool = False
+    candidates: bool = False
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -70,6 +73,7 @@ class Case:
             classes=records.classes,
             count=20,
             base=self.base,
+            candidates=self.candidates,
             **self.models,
         )
         more = {}
@@ -77,6 +81,8 @@ class Case:
             more["public"] = replace(self.records(80, seed=7), classes=("all",))
         if self.base:
             more["base"] = self.records(60, seed=8)
+        if self.candidates:
+            more["candidates"] = self.records(60, seed=9)
         return run(self.method, self.params, context, records, folder, answers, **more)
 
 
@@ -95,6 +101,10 @@ def gaps(**more: Any) -> AlignmentParams:
 
 def evolved(**more: Any) -> EvolutionParams:
     return EvolutionParams(**{"population": 16, "rounds": 2, "candidates": "captions"} | more)
+
+
+def selected(**more: Any) -> SelectionParams:
+    return SelectionParams(**{"rounds": 3, "steps": 10} | more)
 
 
 CASES = {
@@ -142,6 +152,13 @@ CASES = {
             "writer": lambda _: Pen(),
             "captioner": studio_captioner,
         },
+    ),
+    "selection, embeddings": Case(SELECTION, selected(), None, (37,), candidates=True),
+    "selection, dct": Case(
+        SELECTION, selected(axes=20), "embedded:dct", (8, 8, 3), candidates=True, public=True
+    ),
+    "selection, embeddings, by moments": Case(
+        SELECTION, selected(reference="moments"), None, (37,), candidates=True
     ),
 }
 

@@ -26,6 +26,7 @@ METHODS = {
         "generator": "embedded:studio?steps=2",
         "settings": {"rounds": 2, "population": 8, "lookahead": 0},
     },
+    "selection": {"candidates": "base", "settings": {"rounds": 3, "steps": 20}},
 }
 
 
@@ -38,7 +39,8 @@ def released(folder):
 
 
 @pytest.mark.parametrize(
-    "method", ["clustering", "alignment", pytest.param("evolution", marks=pytest.mark.slow)]
+    "method",
+    ["clustering", "alignment", "selection", pytest.param("evolution", marks=pytest.mark.slow)],
 )
 def test_a_record_more_changes_nothing_but_through_the_noisy_answers(method, tmp_path):
     if method == "evolution":
@@ -46,8 +48,8 @@ def test_a_record_more_changes_nothing_but_through_the_noisy_answers(method, tmp
     source = class_folders(tmp_path / "scans", SIZES, seed=1)
     class_folders(tmp_path / "base", {"cat": 50, "dog": 50}, seed=2)
     options = {"epsilon": 4.0, "ledger": str(tmp_path / "ledger.db"), **METHODS[method]}
-    if "base" in options:
-        options["base"] = str(tmp_path / options["base"])
+    for role in {"base", "candidates"} & options.keys():
+        options[role] = str(tmp_path / options[role])
     synthesize(source, out=tmp_path / "one", method=method, **options)
     # The run as it was killed before its release was written, with the answers it had paid for.
     shutil.copytree(tmp_path / "one", tmp_path / "two")

@@ -20,6 +20,8 @@ from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.methods.clustering.covariance import Covariance
 from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
+from understudy.methods.selection.algorithm import METHOD as SELECTION
+from understudy.methods.selection.algorithm import SelectionParams
 
 SHAPE = (8, 8, 1)
 
@@ -69,6 +71,8 @@ class Case:
         more: dict[str, Any] = {}
         if self.facts.get("base"):
             more["base"] = self.records(40, seed=8)
+        if self.facts.get("candidates"):
+            more["candidates"] = self.records(50, seed=9)
         if self.facts.get("public"):
             more["public"] = self.records(80, seed=7)
         params = self.method.settle(self.params, self.context)
@@ -157,7 +161,24 @@ def evolution_cases() -> list[Case]:
     return [Case(EVOLUTION, EvolutionParams(**chosen), of_colours()) for chosen in settings]
 
 
-CASES = [*clustering_cases(), *alignment_cases(), *evolution_cases()]
+def selection_cases() -> list[Case]:
+    """Both references, with and without a public dataset, images and embeddings."""
+    few: dict[str, Any] = {"steps": 5}
+    given: dict[str, Any] = {"candidates": True}
+    return [
+        Case(SELECTION, SelectionParams(**few), of_embeddings(**given)),
+        Case(SELECTION, SelectionParams(rounds=3, axes=2, **few), of_embeddings(**given)),
+        Case(SELECTION, SelectionParams(**few), of_images(public=True, **given)),
+        Case(SELECTION, SelectionParams(reference="moments", **few), of_images(**given)),
+        Case(
+            SELECTION,
+            SelectionParams(reference="moments", utility="area", rounds=2, **few),
+            of_embeddings(public=True, **given),
+        ),
+    ]
+
+
+CASES = [*clustering_cases(), *alignment_cases(), *evolution_cases(), *selection_cases()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.method.name)

@@ -23,6 +23,7 @@ from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.queries import (
     Cells,
+    ClippedGradients,
     ClippedSums,
     CountAndSum,
     Counts,
@@ -50,6 +51,7 @@ QUERIES: dict[str, Callable[[], Query]] = {
     "full moments of each class": lambda: FullMoments(CELLS, 1.7, np.arange(CELLS.count) // 8),
     "full moments of each cell": lambda: FullMoments(CELLS, 0.9, np.arange(CELLS.count)),
     "votes": lambda: Votes(rng.normal(size=(CLASSES, 60, DIM))),
+    "gradients": lambda: ClippedGradients(rng.normal(size=(DIM + 1, CLASSES)), 1.4),
     "histogram of norms": lambda: NormHistogram(CELLS, np.linspace(0.1, 9.0, 179)),
 }
 

@@ -103,10 +103,13 @@ class InMemorySource:
 def outliers(dataset: InMemorySource, count: int, seed: int) -> InMemorySource:
     """Records that a dataset can hold and that count for as much as a method lets one count.
 
-    Embeddings lie far out in directions of their own, so that clipping leaves all it may of them.
-    Images are of pixels that are black or white by chance. Each is a unit of its own.
+    Embeddings lie far out in directions of their own, so that clipping leaves all it may of them,
+    and are of the class whose mean lies least in that direction, so that a classifier is as wrong
+    of them as it can be. Images are of pixels that are black or white by chance, and of any class.
+    Each is a unit of its own.
     """
     rng = np.random.default_rng([seed, 0xA0D])
+    labels = rng.integers(0, len(dataset.classes), count)
     if dataset.kind == "images":
         height, width, channels = dataset.shape
         bits = rng.integers(0, 2, (count, height, width, 1), dtype=np.uint8)
@@ -116,6 +119,8 @@ def outliers(dataset: InMemorySource, count: int, seed: int) -> InMemorySource:
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         spread = max(float(dataset.values.std()), 1e-6) * np.sqrt(dataset.shape[0])
         values = (dataset.values.mean(axis=0) + _FAR * spread * directions).astype(np.float32)
-    labels = rng.integers(0, len(dataset.classes), count)
+        occupied = np.unique(dataset.labels)
+        means = [dataset.values[dataset.labels == label].mean(axis=0) for label in occupied]
+        labels = occupied[(directions @ np.stack(means).T).argmin(axis=1)]
     units = None if dataset.units is None else np.array([f"audit {seed} {i}" for i in range(count)])
     return replace(dataset, values=values, labels=labels, units=units)

@@ -126,6 +126,7 @@ class Bench:
         seed: Seed of everything public; attackers know it.
         public: The public dataset, or None.
         base: The base set, or None.
+        candidates: The candidates of a selection, or None.
     """
 
     method: Method
@@ -136,6 +137,7 @@ class Bench:
     seed: int = 0
     public: Source | None = None
     base: Source | None = None
+    candidates: Source | None = None
 
     @classmethod
     def of(cls, prepared: Prepared) -> Bench:
@@ -149,6 +151,7 @@ class Bench:
             prepared.config.seed,
             prepared.public,
             prepared.base,
+            prepared.candidates,
         )
 
     def observe(self, records: InMemorySource, folder: Path, *, sample: bool = True) -> ObservedRun:
@@ -184,6 +187,7 @@ class Bench:
                 seed=self.seed,
                 progress=lambda *_: lambda _: None,
                 base=self.base,
+                candidates=self.candidates,
                 fit=partial(fit_images, shape=self.context.shape),
                 keep=_memory_store(),
             ),

@@ -19,6 +19,7 @@ from understudy.privacy.account import Account, Plan
 from understudy.privacy.cells import Cells
 from understudy.privacy.noise import MIN_SCALE
 from understudy.privacy.queries import (
+    ClippedGradients,
     ClippedSums,
     CountAndSum,
     Counts,
@@ -32,6 +33,7 @@ from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 
 _SLOTS = 1000
+_GRADIENTS = 200  # of a gradient's slots: a record adds to each of them
 _STAGE = "audit"
 _UNIT = Unit()
 _FAR = 700.0  # beyond every radius here
@@ -106,6 +108,7 @@ def mechanisms(slots: int = _SLOTS) -> tuple[Mechanism, ...]:
     positions, distant = each[:, None].astype(np.float64), np.full((slots, 1), _FAR)
     # Along one axis: the squares of such a record are as long as they may be.
     distant_2d = np.tile([_FAR, 0.0], (slots, 1))
+    gradients = min(slots, _GRADIENTS)
     line, plane = (Cells(np.zeros((slots, 1, dim))) for dim in (1, 2))
     return (
         Mechanism("Counts", Counts(line), distant, each),
@@ -119,6 +122,13 @@ def mechanisms(slots: int = _SLOTS) -> tuple[Mechanism, ...]:
             NormHistogram(Cells(np.zeros((1, 1, 1))), positions[1:, 0]),
             positions + 0.5,
             single_class,
+        ),
+        # Far along an axis each, and one that adds to the intercept alone.
+        Mechanism(
+            "ClippedGradients",
+            ClippedGradients(np.zeros((gradients, 2)), 0.5),
+            np.eye(gradients, gradients - 1) * _FAR,
+            np.arange(gradients) % 2,
         ),
     )
 

@@ -24,10 +24,12 @@ from understudy.cli.option_values import (
     Progress,
     Settings,
     options_of_a_run,
+    options_of_fields,
     parse_settings,
 )
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
+from understudy.run.select_config import make_select_config, select_options
 
 app = typer.Typer(
     name="understudy",
@@ -67,6 +69,49 @@ def synthesize(
         show.plan(plan_only(chosen))
     else:
         show.result(run(chosen, show.capacity_table, progress=progress))
+
+
+_Candidates = Annotated[
+    str, typer.Argument(help="The candidates: a dataset, a release or a run's folder.")
+]
+
+
+@app.command("select")
+@options_of_fields(
+    select_options(), *(name for name in select_options() if name not in ("candidates", "settings"))
+)
+def select_command(
+    candidates: _Candidates,
+    set_: Settings = None,
+    progress: Progress = "auto",
+    **given: Any,
+) -> None:
+    """Keep the candidates that train well and leak little.
+
+    With --epsilon under differential privacy; without --private as post-processing of releases;
+    with --no-guarantee steered by private images without noise.
+    """
+    given |= {"candidates": candidates, "settings": parse_settings(set_ or [])}
+    config = make_select_config(given)
+    from understudy.run.select import run_selection
+
+    show.result(run_selection(config, progress=progress))
+
+
+@app.command("recipe")
+def recipe_command(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="YAML file with the steps.")],
+    progress: Progress = "auto",
+) -> None:
+    """Run several commands from one file: generate, select, evaluate, report.
+
+    Every step is checked before the first one runs; one that is done is passed over.
+    """
+    from understudy.run.recipe import carry_out, read_steps
+
+    commands = context.find_root().command.commands  # type: ignore[attr-defined]  # it is a group
+    carry_out(read_steps(file, commands, progress), commands, typer.echo)
 
 
 app.command("evaluate")(evaluate_command.evaluate_command)

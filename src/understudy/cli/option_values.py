@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +38,16 @@ def options_of_a_run(*names: str) -> Callable[[Command], Command]:
     Args:
         names: The options, as `understudy.run.config.run_options` names them.
     """
-    known = run_options()
+    return options_of_fields(run_options(), *names)
+
+
+def options_of_fields(known: Mapping[str, Any], *names: str) -> Callable[[Command], Command]:
+    """As `options_of_a_run`, of options that are declared elsewhere.
+
+    Args:
+        known: The annotation of each option.
+        names: Those that the command takes.
+    """
     parameters = [_parameter(name, known[name]) for name in names]
 
     def decorate(command: Command) -> Command:

@@ -15,6 +15,7 @@ from understudy.core.roles import flag_of
 
 if TYPE_CHECKING:  # importing them takes a second, which every command would pay
     from understudy.backends.registry import BackendInfo
+    from understudy.core.types import Receipt
     from understudy.methods.base import Method
     from understudy.methods.clustering.capacity import Carried
     from understudy.report import Premise
@@ -140,11 +141,12 @@ def class_shares(facts: Mapping[str, Any]) -> None:
 
 def result(run_result: Result) -> None:
     """What a run made."""
-    receipt = run_result.receipt
-    _console.print(
-        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
-        f"adjacency: {receipt.adjacency}"
-    )
+    _console.print(_guarantee(run_result.receipt))
+    for attack in run_result.attacks:
+        _console.print(
+            f"{attack.subject}: an attacker by {attack.attack} names {attack.tpr[0]:.1%} of the "
+            f"private records at 1 % false alarms (AUC {attack.auc[0]:.3f}); stated in the release"
+        )
     class_shares(run_result.facts)
     for warning in run_result.warnings:
         _console.print(f"note: {warning}")
@@ -153,6 +155,22 @@ def result(run_result: Result) -> None:
     if run_result.contact_sheet is not None:
         _console.print(f"pictures:  {run_result.contact_sheet}")
     _console.print(f"to keep:   {run_result.owner / 'report.html'}")
+
+
+def _guarantee(receipt: Receipt) -> str:
+    """The guarantee of a release in a line."""
+    if receipt.epsilon == float("inf"):
+        return "no guarantee: private images steered this without noise; no epsilon stands for it"
+    if receipt.unit == "none":
+        return "no private data was used"
+    inherited = sum(bool(stage.origin) for stage in receipt.stages)
+    words = (
+        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
+        f"adjacency: {receipt.adjacency}"
+    )
+    if not inherited:
+        return words
+    return f"{words}; {inherited} of {len(receipt.stages)} stages were paid for by other releases"
 
 
 def run_list(runs: Sequence[RunSummary]) -> None:
@@ -164,7 +182,7 @@ def run_list(runs: Sequence[RunSummary]) -> None:
             run.state,
             run.method or "",
             run.dataset or "",
-            "" if run.epsilon is None else f"{run.epsilon:g}",
+            _epsilon(run),
             "" if run.samples is None else f"{run.samples:,}",
             run.date or "",
         )
@@ -180,6 +198,15 @@ def run_list(runs: Sequence[RunSummary]) -> None:
             "go on with an unfinished run: the same command with --resume; what it paid for is "
             "not paid again"
         )
+
+
+def _epsilon(run: RunSummary) -> str:
+    """The epsilon of a run, or the kind of its guarantee where it has none."""
+    if run.guarantee == "none":
+        return "no guarantee"
+    if run.guarantee == "no private data":
+        return "no private data"
+    return "" if run.epsilon is None else f"{run.epsilon:g}"
 
 
 def accuracies(measurements: Sequence[Accuracy]) -> None:
@@ -239,7 +266,8 @@ def _total(entry: DatasetAccount) -> str:
 
 def datasets(entries: Sequence[DatasetAccount]) -> None:
     """Every dataset of a ledger."""
-    table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit")
+    disclosed = ["disclosures"] if any(entry.spent.disclosures for entry in entries) else []
+    table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit", *disclosed)
     for entry in entries:
         spent = entry.spent
         table.add_row(
@@ -250,8 +278,11 @@ def datasets(entries: Sequence[DatasetAccount]) -> None:
             f"{spent.delta:g}",
             str(len(spent.runs)),
             entry.dataset.unit or "",
+            *([str(len(spent.disclosures))] if disclosed else []),
         )
     _console.print(table)
+    if disclosed:
+        _console.print("disclosures: releases without a guarantee, which no epsilon covers")
 
 
 def dataset_charges(entry: DatasetAccount) -> None:
@@ -266,6 +297,7 @@ def dataset_charges(entry: DatasetAccount) -> None:
             k: row.data[k] for k in ("epsilon", "delta") if k in row.data
         }
         words = " ".join(f"{k}={v:.4g}" for k, v in event.items() if isinstance(v, float))
+        words = words or str(row.data.get("what", ""))
         table.add_row(
             str(row.seq),
             row.time,
@@ -285,6 +317,12 @@ def budget_set(entry: DatasetAccount) -> None:
     )
     if entry.dataset.budget and entry.spent.epsilon > entry.dataset.budget.epsilon:
         _console.print("more than that is spent already: every further run will be refused")
+    if entry.spent.disclosures:
+        _console.print(f"and {_disclosures(len(entry.spent.disclosures))} that no epsilon covers")
+
+
+def _disclosures(count: int) -> str:
+    return f"{count:,} disclosure{'' if count == 1 else 's'}"
 
 
 def ledger_findings(findings: Sequence[str]) -> None:

@@ -11,6 +11,7 @@
     │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
     │   └── RunError               a run folder cannot be started, resumed or read
+    │       └── RunComplete        a run that is complete was to be resumed
     ├── RunStopped                 the machine could not go on with a run; exits with 1
     ├── BudgetRefused              the budget does not cover the request; exits with 3
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
@@ -116,6 +117,17 @@ class RunError(InputError):
 
 class RunStopped(UnderstudyError):
     """A run stopped on the way: disk full, memory short. Says what was charged and how to go on."""
+
+
+class RunComplete(RunError):
+    """A run that is complete was to be resumed.
+
+    Args:
+        folder: Its folder.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        super().__init__(f"{folder}: this run is complete; there is nothing to resume")
 
 
 class BudgetRefused(UnderstudyError):

@@ -361,6 +361,19 @@ class PhrasedSource(Source, Protocol):
     phrases: tuple[str, ...]
 
 
+@runtime_checkable
+class CaptionedSource(Source, Protocol):
+    """A source of images that come with a caption each.
+
+    Attributes:
+        captions: (n,) a line of text for each record, in their order.
+        licence: Of the model that drew the images; None where it does not stand beside them.
+    """
+
+    captions: Texts
+    licence: str | None
+
+
 class Engine(Protocol):
     """Where a function over many blocks runs."""
 

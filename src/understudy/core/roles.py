@@ -72,6 +72,15 @@ class RoleNames(TypedDict, total=False):
             "instead of generating one.",
         ),
     ]
+    candidates: Annotated[
+        str | None,
+        _role(
+            "Synthetic set to select samples from.",
+            "Source",
+            "A synthetic or public dataset of the private one's classes, or of some of them, whose "
+            "best samples the method selects; they are released as they are.",
+        ),
+    ]
     cluster_encoder: Annotated[
         str | None,
         _role(

@@ -111,6 +111,8 @@ class StageReceipt:
         sigma: Standard deviation of the noise, in the units of the sum.
         mu: sensitivity / sigma, the Gaussian-DP parameter of this release.
         size: How many numbers were released.
+        origin: The release that this one was made from, where the stage was paid for there, such as
+            ``"candidates"``; empty: paid for by this run.
     """
 
     stage: str
@@ -120,6 +122,7 @@ class StageReceipt:
     sigma: float
     mu: float
     size: int
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,8 @@ class Receipt:
     Attributes:
         unit: What one person contributes, in words.
         adjacency: ``"add-remove"`` or ``"replace-one"``.
-        epsilon: Epsilon of everything this run released, discretisation slack included.
+        epsilon: Epsilon of everything this run released, and of the releases that it was made from,
+            discretisation slack included. Infinite: there is no guarantee at all.
         delta: Delta of the same.
         slack: Part of epsilon that covers discrete instead of continuous noise.
         stages: One receipt a release, in order.

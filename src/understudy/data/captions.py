@@ -15,14 +15,15 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.core.errors import RunError, SourceError
-from understudy.core.types import Labels, Shape, SyntheticBatch
+from understudy.core.ports import Source
+from understudy.core.types import Batch, Labels, Shape, SyntheticBatch
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import inside
 
@@ -142,6 +143,83 @@ def open_captioned(folder: Path) -> Captioned | None:
     except (OSError, KeyError, pa.ArrowException) as error:
         raise SourceError(f"its captions cannot be read: {error}", folder / "data") from error
     return Captioned(folder, texts, lambda rows: _of_shards(shards, rows))
+
+
+class CaptionedImages:
+    """Images of a release as a source, with their captions (`CaptionedSource`).
+
+    Args:
+        source: The images.
+        captions: (n,) the caption of each, in its order.
+        licence: Of the model that drew them, where it stands beside them.
+    """
+
+    kind: Literal["images", "embeddings"] = "images"
+
+    def __init__(
+        self, source: RecordSource, captions: list[str], licence: str | None = None
+    ) -> None:
+        self.name, self.shape, self.classes = source.name, source.shape, source.classes
+        self.has_units, self.skipped = source.has_units, source.skipped
+        self.captions, self.licence = captions, licence
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Every image in order, ``size`` at a time."""
+        return self._source.batches(size)
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """A keyed digest of each image."""
+        return self._source.digests(key)
+
+
+def with_captions(source: Source) -> Source:
+    """A source with the captions of the release that it is of; as it is where there are none.
+
+    Args:
+        source: As `open_source` opened it, by the name of a run's folder or of a release.
+
+    Raises:
+        SourceError: The captions cannot be read, or an image has none.
+    """
+    folder = Path(source.name).expanduser()
+    folder = folder / "release" if (folder / "release").is_dir() else folder
+    if not isinstance(source, RecordSource) or not folder.is_dir():
+        return source
+    if not (folder / CAPTIONS_FILE).is_file():
+        captioned = open_captioned(folder)
+        if captioned is None:
+            return source
+        return CaptionedImages(source, captioned.texts, licence_of_captions(folder))
+    texts = {str(folder / path): text for path, text in read_captions(folder / CAPTIONS_FILE)}
+    locations = source.locations()
+    if bare := [location for location in locations if location not in texts]:
+        raise SourceError(f"has no caption in {CAPTIONS_FILE}", bare[0])
+    captions = [texts[location] for location in locations]
+    return CaptionedImages(source, captions, licence_of_captions(folder))
+
+
+def licence_of_captions(folder: Path) -> str | None:
+    """What stands beside the captions of a release as the licence of the images; None: nothing.
+
+    Raises:
+        SourceError: The captions cannot be read.
+    """
+    table = folder / CAPTIONS_FILE
+    try:
+        if table.is_file():
+            with table.open(encoding="utf-8-sig", newline="") as file:
+                return next((row.get(LICENCE) or None for row in csv.DictReader(file)), None)
+        shards = sorted((folder / "data").glob("*.parquet"))
+        if not shards or LICENCE not in pq.read_schema(shards[0]).names:
+            return None
+        column = pq.read_table(shards[0], columns=[LICENCE])[LICENCE]
+    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
+        raise SourceError(f"its captions cannot be read: {error}", folder) from error
+    return str(column[0].as_py()) if len(column) else None
 
 
 def read_captions(table: Path) -> list[tuple[str, str]]:

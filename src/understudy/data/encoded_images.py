@@ -159,6 +159,10 @@ class RecordSource:
                 raise SourceError(f"cannot be read: {error}", record.location) from error
             yield hashlib.blake2b(content, digest_size=16, key=key).digest()
 
+    def locations(self) -> list[str]:
+        """What an error calls each row, in order: its file, or its table and row there."""
+        return [record.location for record in self._usable()]
+
     def _batch(self, values: np.ndarray, labels: list[int], units: list[str]) -> Batch:
         return Batch(
             values,

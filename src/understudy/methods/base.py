@@ -43,6 +43,7 @@ class Context(Models):
         phrases: A public noun phrase for each class, such as ``"dog eating"``; () if none is known.
         count: Samples wanted; None: about as many as there are private records (noisy).
         base: Whether a base set is given.
+        candidates: Whether candidates are given.
     """
 
     shape: Shape
@@ -53,6 +54,7 @@ class Context(Models):
     phrases: tuple[str, ...] = ()
     count: int | None = None
     base: bool = False
+    candidates: bool = False
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -92,6 +94,8 @@ class Materials:
             private records; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.
         quality: Which images of a sample are released; None: the first that is drawn.
+        candidates: A synthetic or public dataset of these classes, or of some of them, to select
+            samples from, its images of any size; or None.
     """
 
     context: Context
@@ -105,6 +109,7 @@ class Materials:
     watch: Callable[[str, Embeddings], None] | None = None
     report_fit: Callable[[Fit], None] = lambda fit: None
     quality: QualityFilter | None = None
+    candidates: Source | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
-from understudy.privacy.accounting import Gaussian, discretisation_slack, run_mu
+from understudy.privacy.accounting import Gaussian, discretisation_slack, epsilon_of, run_mu
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
 
 _ROUNDING = 1e-12  # shares are weights over their sum, so their own sum is 1 but for rounding
+
+_OFF = 1e-3  # of a stated epsilon: that of its stages may differ by so much
 
 MAX_SIZE = 10**8
 """How many numbers a run may release in all; its slack is computed for as many."""
@@ -100,6 +102,19 @@ class Plan:
         if stage not in self.shares:
             raise ConfigError(f"no stage {stage!r} in the plan; it has {sorted(self.shares)}")
         return self.mu * math.sqrt(self.shares[stage])
+
+    def receipt(self, unit: Unit) -> Receipt:
+        """The guarantee of the plan before anything is released: queries and sizes are not known.
+
+        Args:
+            unit: The unit of protection.
+        """
+        stages = (
+            StageReceipt(name, "", share, 1.0, 1 / self.stage_mu(name), self.stage_mu(name), 0)
+            for name, share in self.shares.items()
+        )
+        epsilon, delta = self.budget.epsilon, self.budget.delta
+        return Receipt(unit.name, unit.adjacency, epsilon, delta, self.slack, tuple(stages))
 
     def event(self, stage: str) -> Gaussian:
         """What a stage adds to the ledger."""
@@ -310,6 +325,70 @@ class Account:
             delta=self.plan.budget.delta,
             slack=self.plan.slack,
             stages=tuple(self._stages.values()),
+        )
+
+
+def inherited(receipt: Receipt, origin: str) -> Receipt:
+    """The guarantee of a release as what is made of it states it: stages that were paid for there.
+
+    Args:
+        receipt: Of the release.
+        origin: What the release is to the run that is made of it, such as ``"candidates"``.
+    """
+    stages = (
+        replace(stage, stage=f"{origin}: {stage.stage}", origin=origin) for stage in receipt.stages
+    )
+    return replace(receipt, stages=tuple(stages))
+
+
+def composed(receipts: Sequence[Receipt], delta: float) -> Receipt:
+    """The guarantee of several releases together, as if all were about the same records.
+
+    Mu composes as the root of the sum of its squares (Dong, Roth and Su 2022), and epsilon is read
+    off at ``delta``. A single receipt stays what it is.
+
+    Args:
+        receipts: One or more, each of differential privacy.
+        delta: Of what is returned.
+
+    Raises:
+        ConfigError: Units or adjacencies that differ, which do not compose; or a receipt whose
+            stages do not account for its epsilon.
+    """
+    first = receipts[0]
+    if len(receipts) == 1 and first.delta == delta:
+        return first
+    for other in receipts:
+        if (other.unit, other.adjacency) != (first.unit, first.adjacency):
+            raise ConfigError(
+                f"one guarantee protects one {first.unit} under {first.adjacency} and another one "
+                f"{other.unit} under {other.adjacency}: the two do not compose. Nothing was spent. "
+                "Take releases of the same unit and adjacency as the run"
+            )
+        _require_accounted(other)
+    squares = math.fsum(stage.mu**2 for receipt in receipts for stage in receipt.stages)
+    stages = tuple(
+        replace(stage, share=stage.mu**2 / squares)
+        for receipt in receipts
+        for stage in receipt.stages
+    )
+    slack = math.fsum(receipt.slack for receipt in receipts)
+    epsilon = epsilon_of([Gaussian(math.sqrt(squares), slack)], delta)
+    return Receipt(first.unit, first.adjacency, epsilon, delta, slack, stages)
+
+
+def _require_accounted(receipt: Receipt) -> None:
+    """Refuse a receipt of another epsilon than its stages come to.
+
+    Raises:
+        ConfigError: As said.
+    """
+    events = [Gaussian(stage.mu) for stage in receipt.stages]
+    reached = epsilon_of(events, receipt.delta) + receipt.slack
+    if not math.isclose(reached, receipt.epsilon, rel_tol=_OFF, abs_tol=_OFF):
+        raise ConfigError(
+            f"a release states epsilon {receipt.epsilon:g} at delta {receipt.delta:g}, and its "
+            f"stages come to {reached:g}: its privacy.json was changed, or is not whole"
         )
 
 

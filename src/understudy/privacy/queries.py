@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.independence import require_finite, row_squares
+from understudy.core.independence import Projection, require_finite, row_softmax, row_squares
 from understudy.core.types import Vector
 from understudy.privacy import noise, sums
 from understudy.privacy.cells import Cells as Cells
@@ -372,3 +372,57 @@ class NormHistogram(Query):
         norms = np.sqrt(row_squares(residuals))
         require_finite(norms)
         return np.searchsorted(self.edges, norms), np.ones((len(values), 1))
+
+
+class ClippedGradients(Query):
+    """The sum of the gradients of a softmax regression's cross-entropy, each clipped to a norm.
+
+    A record (x, y) adds the matrix (x, 1) (p - e_y)^T, where p are the probabilities of its classes
+    at public weights. It has rank one, so its Frobenius norm is ||(x, 1)|| ||p - e_y||. All of the
+    matrix is one contribution: a record adds to every cluster of this query.
+
+    Proof: a unit's summed matrices are clipped to a Frobenius norm of ``clip_norm``, whatever they
+    are. Two of them may point in opposite directions, so replacing a unit moves the sum by up to
+    twice that. What a record adds depends on it alone: the logits are a `Projection`, the
+    probabilities a `row_softmax`, and the rest are products of single numbers.
+
+    Args:
+        theta: (d + 1, C) public weights; the last row is the intercept's.
+        clip_norm: Frobenius norm that a gradient is clipped to.
+    """
+
+    description = "sums of clipped gradients of a softmax regression at public weights"
+
+    def __init__(self, theta: Vector, clip_norm: float) -> None:
+        self.theta, self.bound = np.ascontiguousarray(theta, dtype=np.float64), clip_norm
+        self.slots, self.width = theta.shape
+        self.cells = Cells(np.zeros((self.width, 1, self.slots - 1)))
+        self._projection = Projection(self.theta[:-1])
+
+    @property
+    def records_at_once(self) -> int:
+        """As many as have gradients that stay in the cache."""
+        return max(64, _CACHED // self.size)
+
+    def integer_sum(
+        self,
+        values: NDArray[Any],
+        labels: NDArray[np.int64],
+        groups: UnitCodes | None,
+        grid: float,
+    ) -> NDArray[np.int64]:
+        """Exact sum of a block's gradients: (d + 1, C) int64."""
+        slot, gradients = self.contributions(values, labels)
+        total = sums.bounded_sum(slot, gradients, groups, slots=1, bound=self.bound, grid=grid)
+        return total.reshape(self.slots, self.width)
+
+    def contributions(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """Zeros, for the answer is one vector, and the gradients as such: (n, (d + 1) C)."""
+        residuals = row_softmax(self._projection(values) + self.theta[-1])
+        residuals[np.arange(len(labels)), labels] -= 1.0
+        gradients = np.empty((len(labels), self.slots, self.width))
+        np.multiply(values[:, :, None], residuals[:, None, :], out=gradients[:, :-1])
+        gradients[:, -1] = residuals
+        return np.zeros(len(labels), dtype=np.int64), gradients.reshape(len(labels), self.size)

@@ -31,6 +31,7 @@ from understudy.report.record import (
     RunRecord,
     Sample,
     Sheet,
+    StatedAttack,
 )
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
@@ -47,6 +48,7 @@ __all__ = [
     "RunRecord",
     "Sample",
     "Sheet",
+    "StatedAttack",
     "as_csv",
     "as_parquet",
     "compare_releases",

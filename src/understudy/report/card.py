@@ -44,8 +44,12 @@ def front_matter(record: RunRecord) -> dict[str, Any]:
 
 
 def _tags(record: RunRecord) -> list[str]:
-    guarantee = [] if record.public else ["differential-privacy"]
-    return ["synthetic", *guarantee, "understudy", record.method]
+    by_kind = {
+        "differential privacy": ["differential-privacy"],
+        "no private data": [],
+        "none": ["no-privacy-guarantee"],
+    }
+    return ["synthetic", *by_kind[record.guarantee], "understudy", record.method]
 
 
 def dataset_card(record: RunRecord) -> str:

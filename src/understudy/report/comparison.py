@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.core.results import Group, MetricValue, ValueKind
+from understudy.core.types import Receipt
 from understudy.report import meaning
 from understudy.report.plots import Plot, PlotLine, around
 from understudy.report.record import Released
@@ -23,22 +24,28 @@ _TRADES: tuple[tuple[Group, int], ...] = (("utility", 2), ("fidelity", 1), ("att
 _WIDE = 8  # epsilons that are further apart than this factor stand on a logarithmic axis
 
 _NONE = "none: no private data"
+_UNPROTECTED = "no guarantee"
 
 
-def _of_private(one: Released, text: str) -> str:
-    """A fact of the guarantee, where private data was used."""
-    return _NONE if one.record.public else text
+def _of_private(one: Released, read: Callable[[Receipt], str]) -> str:
+    """A fact of the guarantee, where there is one about private data."""
+    if one.record.unprotected:
+        return _UNPROTECTED
+    return _NONE if one.record.public else read(one.record.receipt)
 
 
 _FACTS: dict[str, Callable[[Released], object]] = {
     "method": lambda one: one.record.method,
-    "epsilon": lambda one: _of_private(one, meaning.stated(one.record.receipt.epsilon)),
-    "delta": lambda one: _of_private(one, meaning.stated(one.record.receipt.delta)),
-    "a guess is right at most": lambda one: meaning.percent(
-        meaning.guess_bound(one.record.receipt)
+    "guarantee": lambda one: one.record.guarantee,
+    "epsilon": lambda one: _of_private(one, lambda receipt: meaning.stated(receipt.epsilon)),
+    "delta": lambda one: _of_private(one, lambda receipt: meaning.stated(receipt.delta)),
+    "a guess is right at most": lambda one: (
+        _UNPROTECTED
+        if one.record.unprotected
+        else meaning.percent(meaning.guess_bound(one.record.receipt))
     ),
-    "unit": lambda one: _of_private(one, meaning.unit_in_words(one.record.receipt)),
-    "adjacency": lambda one: _of_private(one, one.record.receipt.adjacency),
+    "unit": lambda one: _of_private(one, meaning.unit_in_words),
+    "adjacency": lambda one: _of_private(one, lambda receipt: receipt.adjacency),
     "rows": lambda one: one.record.count,
     "classes": lambda one: len(one.record.classes),
     "images": lambda one: " x ".join(map(str, one.record.image_shape or ())) or "none",
@@ -87,8 +94,7 @@ class Comparison:
             {
                 "release": one.name,
                 "method": one.record.method,
-                "epsilon": one.record.receipt.epsilon,
-                "delta": one.record.receipt.delta,
+                **_budget(one),
                 **row,
             }
             for one in self.releases
@@ -108,6 +114,14 @@ class Comparison:
                 for row in self.rows()
             ],
         }
+
+
+def _budget(one: Released) -> dict[str, Any]:
+    """The kind of a release's guarantee, and its numbers; not a number where there is none."""
+    record = one.record
+    numbers = record.receipt.epsilon, record.receipt.delta
+    epsilon, delta = (math.nan, math.nan) if record.unprotected else numbers
+    return {"guarantee": record.guarantee, "epsilon": epsilon, "delta": delta}
 
 
 def _not_finite(item: object) -> bool:
@@ -170,9 +184,14 @@ def _best(values: Sequence[MetricValue]) -> MetricValue | None:
 def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> list[str]:
     names = [one.name for one in releases]
     notes = [
+        f"{one.name} has no guarantee: no epsilon of another release compares with it."
+        for one in releases
+        if one.record.unprotected
+    ]
+    notes += [
         f"The {name} differs ({_each(names, facts[name])}): the epsilons do not compare."
         for name in _SAME_GUARANTEE
-        if len(set(facts[name]) - {_NONE}) > 1
+        if len(set(facts[name]) - {_NONE, _UNPROTECTED}) > 1
     ]
     notes += [
         f"The {name} of the releases differ ({_each(names, facts[name])}): that alone can change "
@@ -235,7 +254,7 @@ def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]
     points = sorted(
         (one.record.receipt.epsilon, values[key].value, one.record.method, one.name)
         for one, values in each
-        if key in values and math.isfinite(values[key].value)
+        if key in values and math.isfinite(values[key].value) and not one.record.unprotected
     )
     if len({epsilon for epsilon, *_ in points}) < 2:
         return None
@@ -260,11 +279,10 @@ def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]
 
 
 def release_facts(one: Released) -> dict[str, Any]:
-    """A release's epsilon and metric values of all rows as JSON values."""
+    """A release's guarantee and metric values of all rows as JSON values."""
     return {
         "name": one.name,
         "method": one.record.method,
-        "epsilon": one.record.receipt.epsilon,
-        "delta": one.record.receipt.delta,
+        **{name: None if _not_finite(item) else item for name, item in _budget(one).items()},
         "figures": [value.row() for value in _values(one).values()],
     }

@@ -169,6 +169,8 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
             receipt=receipt,
             unit=meaning.unit_in_words(receipt),
             guarantee=verdict_table.guarantee_sentence(receipt),
+            budget=meaning.budget(receipt),
+            part="open" if record.unprotected else "dp",
             stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
             **more,
         )
@@ -221,11 +223,13 @@ def _budget_bar(record: RunRecord, owner: OwnerRecord) -> list[_Segment]:
     """Spent by others, by this run, and left, as parts of the total. Empty without a total.
 
     Epsilons do not simply add up, so what this run took is the rest of what was spent, no more
-    than its own epsilon.
+    than its own epsilon. Of a release whose guarantee is not this run's alone, all runs are one.
     """
     spending = owner.spending
     if spending is None or not spending.epsilon:
         return []
     spent = min(spending.spent / spending.epsilon, 1.0)
+    if record.unprotected or any(stage.origin for stage in record.receipt.stages):
+        return _bar([("all runs", spent), ("left", 1.0 - spent)])
     this = min(record.receipt.epsilon / spending.epsilon, spent)
     return _bar([("other runs", spent - this), ("this run", this), ("left", 1.0 - spent)])

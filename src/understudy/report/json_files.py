@@ -142,7 +142,7 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
             dataset=content.get("dataset") or content["settings"]["source"],
             rows=content["rows"],
             skipped=content["skipped"],
-            spending=BudgetState(**content["spending"]),
+            spending=None if content["spending"] is None else BudgetState(**content["spending"]),
             scores=tuple(map(read_score, content.get("accuracy", ()))),
             seconds=content["seconds"],
         )

@@ -25,7 +25,8 @@ from understudy.core.results import (
     Verdict,
 )
 from understudy.core.types import Receipt, StageReceipt
-from understudy.report.record import Format, ModelRecord, Premise, RunRecord
+from understudy.report.meaning import NO_GUARANTEE, Guarantee
+from understudy.report.record import Format, ModelRecord, Premise, RunRecord, StatedAttack
 
 Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
@@ -162,11 +163,14 @@ class SoftwareEntry(_StrictModel):
 class GuaranteeEntry(BaseModel):
     """The guarantee, complete enough to be checked by a program."""
 
+    kind: Guarantee | None = Field(
+        None, description="Only differential privacy has an epsilon; null: an earlier version's."
+    )
     definition: str
-    epsilon: float
-    delta: float
+    epsilon: float | None = Field(description="null: there is no guarantee.")
+    delta: float | None
     slack: float = Field(description="Part of epsilon that covers the noise being discrete.")
-    mu: float = Field(description="Root of the sum of the squares of the stages' mu.")
+    mu: float | None = Field(description="Root of the sum of the squares of the stages' mu.")
     unit: str = Field(description="What is protected.")
     adjacency: str
     neighbours: str = Field(description="What two adjacent datasets may differ in, in words.")
@@ -186,6 +190,7 @@ class StageEntry(_StrictModel):
     sigma: float
     mu: float
     size: int = Field(description="How many numbers were released.")
+    origin: str = Field("", description="The release that it was paid for in; empty: this one.")
 
 
 class DataEntry(BaseModel):
@@ -221,6 +226,18 @@ class PremiseEntry(_StrictModel):
     origin: Literal["declared", "inferred"]
 
 
+class AttackEntry(_StrictModel):
+    """What an attack gained on a release that has no guarantee."""
+
+    subject: str
+    attack: str
+    measured: str
+    tpr: tuple[float, float, float] = Field(
+        description="Private records named at 1 % false alarms, and the ends of its 95 % interval."
+    )
+    auc: tuple[float, float, float] = Field(description="Area under the ROC; likewise.")
+
+
 class PrivacyFile(BaseModel):
     """``privacy.json``: the guarantee of a release. Public."""
 
@@ -234,28 +251,36 @@ class PrivacyFile(BaseModel):
     models: tuple[ModelEntry, ...]
     public_data: tuple[str, ...]
     premises: tuple[PremiseEntry, ...] = ()
+    attacks: tuple[AttackEntry, ...] = ()
     covered: tuple[str, ...]
     not_covered: tuple[str, ...]
     assumptions: tuple[str, ...]
 
     def record(self) -> RunRecord:
         """The public facts of the run; every document made of them is the same."""
-        stated, data = self.guarantee, self.data
+        data = self.data
         return RunRecord(
-            receipt=Receipt(
-                stated.unit,
-                stated.adjacency,
-                stated.epsilon,
-                stated.delta,
-                stated.slack,
-                tuple(StageReceipt(**stage.model_dump()) for stage in self.stages),
-            ),
+            receipt=self._receipt(),
             version=self.software.version,
             date=self.date,
             models=tuple(ModelRecord(**model.model_dump()) for model in self.models),
             public_sources=self.public_data,
             premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
+            attacks=tuple(StatedAttack(**attack.model_dump()) for attack in self.attacks),
             **data.model_dump(),
+        )
+
+    def _receipt(self) -> Receipt:
+        stated = self.guarantee
+        if stated.epsilon is None or stated.delta is None:
+            return NO_GUARANTEE
+        return Receipt(
+            stated.unit,
+            stated.adjacency,
+            stated.epsilon,
+            stated.delta,
+            stated.slack,
+            tuple(StageReceipt(**stage.model_dump()) for stage in self.stages),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, Context, Decimal
+from typing import Literal
 
 from understudy.core.types import Receipt
 
@@ -16,13 +17,31 @@ def composed_mu(receipt: Receipt) -> float:
     return math.sqrt(math.fsum(stage.mu**2 for stage in receipt.stages))
 
 
+Guarantee = Literal["differential privacy", "no private data", "none"]
+"""The kinds of guarantee. Only the first has an epsilon that may be stated or compared."""
+
 NO_PRIVATE_DATA = Receipt("none", "add-remove", 0.0, 0.0, 0.0, ())
 """What a release of public data costs: nothing, and it says so without an epsilon."""
+
+NO_GUARANTEE = Receipt("none", "none", math.inf, 1.0, 0.0, ())
+"""The receipt of a release that private data steered without noise: a kind of its own."""
+
+
+def guarantee_of(receipt: Receipt) -> Guarantee:
+    """The kind of a guarantee."""
+    if math.isinf(receipt.epsilon):
+        return "none"
+    return "no private data" if receipt == NO_PRIVATE_DATA else "differential privacy"
 
 
 def is_public(receipt: Receipt) -> bool:
     """Whether a release was made without private data."""
-    return receipt == NO_PRIVATE_DATA
+    return guarantee_of(receipt) == "no private data"
+
+
+def is_unprotected(receipt: Receipt) -> bool:
+    """Whether a release has no guarantee: private data steered it without noise."""
+    return guarantee_of(receipt) == "none"
 
 
 def guess_bound(receipt: Receipt, units: int = 1) -> float:
@@ -91,6 +110,8 @@ def neighbours_in_words(receipt: Receipt) -> str:
     """What two datasets that the guarantee makes hard to tell apart may differ in."""
     if is_public(receipt):
         return "any private datasets at all: none was used"
+    if is_unprotected(receipt):
+        return "nothing: there is no guarantee"
     unit = unit_in_words(receipt)
     if receipt.adjacency == "replace-one":
         return (
@@ -101,6 +122,15 @@ def neighbours_in_words(receipt: Receipt) -> str:
         f"{unit} added or removed. The number of images and the size of every class are then "
         "private too."
     )
+
+
+def budget(receipt: Receipt) -> str:
+    """The kind of a guarantee and its numbers, in a few words: for titles and lists."""
+    if is_public(receipt):
+        return "no private data"
+    if is_unprotected(receipt):
+        return "no guarantee"
+    return f"epsilon {stated(receipt.epsilon)}"
 
 
 def odds(receipt: Receipt) -> str:

@@ -71,6 +71,28 @@ class Premise:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedAttack:
+    """What an attack on a release without a guarantee gained: private data without noise.
+
+    A release without a guarantee states it; no other may, for it would be outside of its guarantee.
+
+    Attributes:
+        subject: What was attacked: ``"this release"``, ``"all candidates"``.
+        attack: What the attacker did, in words.
+        measured: With what it was measured, and against which records.
+        tpr: Part of the private records that the attacker names while accusing 1 % of the
+            held-out ones: (value, low, high), the last two the ends of a 95 % interval.
+        auc: Area under the ROC, likewise; 0.5 is guessing.
+    """
+
+    subject: str
+    attack: str
+    measured: str
+    tpr: tuple[float, float, float]
+    auc: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -92,6 +114,7 @@ class RunRecord:
         title: Heading of the dataset card. Public: never the private folder's name.
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
         premises: What of the private dataset was taken for public, and where that is from.
+        attacks: What attacks gained; only where there is no guarantee that stating it would break.
     """
 
     method: str
@@ -111,8 +134,14 @@ class RunRecord:
     title: str = "A synthetic dataset"
     licence: str = "unknown"
     premises: tuple[Premise, ...] = ()
+    attacks: tuple[StatedAttack, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.attacks and not self.unprotected:
+            raise ConfigError(
+                "what attacks gained is measured on private data without noise: a release that has "
+                "a guarantee cannot state it"
+            )
         sources = tuple(public_name(source) for source in self.public_sources)
         object.__setattr__(self, "public_sources", sources)
         if self.format != "embeddings" and self.image_shape is None:
@@ -122,6 +151,16 @@ class RunRecord:
     def public(self) -> bool:
         """Whether no private data was used at all."""
         return meaning.is_public(self.receipt)
+
+    @property
+    def unprotected(self) -> bool:
+        """Whether there is no guarantee: private data steered the release without noise."""
+        return meaning.is_unprotected(self.receipt)
+
+    @property
+    def guarantee(self) -> meaning.Guarantee:
+        """The kind of its guarantee."""
+        return meaning.guarantee_of(self.receipt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +172,14 @@ class BudgetState:
         delta: The delta at which the others are stated.
         spent: Epsilon of everything released so far, by this run and all before it.
         remaining: Epsilon that is left; None where no total was set.
+        disclosures: How many releases private data steered without noise: no epsilon covers them.
     """
 
     epsilon: float | None
     delta: float
     spent: float
     remaining: float | None
+    disclosures: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -63,6 +63,18 @@ PUBLIC_NOT_COVERED = (
     "images.",
 )
 
+UNPROTECTED_COVERED = ("Nothing: no bound holds on what this folder tells about a private image.",)
+
+UNPROTECTED_NOT_COVERED = (
+    "Which rows are here: private images decided that, without noise.",
+    "The rows themselves, where what drew them was fitted to private images.",
+    "Whatever anyone does with this folder, at any later time: training, sampling, publishing. "
+    "What is made of it has no guarantee either.",
+    "The other releases from the same images: a guarantee of theirs does not cover this one.",
+)
+
+UNPROTECTED_MECHANISM = {"name": "none: private data was used without noise"}
+
 PUBLIC_MECHANISM = {"name": "none: no private data was used"}
 
 MECHANISM = {
@@ -78,6 +90,8 @@ MECHANISM = {
 
 
 _DEFINITION = "(epsilon, delta)-differential privacy"
+_NO_DEFINITION = PUBLIC_MECHANISM["name"], "none: no differential privacy"
+T = TypeVar("T")
 
 
 def jsonable(value: Any) -> Any:
@@ -103,7 +117,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         The content of ``privacy.json``, in the form that `PRIVACY_SCHEMA` names. A stage's ``mu``
         is its ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the sum of their
         squares; ``guarantee.epsilon - guarantee.slack`` is no less than the epsilon of that mu at
-        ``guarantee.delta``.
+        ``guarantee.delta``. Of a release without a guarantee, epsilon, delta and mu are None.
     """
     receipt = record.receipt
     covered, not_covered, assumptions = _lists(record)
@@ -112,11 +126,12 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "date": record.date,
         "software": {"name": "understudy", "version": record.version},
         "guarantee": {
-            "definition": PUBLIC_MECHANISM["name"] if record.public else _DEFINITION,
-            "epsilon": receipt.epsilon,
-            "delta": receipt.delta,
+            "kind": record.guarantee,
+            "definition": _of_kind(record, _DEFINITION, *_NO_DEFINITION),
+            "epsilon": None if record.unprotected else receipt.epsilon,
+            "delta": None if record.unprotected else receipt.delta,
             "slack": receipt.slack,
-            "mu": meaning.composed_mu(receipt),
+            "mu": None if record.unprotected else meaning.composed_mu(receipt),
             "unit": receipt.unit,
             "adjacency": receipt.adjacency,
             "neighbours": meaning.neighbours_in_words(receipt),
@@ -125,12 +140,13 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
                 str(units): meaning.guess_bound(receipt, units) for units in meaning.GROUPS
             },
         },
-        "mechanism": dict(PUBLIC_MECHANISM if record.public else MECHANISM),
+        "mechanism": dict(_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
         "stages": [asdict(stage) for stage in receipt.stages],
         "data": _data(record),
         "models": [asdict(model) for model in record.models],
         "public_data": list(record.public_sources),
         "premises": [asdict(premise) for premise in record.premises],
+        "attacks": jsonable([asdict(attack) for attack in record.attacks]),
         "covered": list(covered),
         "not_covered": list(not_covered),
         "assumptions": list(assumptions),
@@ -139,9 +155,19 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is covered, what is not, and what is assumed."""
-    if record.public:
-        return PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()
-    return COVERED, NOT_COVERED, ASSUMPTIONS
+    return _of_kind(
+        record,
+        (COVERED, NOT_COVERED, ASSUMPTIONS),
+        (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
+        (UNPROTECTED_COVERED, UNPROTECTED_NOT_COVERED, ()),
+    )
+
+
+def _of_kind(record: RunRecord, private: T, public: T, unprotected: T) -> T:
+    """What is said of a release under its kind of guarantee."""
+    return {"differential privacy": private, "no private data": public, "none": unprotected}[
+        record.guarantee
+    ]
 
 
 def _data(record: RunRecord) -> dict[str, Any]:
@@ -165,11 +191,13 @@ def statement_text(record: RunRecord) -> str:
     """The privacy statement, ``PRIVACY.md``: the same in plain language, as Markdown."""
     receipt = record.receipt
     covered, not_covered, assumptions = _lists(record)
+    templates = "statement.md", "public_statement.md", "unprotected_statement.md"
     return (
         environment()
-        .get_template("public_statement.md" if record.public else "statement.md")
+        .get_template(_of_kind(record, *templates))
         .render(
             record=record,
+            inherited=[stage for stage in receipt.stages if stage.origin],
             receipt=receipt,
             unit=meaning.unit_in_words(receipt),
             neighbours=meaning.neighbours_in_words(receipt),

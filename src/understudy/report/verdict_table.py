@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from understudy.core.results import Evaluation, Grade, Group, ValueKind
 from understudy.core.types import Receipt
@@ -43,6 +43,10 @@ _ASKED: dict[Group | str, str] = {
     "audit": "Does the program keep its guarantee?",
 }
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
+_UNPROTECTED = (
+    "There is no guarantee: private images steered what is in the release, without noise, and no "
+    "bound holds on what it tells about them."
+)
 _NOT_YET = "Not measured yet: run `understudy evaluate FOLDER --real SOURCE --test SOURCE"
 
 
@@ -77,6 +81,8 @@ def guarantee_sentence(receipt: Receipt) -> str:
     """The guarantee in one sentence."""
     if meaning.is_public(receipt):
         return "No private data was used, so the release gives nothing away."
+    if meaning.is_unprotected(receipt):
+        return _UNPROTECTED
     what = (
         "which of two candidates a certain unit was"
         if receipt.adjacency == "replace-one"
@@ -93,6 +99,8 @@ def guarantee_card(receipt: Receipt) -> Card:
     """The verdict on the guarantee, from the receipt alone. Public."""
     if meaning.is_public(receipt):
         return _card("guarantee", "good", guarantee_sentence(receipt), "", "public")
+    if meaning.is_unprotected(receipt):
+        return replace(_card("guarantee", "poor", _UNPROTECTED, "", "public"), word="none")
     bound = meaning.guess_bound(receipt)
     grade: Grade = "good" if bound <= STRONG else "fair" if bound <= MODERATE else "poor"
     budget = f"{meaning.stated(receipt.epsilon)} at delta {meaning.stated(receipt.delta)}"

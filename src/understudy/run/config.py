@@ -63,6 +63,9 @@ class RunConfig:
         float | str | None,
         Option("Set a random part aside before the run, such as 5%.", metavar="SHARE"),
     ] = None
+    candidates_public: Annotated[
+        bool, Option("No private image had a part in the candidates: you declare it.")
+    ] = False
     format: Annotated[Literal["png", "parquet"], Option("png or parquet.")] = "png"
     licence: Annotated[str, Option("Licence of the release.")] = "unknown"
     resume: Annotated[bool, Option("Go on with OUT.")] = False

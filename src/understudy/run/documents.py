@@ -68,6 +68,13 @@ def run_record(
         ModelRecord(role.replace("_", " "), model.name, model.licence)
         for role, model in prepared.context.models.items()
     ]
+    origin = prepared.origin
+    given = {} if origin is None else {"candidates_guarantee": origin.guarantee}
+    public = [prepared.public, prepared.base]
+    if origin is not None and origin.guarantee == "no private data":
+        public.append(prepared.candidates)
+    if origin is not None and origin.record is not None:
+        models += [model for model in origin.record.models if model not in models]
     return RunRecord(
         method=release.method,
         receipt=receipt,
@@ -80,13 +87,14 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=tuple(
-            source.name for source in (prepared.public, prepared.base) if source is not None
-        ),
-        facts={**release.facts, **facts},
+        public_sources=tuple(source.name for source in public if source is not None),
+        facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
         licence=config.licence,
-        premises=premises_of(prepared.source, config),
+        premises=(
+            *premises_of(prepared.source, config),
+            *(origin.premises if origin is not None else ()),
+        ),
     )
 
 
@@ -147,7 +155,7 @@ def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon
     left = None if total is None else max(0.0, total - spent.epsilon)
-    return BudgetState(total, spent.delta, spent.epsilon, left)
+    return BudgetState(total, spent.delta, spent.epsilon, left, len(spent.disclosures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,7 @@ def write_owner(
         ledger=charged.ledger,
         settings=prepared.config.identity(),
         premises=list(record.premises),
-        receipt=record.receipt,
+        receipt=None if record.unprotected else record.receipt,
         spending=charged.spending,
         accuracy=[AccuracyRecord.model_validate(one.as_dict()) for one in accuracies],
         rows=owner.rows,
@@ -242,8 +250,9 @@ def sheets(real: Source, synthetic: Mapping[int, Images]) -> tuple[Sheet, ...]:
     pairs = ((batch.labels, batch.values) for batch in real.batches(512))
     left = first_of_each(pairs, len(real.classes))
     empty: Images = np.zeros((0, *real.shape), dtype=np.uint8)
+    no_samples = next(iter(synthetic.values()), empty)[:0]  # they may be of another size
     return tuple(
-        Sheet(name, left.get(index, empty), synthetic.get(index, empty))
+        Sheet(name, left.get(index, empty), synthetic.get(index, no_samples))
         for index, name in enumerate(real.classes)
     )
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from understudy.core.ports import StepwiseModel
-from understudy.core.types import Fit
+from understudy.core.types import Fit, Receipt
 from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import Premise
 from understudy.run.config import RunConfig
 from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.prepare import Prepared, prepare
+from understudy.run.prepare import Prepared, claim, prepare
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,19 @@ def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
     return tuple(table)
 
 
+def _notes(prepared: Prepared, whole: Receipt) -> tuple[str, ...]:
+    """What the owner should know before spending."""
+    config = prepared.config
+    notes = [ONE_CLASS] if is_unlabelled(prepared.source, config) else []
+    if inherited := sum(bool(stage.origin) for stage in whole.stages):
+        notes.append(
+            f"with the {inherited} stages that the candidates' release was paid for with, the "
+            f"release states epsilon {whole.epsilon:.4g} at delta {whole.delta:g}; the dataset is "
+            "charged for this run alone"
+        )
+    return tuple(notes)
+
+
 def dry_run(config: RunConfig) -> DryRun:
     """Check everything that can be checked and say what would be charged.
 
@@ -106,6 +119,7 @@ def dry_run(config: RunConfig) -> DryRun:
         InputError: What would be refused in the real run too.
     """
     prepared = prepare(config)
+    whole = claim(prepared)
     plan, unit = prepared.plan, config.privacy_unit
     events = [plan.event(stage) for stage in plan.shares]
     with Ledger(config.ledger) as ledger:
@@ -138,7 +152,7 @@ def dry_run(config: RunConfig) -> DryRun:
         concerned=preview.concerned,
         premises=premises_of(prepared.source, config),
         held_out=config.hold_out,
-        notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
+        notes=_notes(prepared, whole),
         fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
         carried=class_capacities(prepared),
         sampling={

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
+from understudy.core.types import Receipt
 from understudy.data import open_source
+from understudy.data.captions import with_captions
 from understudy.data.labels import NO_LABELS, NoColumns
-from understudy.methods.base import Context, Method, weights_of
+from understudy.methods.base import UNLABELLED, Context, Method, weights_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
@@ -26,6 +28,7 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
 )
+from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart
 from understudy.steps.quality import QualityFilter
@@ -44,9 +47,11 @@ class Prepared:
         test: The real test set, or None.
         public: The public dataset, or None.
         base: The dataset to start from, or None.
+        candidates: The dataset to select samples from, or None.
         context: What is known before anything private is read: the models, among others.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
+        origin: Where the candidates come from; None without any.
     """
 
     config: RunConfig
@@ -57,9 +62,11 @@ class Prepared:
     test: Source | None
     public: Source | None
     base: Source | None
+    candidates: Source | None
     context: Context
     quality: QualityFilter | None = None
     rows_held_out: int = 0
+    origin: Provenance | None = None
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -71,26 +78,14 @@ def prepare(config: RunConfig) -> Prepared:
     require_apart(config.source, config.out)
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
-    source = open_source(
-        config.source,
-        split="train",
-        size=config.size,
-        unit=config.unit,
-        skip_bad=config.skip_bad,
-        label=config.label,
-        classes=config.classes,
-        channels=config.channels,
-    )
-    shape = source.shape
-    if config.unit is not None and not source.has_units:
-        raise SourceError(f"has no column {config.unit!r} that says whose row it is", config.source)
+    source = _open_private(config)
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
     mu = run_mu_of(config.budget)
     loaded = load_models(names, source)
     context = Context(
-        shape,
+        source.shape,
         public=True,
         mu=mu,
         classes=source.classes,
@@ -104,7 +99,17 @@ def prepare(config: RunConfig) -> Prepared:
     base = None if base_name is None else open_matching(base_name, "base")
     public_name = procedural_name(names.get("public"), context)
     public = None if public_name is None else open_matching(public_name, "public")
-    context = replace(context, public=public is not None, base=base is not None)
+    candidates_name = names.get("candidates")
+    candidates = origin = None
+    if candidates_name is not None:
+        origin = provenance_of(candidates_name, declared_public=config.candidates_public)
+        candidates = _open_candidates(source, candidates_name)
+    context = replace(
+        context,
+        public=public is not None,
+        base=base is not None,
+        candidates=candidates is not None,
+    )
     if test is not None:
         _require_trainable(source, params, context.decoder)
         require_classes(source.classes, test)
@@ -115,7 +120,48 @@ def prepare(config: RunConfig) -> Prepared:
     require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
-    return Prepared(config, chosen, params, plan, source, test, public, base, context, quality)
+    prepared = Prepared(
+        config, chosen, params, plan, source, test, public, base, candidates, context, quality
+    )
+    return replace(prepared, origin=origin)
+
+
+def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
+    """The guarantee of a run's release: of what the run pays for, and of its candidates.
+
+    Args:
+        prepared: The run.
+        paid: What it has paid for; None: what it plans to.
+
+    Raises:
+        ConfigError: Candidates that no claim can be made of, or whose guarantee does not compose
+            with that of the run. Asked before the run, nothing is spent.
+    """
+    own = prepared.plan.receipt(prepared.config.privacy_unit) if paid is None else paid
+    if prepared.origin is None:
+        return own
+    return made_of([("candidates", prepared.origin)], own)
+
+
+def _open_private(config: RunConfig) -> Source:
+    """The private dataset.
+
+    Raises:
+        SourceError: It cannot be read, or has no column of units although one is named.
+    """
+    source = open_source(
+        config.source,
+        split="train",
+        size=config.size,
+        unit=config.unit,
+        skip_bad=config.skip_bad,
+        label=config.label,
+        classes=config.classes,
+        channels=config.channels,
+    )
+    if config.unit is not None and not source.has_units:
+        raise SourceError(f"has no column {config.unit!r} that says whose row it is", config.source)
+    return source
 
 
 def require_independent_models(context: Context) -> None:
@@ -157,6 +203,39 @@ def _require_same_classes(source: Source, base: Source) -> None:
         )
 
 
+def _open_candidates(source: Source, name: str) -> Source:
+    """The candidates as they are: their own size and channels, and captions where they have some.
+
+    Raises:
+        SourceError: They are of another kind or length, have no classes, or others than the
+            private dataset, naming them.
+    """
+    candidates = with_captions(open_source(name))
+    _require_same_kind(source, candidates)
+    if source.classes == UNLABELLED:
+        return candidates  # whether one class will do, the method knows
+    if candidates.classes == UNLABELLED:
+        raise SourceError("has no labels, and samples are selected class by class", name)
+    require_classes(source.classes, candidates)
+    return candidates
+
+
+def _require_same_kind(source: Source, other: Source) -> None:
+    """Refuse images for embeddings, embeddings for images, or embeddings of another length.
+
+    Raises:
+        SourceError: As said.
+    """
+    if other.kind != source.kind:
+        raise SourceError(f"holds {other.kind}, the private dataset {source.kind}", other.name)
+    if other.kind == "embeddings" and other.shape != source.shape:
+        raise SourceError(
+            f"holds embeddings of {other.shape[0]} numbers, the private dataset of "
+            f"{source.shape[0]}",
+            other.name,
+        )
+
+
 def _open_matching(
     source: Source, config: RunConfig, name: str, role: Literal["test", "base", "public"]
 ) -> Source:
@@ -174,14 +253,7 @@ def _open_matching(
     else:
         label = NO_LABELS if role == "public" else None
         other = open_source(name, label=label, **options)
-    if other.kind != source.kind:
-        raise SourceError(f"holds {other.kind}, the private dataset {source.kind}", name)
-    if other.kind == "embeddings" and other.shape != source.shape:
-        raise SourceError(
-            f"holds embeddings of {other.shape[0]} numbers, the private dataset of "
-            f"{source.shape[0]}",
-            name,
-        )
+    _require_same_kind(source, other)
     return other
 
 

@@ -43,19 +43,19 @@ class RunFile(BaseModel):
     run: str
     """The run's id in the ledger."""
     dataset: str
-    """Name of the private dataset."""
-    dataset_id: str
-    """Its id in the ledger."""
-    ledger: str
+    """Name of the private dataset; of a selection without one, that of the candidates."""
+    dataset_id: str | None
+    """Its id in the ledger; null: no private dataset was asked anything."""
+    ledger: str | None
     """Address of the ledger that was charged."""
     settings: dict[str, Any]
     """The configuration that a resumed run must agree on."""
     premises: list[Premise] = []
     """What of the private dataset the guarantee takes for public."""
-    receipt: Receipt
-    """The guarantee, and what each stage of it cost."""
-    spending: BudgetState
-    """The dataset's budget after the run."""
+    receipt: Receipt | None
+    """The guarantee, and what each stage of it cost; null: the release has no guarantee."""
+    spending: BudgetState | None
+    """The dataset's budget after the run; null: no private dataset was asked anything."""
     accuracy: list[AccuracyRecord] = []
     """Accuracy on a real test set; empty without one."""
     rows: int

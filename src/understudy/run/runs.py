@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.report import RunRecord, read_record
+from understudy.report.meaning import Guarantee
 from understudy.run.outputs import RunPaths, read_json, read_start
 
 _DEPTH = 3  # folders below the one that is asked for
@@ -28,11 +29,14 @@ class RunSummary:
             another process; or ``"damaged"``.
         method: Its method; None where no file says it.
         dataset: The private dataset; None for a base set, and where the owner's folder is missing.
-        epsilon: Epsilon of the run, spent or to be spent; 0 for a base set.
+        epsilon: Epsilon of the run, spent or to be spent; 0 for a base set, None where there is no
+            guarantee.
         delta: Delta of the same.
         samples: Samples of the release; of a run without one, those that were asked for, if any.
         date: When it was finished or, without a release, begun: YYYY-MM-DD.
         problem: What is wrong with a damaged one, in words.
+        guarantee: ``"differential privacy"``, ``"no private data"`` or ``"none"``; None where no
+            file says it.
     """
 
     folder: Path
@@ -44,6 +48,7 @@ class RunSummary:
     samples: int | None = None
     date: str | None = None
     problem: str | None = None
+    guarantee: Guarantee | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -117,10 +122,11 @@ def _of_record(folder: Path, record: RunRecord, dataset: str | None) -> RunSumma
         "finished",
         record.method,
         dataset,
-        receipt.epsilon,
-        receipt.delta,
+        None if record.unprotected else receipt.epsilon,
+        None if record.unprotected else receipt.delta,
         record.count,
         record.date,
+        guarantee=record.guarantee,
     )
 
 
@@ -137,6 +143,7 @@ def _begun(files: RunPaths) -> RunSummary:
         settings.get("delta"),
         settings.get("count"),
         begun.date().isoformat(),
+        guarantee="none" if settings.get("no_guarantee") else None,
     )
 
 

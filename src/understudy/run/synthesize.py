@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.backends.arrays import fit_images
-from understudy.core.errors import InputError, RunError
+from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
@@ -24,7 +24,7 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
-from understudy.report import BudgetState
+from understudy.report import BudgetState, StatedAttack
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
@@ -42,7 +42,7 @@ from understudy.run.dry import class_capacities
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
-from understudy.run.prepare import Prepared, prepare
+from understudy.run.prepare import Prepared, claim, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.safeguards import require_room, stops_explained
@@ -64,6 +64,7 @@ class Result:
         seconds: Wall-clock seconds of each part of the run; owner-only.
         contact_sheet: Synthetic images on one sheet; None for embeddings alone.
         warnings: What the owner should know; empty if all is well.
+        attacks: What attacks gained on a selection that has no guarantee.
     """
 
     release: Path
@@ -74,6 +75,7 @@ class Result:
     seconds: Mapping[str, float] = field(default_factory=dict)
     contact_sheet: Path | None = None
     warnings: tuple[str, ...] = ()
+    attacks: tuple[StatedAttack, ...] = ()
 
 
 def synthesize(
@@ -88,6 +90,7 @@ def synthesize(
     decoder: str | None = None,
     public: str | None = None,
     base: str | None = None,
+    candidates: str | None = None,
     cluster_encoder: str | None = None,
     generator: str | None = None,
     renderer: str | None = None,
@@ -107,6 +110,7 @@ def synthesize(
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
     hold_out: float | str | None = None,
+    candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
     resume: bool = False,
@@ -134,6 +138,7 @@ def synthesize(
             for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
         base: A public or synthetic dataset of the same classes that the method starts from instead
             of generating one.
+        candidates: A synthetic or public dataset whose best samples the method selects.
         cluster_encoder: Encoder whose space is partitioned, where it is not ``encoder``'s.
         generator: Name of a text-to-image generator.
         renderer: Name of the generator of the final images; None: ``generator``.
@@ -156,6 +161,8 @@ def synthesize(
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
             under replace-one also a number of images. None: nothing is.
+        candidates_public: You declare that no private image of this dataset had a part in making
+            the candidates, where they are no release that says so itself.
         format: How images are written.
         licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
             "not said".
@@ -192,6 +199,7 @@ def synthesize(
                 "decoder": decoder,
                 "public": public,
                 "base": base,
+                "candidates": candidates,
                 "cluster_encoder": cluster_encoder,
                 "generator": generator,
                 "renderer": renderer,
@@ -211,6 +219,7 @@ def synthesize(
                 "classes": classes,
                 "channels": channels,
                 "hold_out": hold_out,
+                "candidates_public": candidates_public,
                 "format": format,
                 "licence": licence,
                 "resume": resume,
@@ -242,6 +251,7 @@ def run(
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
+        claim(prepared)
         opening.finish()
         _require_room(prepared)
         with (
@@ -250,7 +260,7 @@ def run(
             Ledger(config.ledger) as ledger,
         ):
             if folder.done:
-                raise RunError(f"{config.out}: this run is complete; there is nothing to resume")
+                raise RunComplete(config.out)
             return _Run(prepared, folder, ledger, events, charged).carry_out(plan)
 
 
@@ -261,7 +271,10 @@ def _require_room(prepared: Prepared) -> None:
     if context.decoder is not None:
         shape = context.decoder.shape
     dim = context.shape[0] if len(context.shape) == 1 else None
-    require_room(prepared.config.out, context.count or len(prepared.source), shape, dim)
+    # What is selected is at most what there is.
+    released = prepared.source if prepared.candidates is None else prepared.candidates
+    count = context.count or len(released)
+    require_room(prepared.config.out, count, shape, dim)
 
 
 class _Run:
@@ -330,7 +343,7 @@ class _Run:
                 facts |= prepared.quality.facts
                 self.notes = tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
-        return self._report(dataset, release, account.receipt(), facts)
+        return self._report(dataset, release, claim(prepared, account.receipt()), facts)
 
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""
@@ -357,6 +370,7 @@ class _Run:
             seed=config.seed,
             progress=self.events.step,
             base=prepared.base,
+            candidates=prepared.candidates,
             fit=partial(fit_images, shape=context.shape),
             keep=self.folder.keep,
             watch=watch,

@@ -11,22 +11,100 @@ gradient for some rounds. Where this differs from the paper, and why: docs/metho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Labels, Vector
-from understudy.methods.base import Arrays, Make
-from understudy.methods.selection.arithmetic import largest, project
-from understudy.methods.selection.base import Reference, RoundScores
+from understudy.core.types import Labels, Release, Stage, Vector
+from understudy.methods.base import (
+    Arrays,
+    Context,
+    Make,
+    Materials,
+    Method,
+    require_at_least,
+    stages_of,
+)
+from understudy.methods.selection.arithmetic import (
+    ClassBudgets,
+    class_budgets,
+    largest,
+    project,
+)
+from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, Utility
+from understudy.methods.selection.candidate_set import CandidateSet, embedded, read_candidates
+from understudy.methods.selection.linear_proxy import LinearProxy
+from understudy.methods.selection.reference import (
+    GradientReference,
+    MomentStages,
+    moment_reference,
+)
+from understudy.privacy.vault import Vault
+from understudy.steps.space import Space, whitening
 
 _SLOWER = 0.1  # the step of round k is that of the first over 1 + 0.1 k
 _FEW = 5  # samples of a class, below which a classifier learns little of it
 _DRY = 4.0  # the penalty of a candidate that could not be nearer to a private image
+_CLIPPED = 0.5  # of the usual length of a whitened record with its intercept
+
+
+@dataclass(frozen=True)
+class SelectionParams:
+    """Parameters of a selection; ``None``: chosen by what is known of the run.
+
+    Raises:
+        ConfigError: A value out of range.
+    """
+
+    keep: float = 0.2
+    budgets: ClassBudgets = "proportional"
+    utility: Utility = "final"
+    reference: Literal["gradients", "moments"] = "gradients"
+    rounds: int = 8
+    step_size: float = 0.25
+    steps: int = 80
+    learning_rate: float = 3.0
+    weight_decay: float = 0.03
+    axes: int = 64
+    clip_norm: float | None = None
+    reconstruction: float | None = None
+    membership: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_at_least(self, {"rounds": 1, "steps": 2, "axes": 1})
+        for name in ("keep", "step_size", "learning_rate", "clip_norm"):
+            if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
+                raise ConfigError(f"{name} must be a number above 0, found {value}")
+        for name in ("weight_decay", "reconstruction", "membership"):
+            if (value := getattr(self, name)) is not None and not 0 <= value < np.inf:
+                raise ConfigError(f"{name} must be 0 or more, found {value}")
+
+    @property
+    def proxy(self) -> ProxySettings:
+        """How the proxy is trained."""
+        return ProxySettings(self.steps, self.learning_rate, self.weight_decay, self.utility)
+
+
+_OPTIONS = {
+    "keep": "how many candidates are selected: a share, or a number; --count comes first",
+    "budgets": "of each class: proportional to its candidates, or balanced",
+    "utility": "what is to be small: the reference loss at the end of training (final), or summed "
+    "over it (area; with reference=moments)",
+    "reference": "what private records answer: gradients (a clipped gradient a round), or moments",
+    "rounds": "passes over the candidates (R); gradients divide the budget among them",
+    "step_size": "how far weights move in the first round, in deviations of the scores",
+    "steps": "gradient steps of the proxy (T)",
+    "learning_rate": "of the proxy (eta)",
+    "weight_decay": "of the proxy; noise does less harm where there is more of it",
+    "axes": "leading axes of the publicly whitened embeddings that the proxy sees",
+    "clip_norm": "what a record's gradient is clipped to; default: sqrt(axes + 1) / 2",
+    "reconstruction": "weight of the penalty for closeness to a private image; 0 under DP",
+    "membership": "weight of the penalty for what a private model knows better; 0 under DP",
+}
 
 
 class Proxy(Protocol):
@@ -200,3 +278,151 @@ def dry_pool(
         "can be: the candidates have too few that are unlike private images; keep fewer, raise "
         "the penalty, or generate more candidates",
     )
+
+
+def _roles_used(params: SelectionParams, named: frozenset[str]) -> Mapping[str, str | None]:
+    """The encoder and the datasets that are used."""
+    return {"encoder": "embedded:dct", "public": None, "candidates": None}
+
+
+def _settled(params: SelectionParams, context: Context) -> SelectionParams:
+    """The parameters with every ``None`` decided, from public facts only."""
+    dim = context.shape[0] if context.encoder is None else context.encoder.dim
+    axes = min(params.axes, dim)
+    return replace(
+        params,
+        axes=axes,
+        clip_norm=params.clip_norm or _CLIPPED * float(np.sqrt(axes + 1)),
+        reconstruction=params.reconstruction or 0.0,
+    )
+
+
+@dataclass(frozen=True)
+class SelectionStages:
+    """The releases of a selection.
+
+    Attributes:
+        gradients: One of each round.
+        moments: What stands for them with ``reference=moments``.
+    """
+
+    gradients: tuple[Stage, ...] = ()
+    moments: MomentStages | None = None
+
+
+def _plan(params: SelectionParams) -> SelectionStages:
+    if params.reference == "moments":
+        return SelectionStages(moments=MomentStages(Stage("means", 2.0), Stage("covariance", 1.0)))
+    return SelectionStages(
+        tuple(Stage(f"gradient {number + 1}", 1.0) for number in range(params.rounds))
+    )
+
+
+def _stages(params: SelectionParams, context: Context) -> tuple[Stage, ...]:
+    """The releases and their weights in the budget.
+
+    Raises:
+        ConfigError: Parameters that differential privacy rules out, or nothing to select from.
+    """
+    penalised = [name for name in ("reconstruction", "membership") if getattr(params, name)]
+    if penalised:
+        raise ConfigError(
+            f"{' and '.join(penalised)} must be 0 under differential privacy: how near a candidate "
+            "comes to private images is of single records, and noise that hides them leaves "
+            "nothing of it. The epsilon bounds what candidates and selection give away"
+        )
+    if params.reference == "gradients" and params.utility == "area":
+        raise ConfigError(
+            "utility=area asks for a gradient at every step, and each would be paid for: take "
+            "utility=final, or reference=moments"
+        )
+    if len(context.classes) < 2:
+        raise ConfigError(
+            "the private dataset has one class, and a proxy that knows one class has nothing to "
+            "learn: no candidate is better than another. Name the column of its classes (--label)"
+        )
+    if not context.candidates:
+        raise ConfigError(
+            "there is nothing to select from: give --candidates, a synthetic or public dataset of "
+            f"the classes {', '.join(context.classes[:10])}"
+        )
+    if len(context.shape) == 3 and context.encoder is None:
+        raise ConfigError("a selection of images needs an --encoder")
+    return stages_of(_plan(params))
+
+
+def selection(materials: Materials, params: SelectionParams) -> Release:
+    """Select candidates by what private records answer under differential privacy.
+
+    Budgets, space and warnings come of the candidates and of noisy answers alone.
+    """
+    params = _settled(params, materials.context)
+    candidates = read_candidates(materials)
+    keep = materials.count or params.keep
+    budgets = class_budgets(candidates.labels, len(materials.classes), keep, params.budgets)
+    space = _space(materials, candidates, params.axes)
+    proxy = LinearProxy(
+        space.forward(candidates.embeddings),
+        candidates.labels,
+        len(materials.classes),
+        float(budgets.sum()),
+        params.proxy,
+    )
+    encoder, vault = materials.encoder, materials.vault
+    records = vault.embedded() if encoder is None else vault.map(encoder.encode)
+    result = select_candidates(
+        proxy,
+        candidates.labels,
+        budgets,
+        _reference(materials, records.view(space.forward), proxy, params),
+        rounds=params.rounds,
+        step_size=params.step_size,
+        class_names=materials.classes,
+        progress=materials.progress("selecting candidates", params.rounds),
+    )
+    facts = {**result.facts, "notes": result.warnings}
+    return candidates.release(materials, result.indices, METHOD.name, facts)
+
+
+def _space(materials: Materials, candidates: CandidateSet, axes: int) -> Space:
+    """The leading whitened axes of the public dataset; of the candidates, where there is none."""
+    if materials.public is None:
+        return whitening(candidates.embeddings, None, axes)
+    return whitening(embedded(materials, materials.public, "public dataset")[0], None, axes)
+
+
+def _reference(
+    materials: Materials, records: Vault, proxy: LinearProxy, params: SelectionParams
+) -> Reference:
+    """Private records as a reference set under differential privacy.
+
+    Args:
+        materials: The seed, and what is stored with the run.
+        records: The private records in the proxy's space.
+        proxy: The candidates in it.
+        params: Settled.
+    """
+    plan = _plan(params)
+    if plan.moments is None:
+        return GradientReference(records, plan.gradients, params.clip_norm or 1.0, materials.keep)
+    return moment_reference(
+        records,
+        proxy.features,
+        proxy.labels,
+        proxy.classes,
+        plan.moments,
+        materials.rng_of("pseudo-records"),
+    )
+
+
+METHOD = Method(
+    name="selection",
+    summary="the candidates on which a model trains best for the private records, as they are",
+    source="PrivSynth: data selection by Pontryagin's maximum principle (appendix, Theorem 1)",
+    params=SelectionParams,
+    settle=_settled,
+    stages=_stages,
+    run=selection,
+    roles=_roles_used,
+    options=_OPTIONS,
+)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from understudy.core.types import Labels, Vector
 from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, converged
 
-_AT_ONCE = 4096  # candidates of a block: its features and probabilities stay in the cache
+_AT_ONCE = 2048  # candidates of a block: its features and probabilities stay in the cache
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ class LinearProxy:
         for step in range(settings.steps - 1, -1, -1):
             turned = settings.weight_decay * costate  # the Hessian times lambda_{t+1}
             for block, probabilities in self._probabilities(states[step]):
-                features = self.features[block]
-                moved = features @ costate[:-1] + costate[-1]
-                scores[block] += (moved * probabilities).sum(1)
-                scores[block] -= moved[np.arange(len(moved)), self.labels[block]]
-                curved = probabilities * (moved - (probabilities * moved).sum(1, keepdims=True))
-                curved *= weights[block, None] / self.norm
-                turned[:-1] += features.T @ curved
-                turned[-1] += curved.sum(0)
+                moved = self._logits(costate, block)
+                mean = (probabilities * moved).sum(0)
+                scores[block] += mean - moved[self.labels[block], np.arange(len(mean))]
+                moved -= mean
+                moved *= probabilities
+                moved *= weights[block] / self.norm
+                turned[:-1] += (moved @ self.features[block]).T
+                turned[-1] += moved.sum(1)
             costate = costate - settings.learning_rate * turned
             if settings.utility == "area" and step > 0:
                 costate = costate + self._gradient(reference, states[step])
@@ -87,26 +87,31 @@ class LinearProxy:
             gradient = settings.weight_decay * state
             losses[step] = settings.weight_decay / 2 * float(np.vdot(state, state))
             for block, probabilities in self._probabilities(state):
-                rows, labels = np.arange(len(probabilities)), self.labels[block]
-                chosen = np.maximum(probabilities[rows, labels], np.finfo(dtype).tiny)
+                labels, rows = self.labels[block], np.arange(len(self.labels[block]))
+                chosen = np.maximum(probabilities[labels, rows], np.finfo(dtype).tiny)
                 losses[step] -= float(gamma[block] @ np.log(chosen)) / self.norm
-                probabilities[rows, labels] -= 1
-                probabilities *= gamma[block, None] / self.norm
-                gradient[:-1] += self.features[block].T @ probabilities
-                gradient[-1] += probabilities.sum(0)
+                probabilities[labels, rows] -= 1
+                probabilities *= gamma[block] / self.norm
+                gradient[:-1] += (probabilities @ self.features[block]).T
+                gradient[-1] += probabilities.sum(1)
             state = state - settings.learning_rate * gradient
             states.append(state)
         return states, losses
 
     def _probabilities(self, state: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Blocks of candidates and their probabilities, (C, b): sums over classes are quick so."""
         for start in range(0, len(self.features), _AT_ONCE):
             block = slice(start, start + _AT_ONCE)
-            yield block, softmax(self.features[block] @ state[:-1] + state[-1])
+            yield block, softmax(self._logits(state, block))
+
+    def _logits(self, state: NDArray[Any], block: slice) -> NDArray[Any]:
+        """What weights (d + 1, C) make of a block of candidates: (C, b)."""
+        return np.asarray(state[:-1].T @ self.features[block].T + state[-1][:, None])
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities (n, C) of logits (n, C), in place."""
-    logits -= logits.max(1, keepdims=True)
+    """Probabilities (C, n) of logits (C, n), in place."""
+    logits -= logits.max(0)
     np.exp(logits, out=logits)
-    logits /= logits.sum(1, keepdims=True)
+    logits /= logits.sum(0)
     return logits

@@ -8,6 +8,7 @@ costates of their own.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ class NetworkProxy:
         import torch
 
         _require_pure(network)
+        _load_forward_derivatives()
         self.settings, self.norm, self.score_every = settings, norm, score_every
         self._network = network
         self._start = {name: value.detach().clone() for name, value in network.named_parameters()}
@@ -213,6 +215,15 @@ class NetworkProxy:
             return total
 
         return gradient
+
+
+def _load_forward_derivatives() -> None:
+    """Load what torch differentiates forwards with, whose first use warns of a part of torch."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.func.jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
 
 
 def _require_pure(network: Any) -> None:

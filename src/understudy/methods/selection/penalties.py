@@ -6,12 +6,21 @@ that is near to everything (a plain one, a typical one) is not taken for a copy.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Vector
+from understudy.core.types import Labels, Vector
 from understudy.methods.selection.arithmetic import robust_scores
+from understudy.methods.selection.base import ProxySettings
+from understudy.methods.selection.linear_proxy import LinearProxy, softmax
 
+Rows = tuple[NDArray[Any], Labels]
+"""Embeddings (n, d) and the class of each."""
+
+_TINY = 1e-12
 _LEAST = 1e-6  # of the median distance: an exact copy has no distance, and no logarithm
 
 
@@ -56,3 +65,23 @@ def membership_penalty(private_losses: Vector, non_member_losses: Vector) -> Vec
         non_member_losses: (M,) under one trained on as many others.
     """
     return robust_scores(non_member_losses - private_losses)
+
+
+def losses_after_training(
+    records: Rows, candidates: Rows, classes: int, settings: ProxySettings
+) -> Vector:
+    """The loss of each candidate under a softmax regression that was trained on records: (M,).
+
+    Args:
+        records: What it is trained on; all are scaled by their one mean and deviation.
+        candidates: M of them.
+        classes: C.
+        settings: Of the training.
+    """
+    values, labels = records
+    centre, scale = values.mean(axis=0), float(values.std()) + _TINY
+    model = LinearProxy((values - centre) / scale, labels, classes, float(len(labels)), settings)
+    state = model.final_state(np.ones(len(labels)))
+    rows = ((candidates[0] - centre) / scale).astype(np.float64)
+    chosen = softmax(rows @ state[:-1] + state[-1])[np.arange(len(rows)), candidates[1]]
+    return np.asarray(-np.log(np.maximum(chosen, _TINY)), dtype=np.float64)

@@ -15,7 +15,13 @@ from understudy.privacy.accounting import Event, epsilon_of, event_from_json, ev
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.chain import GENESIS, Head, Link, canonical
 from understudy.privacy.ledger.fingerprint import SAME, Sketch
-from understudy.privacy.ledger.records import Charge, Dataset, LedgerRow, LedgerSpending
+from understudy.privacy.ledger.records import (
+    Charge,
+    Dataset,
+    Disclosure,
+    LedgerRow,
+    LedgerSpending,
+)
 
 LedgerEntry = Mapping[str, Any]
 ReleaseKey = tuple[str, str, int]
@@ -35,6 +41,7 @@ class Page:
         budget: The newest one set.
         events: Everything charged, in order.
         runs: The runs that were charged, in order, as keys.
+        disclosures: What no epsilon covers, in order, by run.
     """
 
     id: str
@@ -45,6 +52,7 @@ class Page:
     budget: Budget | None = None
     events: list[Event] = field(default_factory=list)
     runs: dict[str, None] = field(default_factory=dict)
+    disclosures: dict[str, Disclosure] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -58,7 +66,8 @@ class Page:
     def spending(self, delta: float) -> LedgerSpending:
         """Everything charged, composed at ``delta``."""
         epsilon = epsilon_of(self.events, delta)
-        return LedgerSpending(epsilon, delta, len(self.events), tuple(self.runs))
+        disclosures = tuple(self.disclosures.values())
+        return LedgerSpending(epsilon, delta, len(self.events), tuple(self.runs), disclosures)
 
 
 class Book:
@@ -141,6 +150,10 @@ class Book:
         page.events.append(event_from_json(entry["event"]))
         page.runs[entry["run"]] = None
 
+    def _disclose(self, entry: LedgerEntry) -> None:
+        disclosure = Disclosure(entry["run"], entry["what"])
+        self.pages[entry["dataset"]].disclosures[disclosure.run] = disclosure
+
     def _release(self, entry: LedgerEntry) -> None:
         self.releases[_release_key(entry)] = entry["digest"]
 
@@ -152,6 +165,8 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "charge": Book._charge,
     "shared charge": Book._spend,
     "release": Book._release,
+    "disclosure": Book._disclose,
+    "shared disclosure": Book._disclose,
 }
 
 

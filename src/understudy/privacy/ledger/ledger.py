@@ -41,10 +41,25 @@ from understudy.privacy.ledger.book import (
 )
 from understudy.privacy.ledger.database import Database
 from understudy.privacy.ledger.fingerprint import Sketch
-from understudy.privacy.ledger.records import Charge, Dataset, LedgerRow, LedgerSpending, Preview
+from understudy.privacy.ledger.records import (
+    Charge,
+    Dataset,
+    Disclosure,
+    LedgerRow,
+    LedgerSpending,
+    Preview,
+)
 from understudy.privacy.ledger.rules import allowed, check_all
 
-__all__ = ["Charge", "Dataset", "Ledger", "LedgerRow", "LedgerSpending", "Preview"]
+__all__ = [
+    "Charge",
+    "Dataset",
+    "Disclosure",
+    "Ledger",
+    "LedgerRow",
+    "LedgerSpending",
+    "Preview",
+]
 
 _DEFAULT_DELTA = 1e-5
 
@@ -220,6 +235,30 @@ class Ledger:
             entries = [{**own, **entry} for entry in charged]
             for other in pages[1:]:
                 entries += [{**shared, "dataset": other.id, **entry} for entry in charged]
+            self._append(connection, entries)
+
+    def disclose(self, dataset_id: str, disclosure: Disclosure) -> None:
+        """Record that a run lets a dataset steer a release without noise; on disk when it returns.
+
+        It stands in the rows of the dataset and of each one that overlaps with it (`concerned`),
+        beside what was spent: no epsilon covers it, so no budget can refuse it. The same run is
+        recorded once: a resumed run may repeat it.
+
+        Args:
+            dataset_id: The dataset.
+            disclosure: The run, and what is disclosed.
+
+        Raises:
+            LedgerError: No such dataset.
+        """
+        with self._writing() as (connection, book):
+            page = _page(book, dataset_id)
+            if disclosure.run in page.disclosures:
+                return
+            entry = {"run": disclosure.run, "what": disclosure.what}
+            entries = [{"kind": "disclosure", "dataset": page.id, **entry}]
+            shared = {"kind": "shared disclosure", "run_on": page.id, **entry}
+            entries += [{**shared, "dataset": other.id} for other in book.answerable(page)[1:]]
             self._append(connection, entries)
 
     def check(

@@ -58,6 +58,25 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Disclosure:
+    """A release that a dataset steered without noise: no epsilon covers it.
+
+    Attributes:
+        run: Id of the run.
+        what: What was disclosed, in words.
+    """
+
+    run: str
+    what: str
+
+    def __post_init__(self) -> None:
+        if not self.run or not self.what:
+            raise LedgerError(
+                f"a disclosure needs a run and words, found {self.run!r} and {self.what!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSpending:
     """What was spent on a dataset so far.
 
@@ -66,12 +85,14 @@ class LedgerSpending:
         delta: Delta of the same.
         events: Number of charges.
         runs: The runs that were charged, in order.
+        disclosures: What was disclosed besides, in order, which ``epsilon`` does not cover.
     """
 
     epsilon: float
     delta: float
     events: int
     runs: tuple[str, ...]
+    disclosures: tuple[Disclosure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +125,7 @@ class LedgerRow:
         time: When it was written: UTC, ISO 8601.
         kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
             ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
-            one) or ``"release"``.
+            one), ``"release"``, ``"disclosure"`` or ``"shared disclosure"``.
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.

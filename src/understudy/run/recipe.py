@@ -1,0 +1,293 @@
+"""Recipes: several commands from one file, each once.
+
+A recipe is a YAML list of steps; a step is a command with its options, by their names. Every step
+is checked before the first one runs, and one that is done is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import ConfigError, RunComplete, RunError
+from understudy.run.config import make_config, read_config, unknown
+from understudy.run.select_config import make_select_config
+
+COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
+"""What a step may be: a release is generated, selected from, evaluated and reported."""
+
+_INPUTS = ("source", "candidates", "private", "reference", "public", "base", "real", "test")
+_NO_PATHS = ("hf:", "procedural:", "playhouse:")
+_STATE = "recipe.json"
+_RESUMED = ("synthesize", "select")
+_AGAIN = ("evaluate", "report")
+"""Steps that run again after an earlier step did: they read what it wrote."""
+
+
+@dataclass(frozen=True)
+class RecipeStep:
+    """One command of a recipe.
+
+    Attributes:
+        name: What messages call it: ``"step 2 (select)"``.
+        command: The command.
+        options: Its options by name, as the file has them.
+        words: The same as words of the command line.
+        place: The folder that it writes to.
+    """
+
+    name: str
+    command: str
+    options: Mapping[str, Any]
+    words: tuple[str, ...]
+    place: Path
+
+    @property
+    def state(self) -> Path:
+        """Where it is recorded that the step is done."""
+        return self.place / "owner" / _STATE
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds a run of this step, finished or not."""
+        return (self.place / "owner" / "start.json").is_file()
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it was done with these options, and what it wrote is there."""
+        return self.place.is_dir() and _read(self.state).get(self.command) == _plain(self.options)
+
+    def record(self) -> None:
+        """Record that it is done."""
+        if self.state.parent.is_dir():
+            done = {**_read(self.state), self.command: _plain(self.options)}
+            self.state.write_text(json.dumps(done, indent=2) + "\n", encoding="utf-8")
+
+
+def carry_out(
+    steps: Sequence[RecipeStep], commands: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
+    """Run the steps in their order, and pass over those that are done.
+
+    Args:
+        steps: As `read_steps` checked them.
+        commands: The commands of the program by name.
+        say: Given a line for each step before it runs.
+    """
+    ran = False
+    for step in steps:
+        if step.recorded and not (ran and step.command in _AGAIN):
+            say(f"{step.name}: done before")
+            continue
+        say(step.name)
+        resume = ["--resume"] if step.command in _RESUMED and step.begun else []
+        try:
+            commands[step.command].main(
+                [*step.words, *resume], f"understudy {step.command}", standalone_mode=False
+            )
+            ran = True
+        except RunComplete:  # killed after its last word, before that was recorded here
+            say(f"{step.name}: done before")
+        step.record()
+
+
+def read_steps(path: Path, commands: Mapping[str, Any], progress: str) -> list[RecipeStep]:
+    """The steps of a recipe, each checked as far as it can be before any has run.
+
+    Args:
+        path: The YAML file.
+        commands: The commands of the program by name.
+        progress: ``--progress`` of every step that has one.
+
+    Raises:
+        ConfigError: The file is no recipe, an option does not exist or has no such value, or an
+            input is neither there nor written by an earlier step.
+        RunError: A folder holds something else.
+    """
+    steps: list[RecipeStep] = []
+    for number, (command, options) in enumerate(_entries(path), 1):
+        name = f"step {number} ({command})"
+        if command not in COMMANDS:
+            raise unknown(f"command in {path}:", command, list(COMMANDS))
+        words = _words(name, commands[command], options)
+        if any(one.name == "progress" for one in commands[command].params):
+            words += ("--progress", progress)
+        step = RecipeStep(name, command, options, words, _place(name, command, options))
+        _check_line(step, commands[command])
+        _check_inputs(step, steps)
+        _check_place(step, steps)
+        steps.append(step)
+    return steps
+
+
+def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    """The commands of the file and their options.
+
+    Raises:
+        ConfigError: It cannot be read, or is no list of commands.
+    """
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the recipe: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a YAML file: {error}") from error
+    form = "a list with a command and its options in each step, '- select: {keep: 50%, ...}'"
+    if not isinstance(content, list) or not content:
+        raise ConfigError(f"{path}: a recipe is {form}; found {type(content).__name__}")
+    entries: list[tuple[str, Mapping[str, Any]]] = []
+    for number, entry in enumerate(content, 1):
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise ConfigError(f"{path}: step {number} is no command with options: it is {form}")
+        ((command, options),) = entry.items()
+        if not isinstance(options, dict):
+            raise ConfigError(f"{path}: step {number} ({command}) has no options")
+        named = {str(key).replace("-", "_"): value for key, value in options.items()}
+        entries.append((str(command), named))
+    return entries
+
+
+def _words(name: str, command: Any, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The options as words of the command line.
+
+    Raises:
+        ConfigError: The command has no such option.
+    """
+    by_name = {alias: one for one in command.params for alias in _names(one)}
+    words: list[str] = []
+    for key, value in options.items():
+        if key not in by_name or key in ("resume", "progress", "help"):
+            known = sorted(set(by_name) - {"resume", "progress", "help", "set_"})
+            raise unknown(f"option of {name}", key, known)
+        words += _value_words(by_name[key], value)
+    return tuple(words)
+
+
+def _names(parameter: Any) -> tuple[str, ...]:
+    """What an option may be called: as Python has it, or as it is written; settings by both."""
+    written = str(max(parameter.opts, key=len)).lstrip("-").replace("-", "_")
+    settings = ("settings",) if written == "set" else ()
+    return (str(parameter.name), written, *settings)
+
+
+def _value_words(parameter: Any, value: Any) -> list[str]:
+    if value is None or value is False:
+        return []
+    flag = [] if parameter.param_type_name == "argument" else [max(parameter.opts, key=len)]
+    if value is True:
+        return flag
+    if isinstance(value, Mapping):
+        return [word for key, one in value.items() for word in (*flag, f"{key}={_text(one)}")]
+    if isinstance(value, list):
+        if getattr(parameter, "multiple", False):
+            return [word for one in value for word in (*flag, _text(one))]
+        return [*flag, ",".join(map(_text, value))]
+    return [*flag, _text(value)]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _place(name: str, command: str, options: Mapping[str, Any]) -> Path:
+    """The folder that a step writes to.
+
+    Raises:
+        ConfigError: None is named.
+    """
+    key = "folder" if command in _AGAIN else "out"
+    if not options.get(key):
+        raise ConfigError(f"{name} names no {key}: say where it lies")
+    return Path(str(options[key])).expanduser()
+
+
+def _check_line(step: RecipeStep, command: Any) -> None:
+    """Refuse what the command would refuse before it opens anything.
+
+    Raises:
+        ConfigError: Naming the step.
+    """
+    try:
+        values = command.make_context(step.command, list(step.words)).params
+    except Exception as error:
+        message = getattr(error, "format_message", None)  # of the command line's own errors
+        if message is None:
+            raise
+        raise ConfigError(f"{step.name}: {message()}") from error
+    given = {key: value for key, value in values.items() if value is not None}
+    given.pop("progress", None)
+    try:
+        if step.command in _RESUMED:
+            settings = dict(one.split("=", 1) for one in given.pop("set_", ()))
+            if step.command == "select":
+                make_select_config({**given, "settings": settings})
+                return
+            file = given.pop("config", None)
+            options = {} if file is None else read_config(file)
+            settings = {**(options.get("settings") or {}), **settings}
+            make_config({**options, **given, "settings": settings})
+        elif step.command == "sample" and "classes" not in given:
+            raise ConfigError("a recipe draws a release: say classes, and no prompt")
+    except ConfigError as error:
+        raise ConfigError(f"{step.name}: {error}") from error
+
+
+def _check_inputs(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
+    """Refuse inputs that are not there and that no earlier step writes.
+
+    Raises:
+        ConfigError: Naming the first.
+    """
+    outputs = [one.place.absolute() for one in earlier if one.command not in _AGAIN]
+    names = ["folder"] if step.command == "report" else [*_INPUTS, "folder"]
+    for key in names:
+        value = step.options.get(key)
+        if not isinstance(value, str) or value in ("none", "held-out"):
+            continue
+        path = Path(value).expanduser()
+        if value.startswith(_NO_PATHS) or path.exists() or "{" in value:
+            continue
+        if any(path.absolute().is_relative_to(output) for output in outputs):
+            continue
+        raise ConfigError(
+            f"{step.name}: {key} is {value}, and there is no such file or folder, nor does an "
+            "earlier step write it"
+        )
+
+
+def _check_place(step: RecipeStep, earlier: Sequence[RecipeStep]) -> None:
+    """Refuse a folder that another step writes to, or that holds other things.
+
+    Raises:
+        ConfigError: Two steps of one folder.
+        RunError: It holds other things.
+    """
+    if step.command in _AGAIN:
+        return
+    if any(one.place == step.place for one in earlier if one.command not in _AGAIN):
+        raise ConfigError(f"{step.name}: an earlier step writes to {step.place}, too")
+    taken = step.place.is_dir() and any(step.place.iterdir())
+    if taken and not step.recorded and (step.command == "sample" or not step.begun):
+        raise RunError(
+            f"{step.name}: {step.place} exists and is not of this step with these options: choose "
+            "another out, or remove it"
+        )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What is recorded; nothing where it cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _plain(options: Mapping[str, Any]) -> Any:
+    """Options as they come back from JSON."""
+    return json.loads(json.dumps(options, default=str))

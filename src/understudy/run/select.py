@@ -1,0 +1,427 @@
+"""``understudy select``: the candidates that train well and leak little, as a release.
+
+Three forms (`SelectConfig.form`). Under differential privacy it is a run of the method
+``selection`` (`understudy.run.synthesize`). Without private data it is post-processing of releases,
+whose guarantee it inherits. With private data and without noise it has no guarantee: the ledger
+records a disclosure before the private records are used, and the release is named so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, RunComplete, RunError, SourceError
+from understudy.core.ports import Events, Source
+from understudy.core.types import Vector
+from understudy.data import write_release
+from understudy.data.holdout import HoldOut, split
+from understudy.methods.selection.algorithm import Selection, select_candidates
+from understudy.methods.selection.arithmetic import class_budgets
+from understudy.methods.selection.linear_proxy import LinearProxy
+from understudy.methods.selection.reference import RecordReference
+from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
+from understudy.privacy.unit import Adjacency
+from understudy.report import StatedAttack
+from understudy.run.accuracy import collect
+from understudy.run.documents import Charged, spending
+from understudy.run.held_out import keep_hold_out
+from understudy.run.outputs import RunFolder, run_folder
+from understudy.run.progress import ProgressMode, reporting
+from understudy.run.select_config import HELD_OUT, SelectConfig, make_select_config
+from understudy.run.select_documents import (
+    OwnerFacts,
+    record_of,
+    release_of,
+    write_candidates,
+    write_documents,
+)
+from understudy.run.select_inputs import Opened, open_selection
+from understudy.run.select_measures import EmbeddedRows, attacks_on, embedded_rows, penalties_of
+from understudy.run.synthesize import Result, run
+from understudy.steps.space import Space, whitening
+
+_AT_ONCE = 512
+_FEW_HELD_OUT = 16
+"""Held-out records that are not parted any more: all of them calibrate, none measures."""
+
+
+@dataclass
+class Steering:
+    """What steers a selection, embedded.
+
+    Attributes:
+        reference: What the proxy is to do well on.
+        members: The private records that take part; None without private data.
+        calibrating: Records that are not among them, by which distances are calibrated.
+        measured: Others of their pool, which steer nothing: the attack is measured on them.
+    """
+
+    reference: EmbeddedRows
+    members: EmbeddedRows | None = None
+    calibrating: EmbeddedRows | None = None
+    measured: EmbeddedRows | None = None
+
+
+def select(
+    candidates: str | Path,
+    *,
+    out: str | Path,
+    keep: float | str,
+    private: str | Path | None = None,
+    reference: str | Path | None = None,
+    epsilon: float | None = None,
+    no_guarantee: bool = False,
+    candidates_public: bool = False,
+    delta: float = 1e-5,
+    encoder: str | None = None,
+    penalty_encoder: str | None = None,
+    public: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    hold_out: float | str | None = None,
+    unit: str | None = None,
+    unit_rows: int = 64,
+    adjacency: Adjacency = "add-remove",
+    ledger: str | None = None,
+    size: int | None = None,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+    format: Literal["png", "parquet"] = "png",
+    licence: str = "unknown",
+    resume: bool = False,
+    skip_bad: bool = False,
+    progress: ProgressMode | Events = "auto",
+) -> Result:
+    """Keep the candidates that train well and leak little.
+
+    Args:
+        candidates: A dataset, a release, or a run's folder.
+        out: Folder of the result; must not exist, be empty, or hold a run to resume.
+        keep: A share such as ``"50%"`` or 0.5, or a number of samples.
+        private: The private dataset; None: the candidates are post-processed, which is free.
+        reference: Records that steer instead of the private ones: real records that are not
+            private, a release, or ``"held-out"`` for a part of the private dataset that is set
+            aside. Without ``private``: another release; None: the candidates themselves.
+        epsilon: Select under differential privacy; None: without noise, or without private data.
+        no_guarantee: Private images steer without noise, and the release has no guarantee.
+        candidates_public: You declare that no private image of this dataset had a part in making
+            the candidates, where they are no release that says so itself.
+        delta: With ``epsilon``: its delta.
+        encoder: Name of the encoder in whose space candidates are chosen; None: embedded:dct.
+        penalty_encoder: Name of the encoder of distances to private images; None: another one.
+        public: A public dataset that the space is whitened on; None: the candidates.
+        settings: Settings of the selection, such as ``{"reconstruction": 2}``.
+        hold_out: Share of the private records set aside, half to calibrate distances and half to
+            measure what the selection leaks; None: 20 % where the reference holds no records that
+            are not private; 0: nothing.
+        unit: Column that says whose record it is; None: every image is a unit.
+        unit_rows: With ``epsilon``: at most so many records of a unit are used.
+        adjacency: With ``epsilon``: what makes two datasets adjacent.
+        ledger: Where spending and disclosures are recorded; None: the user's own ledger.
+        size: Resize all images to size x size pixels, those of the candidates among them; None:
+            they keep theirs, and private images are brought to it.
+        label: Column of the private dataset that holds the class.
+        classes: Class names of the private dataset, as its owner declares them.
+        seed: Seed of everything public.
+        format: How images are written.
+        licence: Licence of the release; ``"unknown"``: that of the candidates' release.
+        resume: Go on with an interrupted selection in ``out``.
+        skip_bad: Pass over unreadable files, and count them.
+        progress: Where events go, as for `understudy.synthesize`.
+
+    Returns:
+        Where everything lies, the receipt, and what attacks gained.
+
+    Raises:
+        InputError: Bad input, or a selection without noise that nobody said is meant; nothing was
+            spent or disclosed.
+        BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
+    """
+    named = {"private": private, "reference": reference}
+    options = {
+        "candidates": str(candidates),
+        "out": out,
+        "keep": keep,
+        **{name: None if one is None else str(one) for name, one in named.items()},
+        "epsilon": epsilon,
+        "no_guarantee": no_guarantee,
+        "candidates_public": candidates_public,
+        "delta": delta,
+        "encoder": encoder,
+        "penalty_encoder": penalty_encoder,
+        "public": public,
+        "settings": settings or {},
+        "hold_out": hold_out,
+        "unit": unit,
+        "unit_rows": unit_rows,
+        "adjacency": adjacency,
+        "ledger": ledger,
+        "size": size,
+        "label": label,
+        "classes": classes,
+        "seed": seed,
+        "format": format,
+        "licence": licence,
+        "resume": resume,
+        "skip_bad": skip_bad,
+    }
+    return run_selection(make_select_config(options), progress=progress)
+
+
+def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "auto") -> Result:
+    """Carry out a configuration (see `select`).
+
+    Args:
+        config: What to do.
+        progress: Where events go, as for `understudy.synthesize`.
+    """
+    if config.form == "differential privacy":
+        return _under_privacy(config, progress)
+    with reporting(progress) as events:
+        opening = events.step("opening the datasets and the models")
+        opened = open_selection(config)
+        opening.finish()
+        with run_folder(config.out, config.identity(), resume=config.resume) as folder:
+            if folder.done:
+                raise RunComplete(config.out)
+            return _Choice(opened, folder, events).carry_out()
+
+
+def _under_privacy(config: SelectConfig, progress: ProgressMode | Events) -> Result:
+    """The same as a run of the method ``selection``."""
+    return run(config.run, progress=progress)
+
+
+class _Choice:
+    """One selection without noise, from the ledger to the report."""
+
+    def __init__(self, opened: Opened, folder: RunFolder, events: Events) -> None:
+        self.opened, self.folder, self.events = opened, folder, events
+        self.config, self.settings = opened.config, opened.settings
+        self.classes = opened.candidates.classes
+        self.seconds: dict[str, float] = {}
+        self.rows_held_out = 0
+        self.distances: Vector | None = None
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[part] = round(time.perf_counter() - start, 2)
+
+    def carry_out(self) -> Result:
+        with self._timed("embed the candidates"):
+            rows = self._embedded(self.opened.candidates)
+            _require_candidates(rows, self.classes)
+            keep = float(self.config.keep)
+            budgets = class_budgets(rows.labels, len(self.classes), keep, self.settings.budgets)
+        private = self.opened.private is not None
+        with Ledger(self.config.ledger) if private else nullcontext() as ledger:
+            dataset = None
+            if ledger is not None:
+                dataset = self._disclose(ledger, int(budgets.sum()), len(rows.labels))
+            with self._timed("embed the records"):
+                steering = self._steering(rows)
+            with self._timed("select"):
+                chosen = self._selection(rows, budgets, steering)
+            with self._timed("attack"):
+                attacks, warnings = self._attacks(rows, chosen, steering)
+            charged = None
+            if ledger is not None and dataset is not None:
+                charged = Charged(ledger.address, dataset.id, spending(ledger, dataset.id))
+        with self._timed("write"):
+            release = release_of(self.opened, rows, chosen)
+            shutil.rmtree(self.folder.release, ignore_errors=True)  # of a run that was killed
+            step = self.events.step("writing the release", release.count)
+            form = self.config.format
+            facts = write_release(release, self.folder.release, format=form, progress=step)
+            write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
+        record = record_of(self.opened, release, {**chosen.facts, **facts}, attacks)
+        known = OwnerFacts(self.seconds, self.rows_held_out, charged)
+        result = write_documents(self.opened, self.folder, release, record, known)
+        return replace(result, warnings=(*chosen.warnings, *warnings))
+
+    def _embedded(self, source: Source) -> EmbeddedRows:
+        return embedded_rows(source, self.opened.spaces, self.classes, self.events)
+
+    def _disclose(self, ledger: Ledger, selected: int, candidates: int) -> Dataset:
+        """Record what is disclosed, before any private record is used.
+
+        Of a reference of real records too: it steers as they do.
+        """
+        what = (
+            f"which {selected:,} of {candidates:,} candidates ({self.opened.origin.name}) are "
+            "released, chosen by these records without noise"
+        )
+        sources = [self.opened.private]
+        if self.opened.non_members:
+            sources.append(self.opened.reference)
+        datasets = [ledger.register(source) for source in sources if source is not None]
+        for dataset in datasets:
+            ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
+        return datasets[0]
+
+    def _steering(self, candidates: EmbeddedRows) -> Steering:
+        """The reference, the private records, and those that are not among them."""
+        opened = self.opened
+        reference = None if opened.reference is None else self._embedded(opened.reference)
+        if opened.private is None:
+            return Steering(reference or candidates)
+        parts = self._parts(opened.private)
+        members = self._embedded(parts[0])
+        calibrating, measured = (None if one is None else self._embedded(one) for one in parts[1:])
+        if opened.non_members and reference is not None:
+            if calibrating is None:  # half of the reference steers and calibrates, half measures
+                reference, measured = _halves(reference, self.config.seed)
+                return Steering(reference, members, reference, measured)
+            return Steering(reference, members, reference, _union(calibrating, measured))
+        if self.config.reference == HELD_OUT:
+            reference = calibrating
+        return Steering(reference or members, members, calibrating, measured)
+
+    def _parts(self, private: Source) -> tuple[Source, Source | None, Source | None]:
+        """The members, and the two halves of what is held out; None where nothing is."""
+        asked = self.opened.share_held_out
+        if asked is None:
+            return private, None, None
+        unit = self.config.run.privacy_unit
+        hold_out = keep_hold_out(self.folder.owner, private, asked, unit)
+        members, held_out = split(private, hold_out)
+        self.rows_held_out = len(held_out)
+        if len(held_out) < _FEW_HELD_OUT:
+            return members, held_out, None
+        key = hashlib.blake2b(hold_out.key, digest_size=32, person=b"measured").digest()
+        try:
+            return members, *split(held_out, HoldOut(key, 0.5, hold_out.unit))
+        except SourceError:  # one unit has all of them
+            return members, held_out, None
+
+    def _selection(
+        self, candidates: EmbeddedRows, budgets: NDArray[np.int64], steering: Steering
+    ) -> Selection:
+        settings = self.settings
+        self._require_same(candidates)
+        space = self._space(candidates)
+        proxy = LinearProxy(
+            space.forward(candidates.proxy),
+            candidates.labels,
+            len(self.classes),
+            float(budgets.sum()),
+            self.opened.proxy,
+        )
+        records = steering.reference
+        penalties = None
+        if steering.members is not None and steering.calibrating is not None:
+            penalties, self.distances = penalties_of(
+                settings,
+                candidates,
+                steering.members,
+                steering.calibrating,
+                len(self.classes),
+                self.opened.proxy,
+            )
+        return select_candidates(
+            proxy,
+            candidates.labels,
+            budgets,
+            RecordReference.of(
+                space.forward(records.proxy), records.labels, balanced=settings.balanced
+            ),
+            rounds=settings.rounds,
+            step_size=settings.step_size,
+            penalties=penalties,
+            class_names=self.classes,
+            progress=self.events.step("selecting candidates", settings.rounds),
+            keep=self.folder.keep,
+        )
+
+    def _require_same(self, candidates: EmbeddedRows) -> None:
+        """Refuse to go on with other candidates than the selection was begun with.
+
+        Raises:
+            RunError: As said.
+        """
+        known = self.folder.keep("candidates", lambda: {"labels": candidates.labels})
+        if not np.array_equal(known["labels"], candidates.labels):
+            raise RunError(
+                f"{self.opened.origin.name}: the candidates have changed since the selection was "
+                "begun: start a new one in another folder"
+            )
+
+    def _space(self, candidates: EmbeddedRows) -> Space:
+        """The leading whitened axes of public images; of the candidates, where there are none."""
+        public = self.opened.public
+        values = candidates.proxy
+        if public is not None:
+            values = collect(public, self.opened.spaces.proxy, self.events.step).values
+        return whitening(values, None, self.settings.axes)
+
+    def _attacks(
+        self, candidates: EmbeddedRows, chosen: Selection, steering: Steering
+    ) -> tuple[tuple[StatedAttack, ...], tuple[str, ...]]:
+        """What an attacker gains, before the selection and after it; and what to say of it."""
+        if steering.members is None:
+            return (), ()
+        attacks: tuple[StatedAttack, ...] = ()
+        if steering.calibrating is not None and steering.measured is not None:
+            encoder = self.opened.spaces.proxy
+            attacks = attacks_on(
+                candidates,
+                chosen.indices,
+                steering.members,
+                steering.calibrating,
+                steering.measured,
+                "the embeddings" if encoder is None else encoder.name,
+            )
+        return attacks, () if attacks else (_UNMEASURED,)
+
+
+_UNMEASURED = (
+    "what the selection leaks was not measured: there are too few held-out records that steered "
+    "nothing (--hold-out 20%)"
+)
+
+
+def _require_candidates(candidates: EmbeddedRows, classes: Sequence[str]) -> None:
+    """Refuse a class that there is nothing to choose from.
+
+    Raises:
+        ConfigError: Naming it.
+    """
+    sizes = np.bincount(candidates.labels, minlength=len(classes))
+    empty = [name for name, size in zip(classes, sizes, strict=True) if size == 0]
+    if empty:
+        raise ConfigError(
+            f"no candidate is of {', '.join(empty[:10])}: generate some, or leave the class out of "
+            "all datasets. Nothing was spent or disclosed"
+        )
+
+
+def _halves(rows: EmbeddedRows, seed: int) -> tuple[EmbeddedRows, EmbeddedRows | None]:
+    """Records that steer and others that measure; all steer where there are few."""
+    if len(rows.labels) < _FEW_HELD_OUT:
+        return rows, None
+    order = np.random.default_rng(seed).permutation(len(rows.labels))
+    # Class by class in a random order, every second one: both halves have all classes.
+    order = order[np.argsort(rows.labels[order], kind="stable")]
+    return rows.at(np.sort(order[::2])), rows.at(np.sort(order[1::2]))
+
+
+def _union(first: EmbeddedRows, second: EmbeddedRows | None) -> EmbeddedRows:
+    if second is None:
+        return first
+    return EmbeddedRows(
+        np.concatenate([first.proxy, second.proxy]),
+        np.concatenate([first.distance, second.distance]),
+        np.concatenate([first.labels, second.labels]),
+    )

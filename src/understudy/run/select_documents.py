@@ -1,0 +1,272 @@
+"""The release of a selection, the owner's table, and the documents of both."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from understudy.core.ports import CaptionedSource
+from understudy.core.types import Receipt, Release, SyntheticBatch, Vector
+from understudy.methods.selection.algorithm import Selection
+from understudy.report import ModelRecord, OwnerRecord, RunRecord, StatedAttack, owner_report
+from understudy.report.meaning import NO_GUARANTEE
+from understudy.run.documents import (
+    Charged,
+    premises_of,
+    sheets,
+    synthetic_sample,
+    understudy_version,
+    write_contact_sheet,
+    write_gallery,
+    write_release_documents,
+)
+from understudy.run.outputs import RunFolder, write_json
+from understudy.run.provenance import made_of
+from understudy.run.select_config import METHOD
+from understudy.run.select_inputs import Opened, parts_of_release
+from understudy.run.select_measures import EmbeddedRows
+from understudy.run.synthesize import Result
+
+_AT_ONCE = 512
+
+_HOW = {
+    "no guarantee": "rows of a set of candidates, chosen as those on which a model trains best for "
+    "records that steered the choice without noise, less a penalty for what is near to private "
+    "images",
+    "post-processing": "rows of a release, chosen as those on which a model trains best for rows "
+    "of a release; no private data was read",
+}
+TABLE = "selection.csv"
+"""In the owner's folder: each candidate, its weight, its score and its distance."""
+
+
+def release_of(opened: Opened, candidates: EmbeddedRows, chosen: Selection) -> Release:
+    """The selected candidates in their order: images or embeddings, labels and captions.
+
+    Args:
+        opened: The source of the candidates.
+        candidates: Their labels.
+        chosen: Which are selected.
+    """
+    source, indices = opened.candidates, chosen.indices
+    captions = source.captions if isinstance(source, CaptionedSource) else None
+    images = source.kind == "images"
+
+    def batches() -> Iterator[SyntheticBatch]:
+        first = 0
+        for batch in source.batches(_AT_ONCE):
+            rows = indices[(indices >= first) & (indices < first + len(batch.labels))]
+            values = batch.values[rows - first]
+            first += len(batch.labels)
+            if len(rows) == 0:
+                continue
+            yield SyntheticBatch(
+                candidates.labels[rows],
+                embeddings=None if images else values,
+                images=values if images else None,
+                captions=None if captions is None else [captions[row] for row in rows.tolist()],
+            )
+
+    kinds = {"candidates_guarantee": opened.origin.guarantee}
+    if opened.reference_origin is not None:
+        kinds["reference_guarantee"] = opened.reference_origin.guarantee
+    return Release(
+        METHOD,
+        source.classes,
+        len(indices),
+        batches,
+        None if images else source.shape[0],
+        source.shape if images else None,
+        kinds,
+        captions is not None,
+        source.licence if isinstance(source, CaptionedSource) else None,
+    )
+
+
+def write_candidates(
+    owner: Path,
+    opened: Opened,
+    candidates: EmbeddedRows,
+    chosen: Selection,
+    distances: Vector | None,
+) -> None:
+    """Write the owner's table: each candidate with its weight, its score and its distance.
+
+    Args:
+        owner: The owner's folder.
+        opened: The names of the candidates.
+        candidates: Their labels.
+        chosen: Their weights and scores, and which are released.
+        distances: (M,) calibrated; None where there are none.
+    """
+    classes = opened.candidates.classes
+    samples = {int(row): number for number, row in enumerate(chosen.indices)}
+    with (owner / TABLE).open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["candidate", "class", "sample", "gamma", "score", "distance"])
+        for row, label in enumerate(candidates.labels.tolist()):
+            name = opened.names[row] if opened.names else f"row {row}"
+            weights = f"{chosen.gamma[row]:.6g}", f"{chosen.scores[row]:.6g}"
+            distance = "" if distances is None else f"{distances[row]:.6g}"
+            lines.writerow([name, classes[label], samples.get(row, ""), *weights, distance])
+
+
+def record_of(
+    opened: Opened,
+    release: Release,
+    facts: Mapping[str, Any],
+    attacks: tuple[StatedAttack, ...],
+) -> RunRecord:
+    """The public facts of a selection.
+
+    Args:
+        opened: What was read.
+        release: What was selected.
+        facts: More public facts of it.
+        attacks: What attacks gained, where there is no guarantee.
+    """
+    config = opened.config
+    record = opened.origin.record
+    receipt = _receipt(opened)
+    premises = [] if opened.private is None else [*premises_of(opened.private, config.run)]
+    for part in (opened.origin, opened.reference_origin):
+        premises += [one for one in (part.premises if part else ()) if one not in premises]
+    licence = config.licence
+    if licence == "unknown" and record is not None:
+        licence = record.licence
+    return RunRecord(
+        method=METHOD,
+        receipt=receipt,
+        classes=release.classes,
+        count=release.count,
+        format=config.format if release.image_shape else "embeddings",
+        version=understudy_version(),
+        date=datetime.now(UTC).date().isoformat(),
+        params={"keep": config.keep, **asdict(opened.settings), "seed": config.seed},
+        image_shape=release.image_shape,
+        dim=release.dim,
+        models=_models(opened),
+        public_sources=_public_sources(opened),
+        facts={**release.facts, **facts},
+        how=_HOW[config.form],
+        licence=licence,
+        premises=tuple(premises),
+        attacks=attacks,
+    )
+
+
+def _receipt(opened: Opened) -> Receipt:
+    if opened.private is not None:
+        return NO_GUARANTEE
+    parts = parts_of_release(opened.origin, opened.reference_origin)
+    if any(part.guarantee in ("none", "unknown") for _, part in parts):
+        return NO_GUARANTEE
+    return made_of(parts)
+
+
+def _models(opened: Opened) -> tuple[ModelRecord, ...]:
+    """The encoders, and the models that the candidates were made with."""
+    spaces = opened.spaces
+    encoders = {"encoder": spaces.proxy, "penalty encoder": spaces.distance}
+    own = [
+        ModelRecord(role, model.name, model.licence)
+        for role, model in encoders.items()
+        if model is not None
+    ]
+    record = opened.origin.record
+    return (*own, *(one for one in (record.models if record else ()) if one not in own))
+
+
+def _public_sources(opened: Opened) -> tuple[str, ...]:
+    record = opened.origin.record
+    names = [*(record.public_sources if record else ())]
+    if opened.public is not None:
+        names.append(opened.public.name)
+    if opened.origin.declared_public:
+        names.append(opened.candidates.name)
+    return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class OwnerFacts:
+    """What the owner's documents of a selection say besides.
+
+    Attributes:
+        seconds: Seconds a part.
+        rows_held_out: Private records that were set aside.
+        charged: Where it is recorded; None where no private dataset was asked anything.
+    """
+
+    seconds: Mapping[str, float]
+    rows_held_out: int = 0
+    charged: Charged | None = None
+
+
+def write_documents(
+    opened: Opened, folder: RunFolder, release: Release, record: RunRecord, facts: OwnerFacts
+) -> Result:
+    """The documents of the release and of the owner; ``run.json``, which ends the run, last.
+
+    Args:
+        opened: What was read.
+        folder: Where the release is.
+        release: What was selected.
+        record: Its public facts.
+        facts: What only the owner may see.
+    """
+    write_release_documents(folder, record)
+    images = None if release.image_shape is None else synthetic_sample(release)
+    contact_sheet = None if images is None else write_contact_sheet(folder, images)
+    private, charged = opened.private, facts.charged
+    source = private or opened.candidates
+    owner = OwnerRecord(
+        dataset=source.name,
+        rows=0 if private is None else len(private) - facts.rows_held_out,
+        skipped=source.skipped,
+        spending=None if charged is None else charged.spending,
+        sheets=() if private is None or images is None else sheets(private, images),
+        seconds=facts.seconds,
+    )
+    if owner.sheets:
+        write_gallery(folder.owner, owner.sheets)
+    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    _write_run(opened, folder, record, owner, facts)
+    return Result(
+        folder.release,
+        folder.owner,
+        record.receipt,
+        record.facts,
+        (),
+        facts.seconds,
+        contact_sheet,
+        attacks=record.attacks,
+    )
+
+
+def _write_run(
+    opened: Opened, folder: RunFolder, record: RunRecord, owner: OwnerRecord, facts: OwnerFacts
+) -> None:
+    """``run.json``."""
+    from understudy.run.run_file import RunFile  # imports pydantic
+
+    charged = facts.charged
+    content = RunFile(
+        run=folder.run,
+        dataset=owner.dataset,
+        dataset_id=None if charged is None else charged.dataset,
+        ledger=None if charged is None else charged.ledger,
+        settings=opened.config.identity(),
+        premises=list(record.premises),
+        receipt=None if record.unprotected else record.receipt,
+        spending=owner.spending,
+        rows=owner.rows,
+        rows_held_out=facts.rows_held_out,
+        skipped=owner.skipped,
+        seconds=dict(facts.seconds),
+        version=record.version,
+    )
+    write_json(folder.record, content.as_dict())

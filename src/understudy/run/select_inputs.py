@@ -1,0 +1,240 @@
+"""What a selection reads, opened, and whatever does not fit refused before it is disclosed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.ports import Source
+from understudy.core.types import Shape
+from understudy.data import open_source
+from understudy.data.captions import with_captions
+from understudy.data.encoded_images import RecordSource
+from understudy.data.labels import NO_LABELS, NoColumns
+from understudy.methods.selection.base import ProxySettings
+from understudy.run.outputs import open_release
+from understudy.run.provenance import Provenance, made_of, provenance_of
+from understudy.run.select_config import HELD_OUT, SelectConfig, SelectSettings
+from understudy.run.select_measures import Spaces
+
+_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a selection reads, opened and known to fit together.
+
+    Attributes:
+        config: What was asked.
+        settings: Settings of the selection.
+        candidates: All candidates.
+        origin: Where they come from.
+        names: What each candidate is called, for the owner's table.
+        reference_origin: Where the reference comes from; None: the private records or none.
+        reference: Records that steer; None: the private ones, or the candidates themselves.
+        private: The private dataset, in the candidates' shape; None without one.
+        public: Public images that the space is whitened on; None: the candidates.
+        spaces: The encoders.
+    """
+
+    config: SelectConfig
+    settings: SelectSettings
+    candidates: Source
+    origin: Provenance
+    names: tuple[str, ...]
+    reference_origin: Provenance | None
+    reference: Source | None
+    private: Source | None
+    public: Source | None
+    spaces: Spaces
+
+    @property
+    def non_members(self) -> bool:
+        """Whether the reference holds real records that are not private."""
+        return self.reference_origin is not None and self.reference_origin.record is None
+
+    @property
+    def proxy(self) -> ProxySettings:
+        """How the proxy is trained."""
+        chosen = self.settings
+        return ProxySettings(
+            chosen.steps, chosen.learning_rate, chosen.weight_decay, chosen.utility
+        )
+
+    @property
+    def share_held_out(self) -> float | str | None:
+        """The share of the private dataset that is set aside; None: nothing."""
+        if self.private is None:
+            return None
+        return self.config.share_held_out(non_members=self.non_members)
+
+
+def open_selection(config: SelectConfig) -> Opened:
+    """Open everything, and refuse what does not fit, before anything is disclosed.
+
+    Raises:
+        InputError: As said.
+    """
+    settings = config.chosen
+    origin = provenance_of(config.candidates, declared_public=config.candidates_public)
+    reference_origin = None
+    if config.reference is not None and config.reference != HELD_OUT:
+        reference_origin = provenance_of(config.reference)
+    if config.form == "post-processing" and not config.no_guarantee:
+        made_of(parts_of_release(origin, reference_origin))
+    candidates = _open(config.candidates, origin, None, config)
+    private, reference, public = _others(config, candidates, reference_origin)
+    names = candidates.locations() if isinstance(candidates, RecordSource) else ()
+    candidates = with_captions(candidates)
+    penalised = private is not None and settings.reconstruction != 0
+    spaces = Spaces.load(
+        candidates.shape, config.encoder, config.penalty_encoder, penalised=penalised
+    )
+    opened = Opened(
+        config,
+        settings,
+        candidates,
+        origin,
+        tuple(names),
+        reference_origin,
+        reference,
+        private,
+        public,
+        spaces,
+    )
+    _require_non_members(opened)
+    return opened
+
+
+def _others(
+    config: SelectConfig, candidates: Source, reference_origin: Provenance | None
+) -> tuple[Source | None, Source | None, Source | None]:
+    """The private dataset, the reference and the public images, each like the candidates."""
+    images = candidates.kind == "images"
+    like: dict[str, Any] = {"skip_bad": config.skip_bad}
+    if images:
+        like |= {"size": candidates.shape[:2], "channels": candidates.shape[2]}
+    private = reference = public = None
+    if config.private is not None:
+        private = open_source(
+            config.private, unit=config.unit, label=config.label, classes=config.classes, **like
+        )
+        if config.unit is not None and not private.has_units:
+            problem = f"has no column {config.unit!r} that says whose row it is"
+            raise SourceError(problem, config.private)
+    if reference_origin is not None:
+        reference = _open(reference_origin.name, reference_origin, candidates.shape, config)
+    if config.public is not None:
+        public = open_source(config.public, label=NO_LABELS, **like)
+    may_lack = config.classes is not None, reference_origin is not None
+    for role, other in (("private", private), ("reference", reference), ("public", public)):
+        if other is not None:
+            _require_alike(candidates, other, role)
+    for other, counted in zip((private, reference), may_lack, strict=True):
+        if other is not None and counted:
+            _require_records(other)
+    return private, reference, public
+
+
+def _require_records(source: Source) -> None:
+    """Refuse a class that the proxy would be taught nothing of.
+
+    Raises:
+        SourceError: Naming it.
+    """
+    counts = np.zeros(len(source.classes), dtype=np.int64)
+    for batch in source.batches(_AT_ONCE):
+        counts += np.bincount(batch.labels, minlength=len(counts))
+    empty = [name for name, count in zip(source.classes, counts, strict=True) if count == 0]
+    if empty:
+        raise SourceError(
+            f"has no record of {', '.join(empty[:10])}, so no candidate of it could be told from "
+            "another: leave the class out of the candidates, or add records",
+            source.name,
+        )
+
+
+def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConfig) -> Source:
+    """Candidates or a reference: a release, or a dataset with the private one's columns.
+
+    Args:
+        name: As the user named it.
+        origin: The release that it is of, if it is.
+        shape: That of the candidates; None: these are they.
+        config: The columns.
+    """
+    if origin.place is not None and origin.record is not None:
+        own = origin.record.image_shape
+        if own is not None and shape is not None:
+            own = shape
+        elif own is not None and config.size is not None:
+            own = (config.size, config.size, own[2])
+        return open_release(origin.place, own)
+    options: dict[str, Any] = {"skip_bad": config.skip_bad}
+    if shape is None:
+        options["size"] = config.size
+    elif len(shape) == 3:
+        options |= {"size": (shape[0], shape[1]), "channels": shape[2]}
+    try:
+        return open_source(name, label=config.label, **options)
+    except NoColumns:  # class folders, for one, name their classes themselves
+        return open_source(name, **options)
+
+
+def _require_alike(candidates: Source, other: Source, role: str) -> None:
+    """Refuse records that cannot steer a selection of these candidates.
+
+    Raises:
+        SourceError: Images beside embeddings, other lengths, or other classes.
+    """
+    if other.kind != candidates.kind:
+        raise SourceError(
+            f"({role}) holds {other.kind}, and the candidates are {candidates.kind}", other.name
+        )
+    if other.shape != candidates.shape:
+        raise SourceError(
+            f"({role}) has rows of shape {other.shape}, the candidates of {candidates.shape}",
+            other.name,
+        )
+    if role == "public":
+        return
+    lacks = sorted(set(candidates.classes) - set(other.classes))
+    strange = sorted(set(other.classes) - set(candidates.classes))
+    if lacks or strange:
+        differences = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
+        differences += [f"has {', '.join(strange[:10])} besides"] if strange else []
+        raise SourceError(
+            f"({role}) must have the classes of the candidates, but {' and '.join(differences)}. "
+            "Candidates are chosen class by class: name both alike",
+            other.name,
+        )
+
+
+def _require_non_members(opened: Opened) -> None:
+    """Refuse penalties and references that there are no held-out records for.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if opened.private is None or opened.non_members or opened.share_held_out is not None:
+        return
+    if opened.settings.penalised or opened.settings.reconstruction is None:
+        raise ConfigError(
+            "a penalty is calibrated with records that are not private: leave out --hold-out 0, "
+            "name some (--reference SOURCE), or take none (--set reconstruction=0)"
+        )
+    if opened.config.reference == HELD_OUT:
+        raise ConfigError("--reference held-out needs a part that is held out: --hold-out 20%")
+
+
+def parts_of_release(
+    origin: Provenance, reference: Provenance | None
+) -> list[tuple[str, Provenance]]:
+    """What a release is made of without private data; a release that is both counts once."""
+    parts = [("candidates", origin)]
+    if reference is not None and (reference.place is None or reference.place != origin.place):
+        parts.append(("reference", reference))
+    return parts

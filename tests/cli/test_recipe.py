@@ -1,0 +1,146 @@
+"""``understudy recipe``: several commands from one file, checked before the first one runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.run.samples import class_folders, embeddings
+
+from understudy.cli.main import app
+from understudy.core.errors import ConfigError, InputError, RunError
+from understudy.run.recipe import carry_out, read_steps
+
+
+def commands() -> Mapping[str, Any]:
+    import typer
+
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Private embeddings, others, and the recipe of a study, in the present folder."""
+    monkeypatch.chdir(tmp_path)
+    embeddings(tmp_path / "private.npz")
+    embeddings(tmp_path / "others.npz", seed=1)
+    return tmp_path
+
+
+STUDY: list[dict[str, dict[str, Any]]] = [
+    {
+        "synthesize": {
+            "source": "private.npz",
+            "out": "study/all",
+            "settings": {"clusters": 1},
+            "ledger": "ledger.db",
+        }
+    },
+    {"select": {"candidates": "study/all", "keep": "50%", "out": "study/half"}},
+    {"evaluate": {"folder": "study/half", "real": "private.npz", "test": "others.npz"}},
+    {"report": {"folder": "study/half", "public": "study.html"}},
+]
+
+
+def written(site: Path, steps: object) -> Path:
+    path = site / "study.yaml"
+    path.write_text(yaml.safe_dump(steps))
+    return path
+
+
+def run(site: Path, steps: object = STUDY) -> list[str]:
+    """What a recipe says of its steps."""
+    lines: list[str] = []
+    known = commands()
+    carry_out(read_steps(written(site, steps), known, "none"), known, lines.append)
+    return lines
+
+
+def changed(number: int, **options: Any) -> list[dict[str, dict[str, Any]]]:
+    """The study with other options in one step; None leaves one out."""
+    steps = json.loads(json.dumps(STUDY))
+    ((command, known),) = steps[number - 1].items()
+    merged = {key: value for key, value in {**known, **options}.items() if value is not None}
+    steps[number - 1] = {command: merged}
+    return steps
+
+
+def test_a_recipe_runs_each_step_once(site: Path) -> None:
+    names = ["step 1 (synthesize)", "step 2 (select)", "step 3 (evaluate)", "step 4 (report)"]
+    assert run(site) == names
+    evaluation = site / "study" / "half" / "owner" / "evaluation.json"
+    assert evaluation.is_file()
+    assert "at epsilon 1" in (site / "study.html").read_text()
+    before = evaluation.stat().st_mtime_ns, (site / "ledger.db").stat().st_mtime_ns
+    assert run(site) == [f"{name}: done before" for name in names]
+    assert (evaluation.stat().st_mtime_ns, (site / "ledger.db").stat().st_mtime_ns) == before
+    # What was done is known of the runs themselves where it was not recorded.
+    (site / "study" / "all" / "owner" / "recipe.json").unlink()
+    assert run(site)[:3] == [names[0], f"{names[0]}: done before", f"{names[1]}: done before"]
+    assert run(site, changed(3, rows=50)) == [
+        *(f"{name}: done before" for name in names[:2]),
+        *names[2:],
+    ]
+    with pytest.raises(RunError, match="other settings"):
+        run(site, changed(2, keep="20%"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ({"select": {}}, "a recipe is a list"),
+        ([], "a recipe is a list"),
+        ([{"select": None}], "step 1 .select. has no options"),
+        ([{"select": {}, "report": {}}], "step 1 is no command with options"),
+        ([{"selct": {"out": "a"}}], "Did you mean 'select'"),
+        (changed(2, kep=1), r"step 2 \(select\).*'kep'"),
+        (changed(2, keep=None), r"step 2 \(select\).*keep is missing"),
+        (changed(2, keep="lots"), r"step 2 \(select\): keep is a share"),
+        (changed(2, resume=True), r"'resume'"),
+        (changed(2, out=None), "names no out"),
+        (changed(2, out="study/all"), "an earlier step writes to"),
+        (changed(2, private="private.npz"), "the selection itself leaks"),
+        (changed(1, epsilon="much"), r"step 1 \(synthesize\)"),
+        (changed(1, source="nowhere"), "source is nowhere, and there is no such file"),
+        (changed(3, folder="study/other"), "folder is study/other"),
+        (changed(3, seeds="two"), r"step 3 \(evaluate\)"),
+        ([{"sample": {"prompt": "a dog", "out": "a"}}], "say classes"),
+    ],
+)
+def test_a_step_that_makes_no_sense_is_refused_before_the_first_one_runs(
+    site: Path, steps: object, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(site, steps)
+    assert not (site / "study").exists()
+
+
+def test_a_folder_of_other_things_is_refused_before_the_first_step_runs(site: Path) -> None:
+    (site / "study" / "half").mkdir(parents=True)
+    (site / "study" / "half" / "mine.txt").write_text("x")
+    with pytest.raises(RunError, match="is not of this step"):
+        run(site)
+    assert not (site / "study" / "all").exists()
+
+
+@pytest.mark.parametrize("text", ["- [", "\udce4"])
+def test_what_is_no_yaml_is_refused(site: Path, text: str) -> None:
+    path = site / "study.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigError, match="not a YAML file"):
+        read_steps(path, commands(), "none")
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_steps(site / "none.yaml", commands(), "none")
+
+
+def test_the_recipe_of_the_page_is_one(site: Path, repository: Path) -> None:
+    page = (repository / "docs" / "methods" / "selection.md").read_text(encoding="utf-8")
+    (site / "page.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
+    for name in ("photos", "test"):
+        class_folders(site / name, {"cat": 3, "dog": 3})
+    steps = read_steps(site / "page.yaml", commands(), "none")
+    assert [step.command for step in steps] == ["synthesize", "select", "evaluate", "report"]

@@ -1,0 +1,131 @@
+"""A selection that is killed, anywhere, and resumed: the same choice, disclosed and charged once.
+
+Acceptance: 30 kills (SIGKILL) at random moments, each resumed.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.processes import Commands, commands
+from tests.run.samples import embeddings
+
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.ledger import Ledger
+
+KILLS = 30
+KILLS_A_RUN = 6
+FORMS = {
+    "no guarantee": ["--no-guarantee", "--reference", "others.npz"],
+    "differential privacy": ["--epsilon", "1", "--candidates-public", "--set", "steps=20"],
+}
+
+
+@pytest.fixture(scope="module")
+def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands(tmp_path_factory.mktemp("commands"), "understudy.run.select") as started:
+        yield started
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Private embeddings with a budget for one run, and candidates."""
+    embeddings(tmp_path / "private.npz")
+    embeddings(tmp_path / "candidates.npz", seed=1)
+    embeddings(tmp_path / "others.npz", seed=2)
+    return tmp_path
+
+
+def words(site: Path, form: str, out: Path, ledger: Path) -> list[object]:
+    data = [site / "candidates.npz", "--private", site / "private.npz", "--keep", "20%"]
+    own = [site / word if word.endswith(".npz") else word for word in FORMS[form]]
+    return ["select", *data, "--out", out, "--ledger", ledger, *own]
+
+
+def choice(out: Path) -> list[dict[str, str]]:
+    """What was selected, and why: the owner's table."""
+    with (out / "owner" / "selection.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def check_once(ledger: Path) -> None:
+    with Ledger(str(ledger)) as book:
+        assert book.verify() == []
+        rows = list(book.rows())
+    for kind in ("charge", "disclosure", "release"):
+        of_kind = [row for row in rows if row.kind == kind]
+        named = [(row.dataset, row.data["run"], row.data.get("stage")) for row in of_kind]
+        assert max(Counter(named).values(), default=1) == 1
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        ("understudy.privacy.ledger.ledger:Ledger.disclose", 1, "after"),
+        ("understudy.run.outputs:RunFolder.keep", 3, "after"),
+    ],
+)
+def test_a_selection_killed_there_is_resumed(
+    understudy: Commands, site: Path, death: tuple[str, int, str]
+) -> None:
+    ledger, out = site / "ledger.db", site / "out"
+    assert understudy.run(*words(site, "no guarantee", out, ledger), die=death).code == -9
+    done = understudy.run(*words(site, "no guarantee", out, ledger), "--resume")
+    assert done.code == 0, done.err
+    check_once(ledger)
+    with Ledger(str(ledger)) as book:
+        assert [len(book.spent(one.id).disclosures) for one in book.datasets()] == [1, 1]
+    assert sum(bool(line["sample"]) for line in choice(out)) == 36
+
+
+def resumed(understudy: Commands, command: list[object], chance: random.Random, most: float) -> int:
+    """Run to the end through several kills; how many there were."""
+    killed, more = 0, list[str]()
+    for _ in range(KILLS_A_RUN):
+        code = understudy.wait(
+            understudy.start(*command, *more), kill_after=chance.uniform(0, most)
+        ).code
+        assert code in (0, -9)
+        if code == 0:
+            return killed
+        killed, more = killed + 1, ["--resume"]
+    last = understudy.run(*command, *more)
+    assert last.code == 0 or "is complete" in last.err, last.err
+    return killed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", list(FORMS))
+def test_thirty_kills_at_random_moments(understudy: Commands, site: Path, form: str) -> None:
+    chance = random.Random(13)
+    start = time.monotonic()
+    whole = understudy.run(*words(site, form, site / "whole", site / "whole.db"))
+    longest = time.monotonic() - start
+    assert whole.code == 0, whole.err
+    killed = runs = 0
+    while killed < KILLS:
+        runs += 1
+        assert runs <= 4 * KILLS, "runs end before they are killed"
+        ledger, out = site / f"{runs}.db", site / str(runs)
+        if form == "differential privacy":
+            from understudy.data import open_source
+
+            with Ledger(str(ledger)) as book:
+                dataset = book.register(open_source(site / "private.npz"))
+                book.set_budget(dataset.id, Budget(1.0))
+        killed += resumed(understudy, words(site, form, out, ledger), chance, longest)
+        check_once(ledger)
+        with Ledger(str(ledger)) as book:
+            spent = [book.spent(one.id) for one in book.datasets()]
+        if form == "no guarantee":
+            assert [len(one.disclosures) for one in spent] == [1, 1]
+            assert choice(out) == choice(site / "whole")
+        else:
+            assert [one.epsilon <= 1.0 for one in spent] == [True]
+        assert (out / "release" / "privacy.json").is_file()
