@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter
 
 from understudy.core.types import Images
@@ -65,11 +66,11 @@ def noisy(image: Image.Image, deviation: float, rng: np.random.Generator) -> Ima
     return Image.fromarray(np.clip(np.rint(values), 0, 255).astype(np.uint8))
 
 
-def draw(images: Images, rows: Sequence[int], how: Drawn, seed: Sequence[int]) -> Images:
-    """One drawing of each of some images: (len(rows), height, width, 3) uint8."""
+def draw(images: Images, how: Drawn, seed: Sequence[int], numbers: NDArray[np.int64]) -> Images:
+    """A drawing of each image, by a seed of its number: the same shape."""
     return np.stack(
         [
-            np.asarray(how(Image.fromarray(images[row]), np.random.default_rng([*seed, number])))
-            for number, row in enumerate(rows)
+            np.asarray(how(Image.fromarray(image), np.random.default_rng([*seed, number])))
+            for image, number in zip(images, numbers.tolist(), strict=True)
         ]
     )

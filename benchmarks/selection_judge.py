@@ -1,4 +1,4 @@
-"""Who judges a selection: a linear head on all features, and an attacker with records of its own."""
+"""Who judges a selection: a linear head on all features, and attackers with their own records."""
 
 from __future__ import annotations
 
@@ -95,11 +95,24 @@ def nearest_distance(task: SelectionTask, release: Samples) -> float:
 
     In MobileNetV2's space: 1 where the release is no nearer than strangers are.
     """
-    private, samples, held_out = clouds(
-        task.private.judge, release.judge, task.held_out.judge
-    )
+    private, samples, held_out = clouds(task.private.judge, release.judge, task.held_out.judge)
     own, usual = (np.median(nearest_rows(one, private)[1]) for one in (samples, held_out))
     return float(own / usual)
+
+
+def nearest_pairs(
+    task: SelectionTask, release: Samples, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The samples nearest to a private image, and these images: rows of each, nearest first.
+
+    No private image twice: many copies of one image are one pair.
+    """
+    private, samples = clouds(task.private.judge, release.judge)
+    nearest, distances = (one[:, 0] for one in nearest_rows(samples, private))
+    order = np.argsort(distances, kind="stable")
+    _, first = np.unique(nearest[order], return_index=True)
+    rows = order[np.sort(first)[:count]]
+    return rows, nearest[rows]
 
 
 def utility_losses(

@@ -16,14 +16,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.tables import CACHE, DATA, load, need
 from understudy.backends.registry import load_decoder, load_encoder
-from understudy.core.types import Images, Labels
+from understudy.core.ports import Encoder
+from understudy.core.types import Images, Labels, Vector
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.metrics.labelled import Labelled
-from understudy.steps.space import whitening
+from understudy.metrics.likelihood_ratio_attack import WORLDS, member_draws
+from understudy.steps.space import Space, whitening
 
 AXES = 64
 PIXELS = 128  # a side of what the encoders take
@@ -34,6 +37,8 @@ KINDS = ("copy", "blend", "degraded")
 _SPARE = 1.2  # copies and blends of a pool, beyond what its worlds need on average
 _SKEW = 1.0  # shape of the gamma distribution of the number of copies of an image
 _CROPS = 24  # of each public photo
+_AT_ONCE = 512  # images that are drawn and embedded together
+_PUBLIC = 2000  # images of the other dataset that whiten
 
 Bool = NDArray[np.bool_]
 
@@ -76,22 +81,21 @@ class Samples:
         labels: (n,) class of each.
         proxy: (n, 64) float32: MobileNetV2's features on publicly whitened axes.
         judge: (n, 1280) float32: all of them.
-        penalty: (n, 512) float32: SqueezeNet's features.
-        images: (n, height, width, 3) uint8; None where only the features are there.
+        penalty: (n, 512) float32: SqueezeNet's features; None where nothing asks for them.
     """
 
     labels: Labels
     proxy: NDArray[np.float32]
     judge: NDArray[np.float32]
-    penalty: NDArray[np.float32]
-    images: Images | None = None
+    penalty: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, rows: NDArray[Any]) -> Samples:
-        """Some of them, without their images."""
-        return Samples(self.labels[rows], self.proxy[rows], self.judge[rows], self.penalty[rows])
+        """Some of them."""
+        penalty = None if self.penalty is None else self.penalty[rows]
+        return Samples(self.labels[rows], self.proxy[rows], self.judge[rows], penalty)
 
 
 @dataclass(frozen=True)
@@ -100,29 +104,50 @@ class SelectionTask:
 
     Attributes:
         name: Of the protocol.
+        seed: Of the pool.
         classes: C.
         candidates: What is selected from.
         kinds: (M,) index into `KINDS`.
         mislabelled: (M,) whether the label is wrong.
-        rows: (M,) of the pool's candidates.
         private: The private records: those that the world's candidates leak.
         non_members: As many others, of which the degraded candidates are.
         held_out: Non-members that calibrate the penalties; the held-out reference.
         attacker: Non-members that calibrate the attack.
         test: Test images of the judge.
+        images: Rows of the candidates to their images.
     """
 
     name: str
+    seed: int
     classes: int
     candidates: Samples
     kinds: NDArray[np.int64]
     mislabelled: Bool
-    rows: Labels
     private: Samples
     non_members: Samples
     held_out: Samples
     attacker: Samples
     test: Samples
+    images: Callable[[NDArray[np.int64]], Images]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a pool draws of its records: the candidates of all worlds.
+
+    Attributes:
+        kinds: (m,) index into `KINDS`.
+        sources: (m, 2) rows of the records; the same twice except for blends.
+        shares: (m,) of the first source in a blend.
+        labels: (m,) as the candidates are labelled.
+        mislabelled: (m,) whether that is wrong.
+    """
+
+    kinds: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    shares: Vector
+    labels: Labels
+    mislabelled: Bool
 
 
 @dataclass(frozen=True)
@@ -135,10 +160,8 @@ class Pool:
         seed: Of everything.
         classes: C.
         records: The private images and the non-members of all worlds, without order.
-        drawn: The candidates of all worlds.
-        kinds: (m,) of each candidate, index into `KINDS`.
-        mislabelled: (m,) whether its label is wrong.
-        sources: (m, 2) the records it is drawn of; the same twice except for blends.
+        recipe: The candidates of all worlds.
+        images: Of the records.
         held_out: See `SelectionTask`.
         attacker: See `SelectionTask`.
         test: See `SelectionTask`.
@@ -149,22 +172,15 @@ class Pool:
     seed: int
     classes: int
     records: Samples
-    drawn: Samples
-    kinds: NDArray[np.int64]
-    mislabelled: Bool
-    sources: NDArray[np.int64]
+    recipe: Recipe
+    images: Images
     held_out: Samples
     attacker: Samples
     test: Samples
 
     def members(self, number: int = 0) -> Bool:
-        """Half of each class's records, the other half in the next world: (n,) of an even world."""
-        rng = np.random.default_rng([self.seed, 5, number // 2])
-        inside = np.zeros(len(self.records), dtype=np.bool_)
-        for label in range(self.classes):
-            rows = np.flatnonzero(self.records.labels == label)
-            inside[rng.permutation(rows)[: self.sizes.per_class]] = True
-        return ~inside if number % 2 else inside
+        """Half of each class's records: (n,); the other half in the next of an even world."""
+        return member_draws(self.records.labels, WORLDS, self.seed)[number]
 
     def world(self, members: Bool, *, fitted: Bool | None = None) -> SelectionTask:
         """The world in which these records are private.
@@ -175,29 +191,46 @@ class Pool:
         """
         fitted = members if fitted is None else fitted
         rng = np.random.default_rng([self.seed, 6])
-        rows = []
+        rows, kinds, sources = [], self.recipe.kinds, self.recipe.sources
         for kind, count in ((0, self.sizes.copies), (1, self.sizes.blends)):
-            possible = np.flatnonzero((self.kinds == kind) & fitted[self.sources].all(axis=1))
+            possible = np.flatnonzero((kinds == kind) & fitted[sources].all(axis=1))
             rows.append(np.sort(rng.permutation(possible)[:count]))
-        rows.append(np.flatnonzero((self.kinds == 2) & ~members[self.sources[:, 0]]))
+        rows.append(np.flatnonzero((kinds == 2) & ~members[sources[:, 0]]))
         chosen = np.concatenate(rows)
         return SelectionTask(
             self.name,
+            self.seed,
             self.classes,
-            self.drawn.take(chosen),
-            self.kinds[chosen],
-            self.mislabelled[chosen],
-            chosen,
+            self.candidates(chosen),
+            kinds[chosen],
+            self.recipe.mislabelled[chosen],
             self.records.take(np.flatnonzero(members)),
             self.records.take(np.flatnonzero(~members)),
             self.held_out,
             self.attacker,
             self.test,
+            lambda some: self.drawn(chosen[some]),
         )
 
-    def images(self) -> Images:
-        """The candidates' images: (m, height, width, 3) uint8, from disk."""
-        return np.asarray(np.load(_file(self.name, self.seed, "images.npy"), mmap_mode="r"))
+    def candidates(self, rows: NDArray[np.int64]) -> Samples:
+        """Candidates of the recipe, as the models see them."""
+        judge, penalty = features_of(f"{self.name}-{self.seed}", self.drawn, rows)
+        proxy = whitened(self.name).forward(judge)
+        return Samples(self.recipe.labels[rows], proxy, judge, penalty)
+
+    def drawn(self, rows: NDArray[np.int64]) -> Images:
+        """Images of candidates of the recipe: (len(rows), height, width, 3) uint8."""
+        result = np.zeros((len(rows), *self.images.shape[1:]), np.uint8)
+        for kind, how in ((0, near_copy), (2, degraded)):
+            mine = self.recipe.kinds[rows] == kind
+            if mine.any():
+                sources = self.recipe.sources[rows[mine], 0]
+                result[mine] = draw(self.images[sources], how, [self.seed, 10], rows[mine])
+        mine = self.recipe.kinds[rows] == 1
+        if mine.any():
+            pairs, shares = self.recipe.sources[rows[mine]], self.recipe.shares[rows[mine]]
+            result[mine] = blended(self.images, pairs, shares)
+        return result
 
 
 def clothing(seed: int, *, tuning: bool = False) -> SelectionTask:
@@ -267,23 +300,6 @@ def _shares(
     )
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What a pool draws of its records.
-
-    Attributes:
-        kinds: (m,) index into `KINDS`.
-        sources: (m, 2) rows of the records; the same twice except for blends.
-        labels: (m,) as the candidates are labelled.
-        mislabelled: (m,) whether that is wrong.
-    """
-
-    kinds: NDArray[np.int64]
-    sources: NDArray[np.int64]
-    labels: Labels
-    mislabelled: Bool
-
-
 def recipe(labels: Labels, sizes: Sizes, seed: int) -> Recipe:
     """Copies in skewed numbers, blends of pairs within a class, two degraded images of each."""
     rng = np.random.default_rng([seed, 3])
@@ -294,131 +310,154 @@ def recipe(labels: Labels, sizes: Sizes, seed: int) -> Recipe:
     seconds = [rng.choice(np.setdiff1d(np.flatnonzero(labels == labels[a]), a)) for a in firsts]
     twice = np.repeat(np.arange(len(labels)), 2)
     sources = np.concatenate(
-        [np.stack([np.sort(copies)] * 2, 1), np.stack([firsts, seconds], 1), np.stack([twice] * 2, 1)]
+        [
+            np.stack([np.sort(copies)] * 2, 1),
+            np.stack([firsts, seconds], 1),
+            np.stack([twice] * 2, 1),
+        ]
     )
     kinds = np.repeat(np.arange(3), [len(copies), len(firsts), len(twice)])
     mislabelled = (kinds == 2) & (rng.random(len(kinds)) < MISLABELLED)
     classes = int(labels.max()) + 1
     wrong = (labels[sources[:, 0]] + rng.integers(1, classes, len(kinds))) % classes
     given = np.where(mislabelled, wrong, labels[sources[:, 0]])
-    return Recipe(kinds, sources, given, mislabelled)
+    return Recipe(kinds, sources, rng.uniform(0.35, 0.65, len(kinds)), given, mislabelled)
 
 
 @cache
 def image_pool(name: str, seed: int, *, tuning: bool = False) -> Pool:
-    """The pool of a protocol; its features are computed once and kept."""
-    sizes = SIZES[name]
-    real = real_images(name)
-    parts = roles(real.labels, sizes, seed, tuning=tuning)
-    records = real.take(parts.records)
-    plan = recipe(records.labels, sizes, seed)
-    features = _kept(
-        _file(name, seed, "drawn.npz"), lambda: embedded(_drawn(name, seed, parts.records, plan))
-    )
+    """The pool of a protocol; features are computed when a world needs them, and kept."""
+    sizes, labels = SIZES[name], dataset(name).labels
+    parts = roles(labels, sizes, seed, tuning=tuning)
     return Pool(
-        name,
-        sizes,
-        seed,
-        int(real.labels.max()) + 1,
-        records,
-        _samples(plan.labels, features, whitened(name)),
-        plan.kinds,
-        plan.mislabelled,
-        plan.sources,
-        real.take(parts.held_out),
-        real.take(parts.attacker),
-        real.take(parts.test),
+        name=name,
+        sizes=sizes,
+        seed=seed,
+        classes=int(labels.max()) + 1,
+        records=real_samples(name, parts.records, penalised=True),
+        recipe=recipe(labels[parts.records], sizes, seed),
+        images=dataset(name).values[parts.records],
+        held_out=real_samples(name, parts.held_out, penalised=True),
+        attacker=real_samples(name, parts.attacker),
+        test=real_samples(name, parts.test),
     )
 
 
-def _drawn(name: str, seed: int, records: Labels, plan: Recipe) -> Images:
-    """The images of a recipe, kept on disk."""
-    images = dataset(name).values[records]
-    rows = [np.flatnonzero(plan.kinds == kind) for kind in range(3)]
-    result = np.concatenate(
-        [
-            draw(images, plan.sources[rows[0], 0].tolist(), near_copy, [seed, 10]),
-            blended(images, plan.sources[rows[1]], np.random.default_rng([seed, 11])),
-            draw(images, plan.sources[rows[2], 0].tolist(), degraded, [seed, 12]),
-        ]
-    )
-    np.save(_file(name, seed, "images.npy"), result)
-    return result
-
-
-def blended(images: Images, pairs: NDArray[np.int64], rng: np.random.Generator) -> Images:
+def blended(images: Images, pairs: NDArray[np.int64], weights: Vector) -> Images:
     """Blends of pairs in the latent space of the TAEF2 autoencoder: (len(pairs), ...) uint8."""
     shape, models = images.shape[1:], DATA / "models"
     encoder = load_encoder(f"onnx:{need(models / 'taef2_encoder.onnx')}", shape=shape)
     decoder = load_decoder(
         f"onnx:{need(models / 'taef2_decoder.onnx')}", shape=shape, encoder=encoder
     )
-    latents = encoder.encode(images)
-    weights = rng.uniform(0.35, 0.65, (len(pairs), 1)).astype(np.float32)
-    parts = []
-    for start in range(0, len(pairs), 64):
-        block = slice(start, start + 64)
-        first, second = latents[pairs[block, 0]], latents[pairs[block, 1]]
-        mixed = weights[block] * first + (1 - weights[block]) * second
-        seeds = np.arange(start, start + len(mixed), dtype=np.uint64)
-        parts.append(decoder.decode(mixed, seeds=seeds))
-    return np.concatenate(parts)
+    used, place = np.unique(pairs, return_inverse=True)
+    latents = encoder.encode(images[used])[place.reshape(pairs.shape)]
+    shares = weights[:, None].astype(np.float32)
+    mixed = shares * latents[:, 0] + (1 - shares) * latents[:, 1]
+    return decoder.decode(mixed, seeds=np.arange(len(mixed), dtype=np.uint64))
 
 
-def embedded(images: Images) -> dict[str, NDArray[np.float32]]:
-    """Features of both encoders, by their names."""
-    result = {}
-    for file in ENCODERS:
-        model = need(DATA / "models" / file)
-        encoder = load_encoder(f"onnx:{model}?size={PIXELS}", shape=images.shape[1:])
-        parts = [encoder.encode(images[at : at + 256]) for at in range(0, len(images), 256)]
-        result[Path(file).stem] = np.concatenate(parts)
-    return result
+@dataclass(frozen=True)
+class FeatureFile:
+    """Features that an encoder gave, kept on disk.
+
+    Attributes:
+        path: Where.
+        encoder: File of the ONNX model.
+    """
+
+    path: Path
+    encoder: str
+
+    def read(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows and their features."""
+        if not self.path.exists():
+            return np.zeros(0, np.int64), np.zeros((0, 0), np.float32)
+        with np.load(self.path, allow_pickle=False) as file:
+            return file["rows"], file["values"]
+
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Features that are there: (len(rows), d)."""
+        known, values = self.read()
+        order = np.argsort(known)
+        return np.asarray(values[order[np.searchsorted(known[order], rows)]])
+
+    def add(self, rows: NDArray[np.int64], images: Images) -> None:
+        """Embed images and keep their features."""
+        known, values = self.read()
+        fresh = _encoder(self.encoder, images.shape[1:]).encode(images)
+        values = np.concatenate([values, fresh]) if len(values) else fresh
+        np.savez(self.path, rows=np.concatenate([known, rows]), values=values)
+
+
+def features_of(
+    name: str,
+    draw_rows: Callable[[NDArray[np.int64]], Images],
+    rows: NDArray[np.int64],
+    encoders: Sequence[str] = ENCODERS,
+) -> list[NDArray[np.float32]]:
+    """Features of images by each encoder, computed once; each image is drawn once for all."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    files = [
+        FeatureFile(CACHE / f"selection-{name}-{one.partition('_')[0]}.npz", one)
+        for one in encoders
+    ]
+    missing = [np.setdiff1d(rows, file.read()[0]) for file in files]
+    needed = np.unique(np.concatenate(missing))
+    for at in range(0, len(needed), _AT_ONCE):
+        block = needed[at : at + _AT_ONCE]
+        images = draw_rows(block)
+        for file, lacking in zip(files, missing, strict=True):
+            mine = np.isin(block, lacking)
+            if mine.any():
+                file.add(block[mine], images[mine])
+    return [file.of(rows) for file in files]
 
 
 @cache
-def real_images(name: str) -> Samples:
-    """All images of a dataset, as the models see them."""
-    features = _kept(_file(name, None, "real.npz"), lambda: embedded(dataset(name).values))
-    return _samples(dataset(name).labels, features, whitened(name))
+def _encoder(file: str, shape: tuple[int, ...]) -> Encoder:
+    model = need(DATA / "models" / file)
+    return load_encoder(f"onnx:{model}?size={PIXELS}", shape=(shape[0], shape[1], shape[2]))
 
 
-def _samples(labels: Labels, features: dict[str, NDArray[np.float32]], space: Any) -> Samples:
-    judge, penalty = (features[Path(file).stem] for file in ENCODERS)
-    return Samples(labels, space.forward(judge), judge, penalty)
+def real_samples(name: str, rows: Labels, *, penalised: bool = False) -> Samples:
+    """Real images of a dataset, as the models see them."""
+    encoders = ENCODERS if penalised else ENCODERS[:1]
+    judge, *penalty = features_of(name, lambda few: dataset(name).values[few], rows, encoders)
+    labels, proxy = dataset(name).labels[rows], whitened(name).forward(judge)
+    return Samples(labels, proxy, judge, penalty[0] if penalty else None)
 
 
 @cache
-def whitened(name: str) -> Any:
-    """The proxy's space: 64 axes of public images: photos and, for clothing, satellite tiles."""
+def whitened(name: str) -> Space:
+    """The proxy's space: 64 axes of public images: photos, and images of the other dataset."""
     other = "eurosat" if name == "clothing" else "clothing"
-    public = [photos()[Path(ENCODERS[0]).stem]]
-    features = _kept(_file(other, None, "real.npz"), lambda: embedded(dataset(other).values))
-    rows = np.random.default_rng(0).permutation(len(features[Path(ENCODERS[0]).stem]))[:2000]
-    public.append(features[Path(ENCODERS[0]).stem][rows])
+    rows = np.random.default_rng(0).permutation(len(dataset(other).labels))[:_PUBLIC]
+    sources = (
+        ("photos", lambda few: photo_crops()[few], np.arange(len(photo_files()) * _CROPS)),
+        (other, lambda few: dataset(other).values[few], rows),
+    )
+    public = [features_of(*source, ENCODERS[:1])[0] for source in sources]
     return whitening(np.concatenate(public), None, AXES)
 
 
-def photos() -> dict[str, NDArray[np.float32]]:
-    """Features of crops of the public photos."""
+def photo_files() -> list[Path]:
+    """The public photos."""
+    return sorted(need(DATA / "images" / "photos" / "img").glob("*.jpg"))
 
-    def crops() -> Images:
-        from PIL import Image
 
-        files = sorted(need(DATA / "images" / "photos" / "img").glob("*.jpg"))
-        rng, result = np.random.default_rng(0), []
-        for file in files:
-            image = Image.open(file).convert("RGB")
-            for _ in range(_CROPS):
-                side = rng.uniform(0.25, 1.0) * min(image.size)
-                left, top = (rng.uniform(0, length - side) for length in image.size)
-                box = (left, top, left + side, top + side)
-                result.append(
-                    np.asarray(image.resize((PIXELS, PIXELS), Image.Resampling.BOX, box=box))
-                )
-        return np.stack(result)
-
-    return _kept(_file("photos", None, "real.npz"), lambda: embedded(crops()))
+def photo_crops() -> Images:
+    """24 crops of each public photo: (n, 128, 128, 3)."""
+    rng, result = np.random.default_rng(0), []
+    for file in photo_files():
+        image = Image.open(file).convert("RGB")
+        for _ in range(_CROPS):
+            side = rng.uniform(0.25, 1.0) * min(image.size)
+            left, top = (rng.uniform(0, length - side) for length in image.size)
+            box = (left, top, left + side, top + side)
+            small = image.resize((PIXELS, PIXELS), Image.Resampling.BOX, box=box)
+            result.append(np.asarray(small))
+    return np.stack(result)
 
 
 @cache
@@ -432,18 +471,3 @@ def dataset(name: str) -> Labelled:
     ]
     chosen = np.sort(np.concatenate(rows))
     return Labelled(whole.values[chosen], whole.labels[chosen], whole.classes)
-
-
-def _file(name: str, seed: int | None, ending: str) -> Path:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    return CACHE / f"selection-{name}{'' if seed is None else f'-{seed}'}-{ending}"
-
-
-def _kept(
-    path: Path, make: Callable[[], dict[str, NDArray[np.float32]]]
-) -> dict[str, NDArray[np.float32]]:
-    """Arrays from a file, made where it is not there."""
-    if not path.exists():
-        np.savez(path, **make())  # type: ignore[arg-type]
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)

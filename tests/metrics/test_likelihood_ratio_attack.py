@@ -7,7 +7,12 @@ import pytest
 
 from understudy.core.errors import InputError
 from understudy.metrics.attacks import Shadows
-from understudy.metrics.likelihood_ratio_attack import chain_attack, member_draws, run_worlds
+from understudy.metrics.likelihood_ratio_attack import (
+    ChainAttack,
+    chain_attack,
+    member_draws,
+    run_worlds,
+)
 
 LABELS = np.repeat(np.arange(3), 20)
 
@@ -28,7 +33,7 @@ def test_worlds_come_in_pairs(worlds: int) -> None:
         member_draws(LABELS, worlds)
 
 
-def attacked(leak: float, worlds: int = 16, records: int = 200) -> object:
+def attacked(leak: float, worlds: int = 16, records: int = 200) -> ChainAttack:
     rng = np.random.default_rng(0)
     members = member_draws(np.zeros(records, np.int64), worlds)
     hard = rng.normal(0, 5, records)  # some records are always classified better than others
@@ -80,8 +85,6 @@ def test_worlds_without_complements_are_attacked_by_all_others() -> None:
         (member_draws(LABELS, 4), np.full((4, 60), np.inf), "not finite"),
     ],
 )
-def test_bad_worlds_are_refused(
-    members: np.ndarray, confidences: np.ndarray, message: str
-) -> None:
+def test_bad_worlds_are_refused(members: np.ndarray, confidences: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         chain_attack(members, confidences)

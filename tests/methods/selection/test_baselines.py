@@ -9,6 +9,7 @@ import pytest
 
 from understudy.core.errors import ConfigError
 from understudy.methods.selection.algorithm import Penalties
+from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.baselines import (
     BASELINES,
     LabelledFeatures,
@@ -20,7 +21,6 @@ from understudy.methods.selection.baselines import (
     tracin_scores,
     without_duplicates,
 )
-from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.penalties import reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
 

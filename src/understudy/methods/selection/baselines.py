@@ -188,9 +188,7 @@ def oracle(facts: SelectionFacts) -> NDArray[np.int64]:
             "the oracle needs the truth about each candidate (severity): leave it out where only "
             "the generator knows it"
         )
-    return facts.best(
-        np.random.default_rng(facts.seed).random(len(facts.labels)) - facts.severity
-    )
+    return facts.best(np.random.default_rng(facts.seed).random(len(facts.labels)) - facts.severity)
 
 
 def selection(facts: SelectionFacts) -> NDArray[np.int64]:
