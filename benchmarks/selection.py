@@ -1,6 +1,6 @@
 """Selection by Pontryagin's principle (PrivSynth) beside its baselines: the paper's Tables 3, 4, 5.
 
-Candidates imitate a generator that memorises (`benchmarks.selection_protocols`). Of each release
+Candidates imitate a generator that memorises (`benchmarks.selection_worlds`). Of each release
 that is selected: balanced accuracy of a linear head that is trained on it, the part of the private
 images that an attack on it finds at 1 % false alarms, the attack's area under the curve, and how
 near its samples come to private images. Three seeds, mean and deviation; the settings were chosen
@@ -27,7 +27,7 @@ from benchmarks.selection_judge import (
     release_attack,
     utility_losses,
 )
-from benchmarks.selection_protocols import (
+from benchmarks.selection_worlds import (
     ENCODERS,
     Samples,
     SelectionTask,

@@ -26,15 +26,18 @@ def near_copy(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def degraded(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """The image cropped to 50 to 85 % a side, blurred, recoloured and noisy beyond easy reading."""
+    """The image rotated, cropped, of half as many pixels, with its colours swapped, and noisy."""
     width, height = image.size
-    image = mirrored(cropped(image, rng.uniform(0.5, 0.85), rng), rng)
-    factor = rng.uniform(3.0, 6.0) * max(image.size) / 128
-    small = (max(4, round(width / factor)), max(4, round(height / factor)))
+    angle = rng.uniform(-25, 25)
+    image = image.rotate(angle, Image.Resampling.BICUBIC, fillcolor=(255, 255, 255))
+    image = mirrored(cropped(image, rng.uniform(0.6, 0.9), rng), rng)
+    factor = rng.uniform(1.2, 2.6)
+    small = (round(width / factor), round(height / factor))
     image = image.resize(small, Image.Resampling.BOX).resize(
         (width, height), Image.Resampling.BILINEAR
     )
-    return noisy(recoloured(image, 0.5, rng), rng.uniform(15, 40), rng)
+    swapped = Image.fromarray(np.asarray(image)[:, :, rng.permutation(3)])
+    return noisy(recoloured(swapped, 0.5, rng), rng.uniform(5, 15), rng)
 
 
 def cropped(image: Image.Image, side: float, rng: np.random.Generator) -> Image.Image:

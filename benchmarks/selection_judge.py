@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from benchmarks.selection_protocols import Samples, SelectionTask
+from benchmarks.selection_worlds import Samples, SelectionTask
 from understudy.core.types import Labels, Vector
 from understudy.methods.selection.linear_proxy import softmax
 from understudy.metrics.attacks import by_calibrated_distance
@@ -17,8 +17,8 @@ from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.roc import Roc, roc
 from understudy.metrics.scoring import balanced_accuracy, confusion
 
-DECAY = 3e-3  # of the head's weights, in the mean loss
-ITERATIONS = 150
+DECAY = 0.03  # of the head's weights, in the mean loss
+ITERATIONS = 100
 
 
 @dataclass(frozen=True)

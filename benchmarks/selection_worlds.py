@@ -428,14 +428,19 @@ def real_samples(name: str, rows: Labels, *, penalised: bool = False) -> Samples
     return Samples(labels, proxy, judge, penalty[0] if penalty else None)
 
 
+def _spread(name: str) -> Labels:
+    """Some images of a dataset, whatever their class."""
+    return np.random.default_rng(0).permutation(len(dataset(name).labels))[:_PUBLIC]
+
+
 @cache
 def whitened(name: str) -> Space:
     """The proxy's space: 64 axes of public images: photos, and images of the other dataset."""
     other = "eurosat" if name == "clothing" else "clothing"
-    rows = np.random.default_rng(0).permutation(len(dataset(other).labels))[:_PUBLIC]
+    count = len(photo_files()) * _CROPS
     sources = (
-        ("photos", lambda few: photo_crops()[few], np.arange(len(photo_files()) * _CROPS)),
-        (other, lambda few: dataset(other).values[few], rows),
+        ("photos", lambda few: photo_crops()[few], np.arange(count)),
+        (f"public-{other}", lambda few: dataset(other).values[_spread(other)[few]], np.arange(_PUBLIC)),
     )
     public = [features_of(*source, ENCODERS[:1])[0] for source in sources]
     return whitening(np.concatenate(public), None, AXES)
@@ -462,12 +467,16 @@ def photo_crops() -> Images:
 
 @cache
 def dataset(name: str) -> Labelled:
-    """Both splits of a dataset, at most `MOST_OF_A_CLASS` images of each class."""
-    folder = need(DATA / "images" / SIZES[name].folder)
-    whole = load(folder, "train").and_also(load(folder, "test"))
-    rows = [
-        np.flatnonzero(whole.labels == label)[:MOST_OF_A_CLASS]
-        for label in range(len(whole.classes))
-    ]
-    chosen = np.sort(np.concatenate(rows))
-    return Labelled(whole.values[chosen], whole.labels[chosen], whole.classes)
+    """Both splits of a dataset, at most `MOST_OF_A_CLASS` images of each class; decoded once."""
+    path = CACHE / f"selection-{name}-images.npz"
+    if not path.exists():
+        folder = need(DATA / "images" / SIZES[name].folder)
+        whole = load(folder, "train").and_also(load(folder, "test"))
+        classes = range(len(whole.classes))
+        rows = [np.flatnonzero(whole.labels == label)[:MOST_OF_A_CLASS] for label in classes]
+        chosen = np.sort(np.concatenate(rows))
+        CACHE.mkdir(parents=True, exist_ok=True)
+        values, labels = whole.values[chosen], whole.labels[chosen]
+        np.savez(path, values=values, labels=labels, classes=np.array(whole.classes))
+    with np.load(path, allow_pickle=False) as file:
+        return Labelled(file["values"], file["labels"], tuple(file["classes"].tolist()))

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from benchmarks import selection, selection_protocols
+from benchmarks import selection, selection_worlds
 from benchmarks.selection_chart import Curve, chart
 from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.selection_judge import (
@@ -16,7 +16,7 @@ from benchmarks.selection_judge import (
     nearest_pairs,
     release_attack,
 )
-from benchmarks.selection_protocols import Pool, Samples, Sizes, recipe, roles
+from benchmarks.selection_worlds import Pool, Samples, Sizes, recipe, roles
 
 from understudy.metrics.similarity import mse
 
@@ -149,7 +149,7 @@ def test_near_copies_stay_nearer_than_degraded_images() -> None:
 
 
 def test_features_are_computed_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection_protocols, "CACHE", tmp_path)
+    monkeypatch.setattr(selection_worlds, "CACHE", tmp_path)
     asked: list[list[int]] = []
 
     class Means:
@@ -158,14 +158,14 @@ def test_features_are_computed_once(tmp_path: object, monkeypatch: pytest.Monkey
         def encode(self, images: np.ndarray) -> np.ndarray:
             return images.mean((1, 2, 3), dtype=np.float32)[:, None]
 
-    monkeypatch.setattr(selection_protocols, "_encoder", lambda file, shape: Means())
+    monkeypatch.setattr(selection_worlds, "_encoder", lambda file, shape: Means())
 
     def drawn(rows: np.ndarray) -> np.ndarray:
         asked.append(rows.tolist())
         return np.tile(rows[:, None, None, None], (1, 2, 2, 3)).astype(np.uint8)
 
     for rows in ([3, 1], [1, 2, 3]):
-        first, second = selection_protocols.features_of("some", drawn, np.array(rows))
+        first, second = selection_worlds.features_of("some", drawn, np.array(rows))
         assert first[:, 0].tolist() == second[:, 0].tolist() == rows
     assert asked == [[1, 3], [2]]
 
