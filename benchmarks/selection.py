@@ -11,7 +11,7 @@ Needs ``../shared/data``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from benchmarks.selection_worlds import (
     SelectionTask,
     features_of,
     image_pool,
-    whitened,
 )
 from benchmarks.tables import CACHE, Table, percent
 from understudy.core.types import Vector
@@ -54,6 +53,9 @@ from understudy.metrics.attacks import confidence
 from understudy.metrics.likelihood_ratio_attack import WORLDS, ChainAttack, chain_attack, run_worlds
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.report import contact_sheet
+
+SETTINGS = ProxySettings(steps=80, learning_rate=3.0, weight_decay=0.03)
+"""Chosen on EuroSAT and on photos of clothes that judge nothing here."""
 
 DATASETS = ("clothing", "eurosat")
 KEEPS = (0.2, 0.5)
@@ -84,7 +86,7 @@ class Variant:
     held_out: bool = False
     balanced: bool = False
     cut: bool = False
-    settings: ProxySettings = field(default_factory=ProxySettings)
+    settings: ProxySettings = SETTINGS
     rounds: int = 8
     step_size: float = 0.25
 
@@ -114,20 +116,21 @@ def facts_of(task: SelectionTask, keep: float, seed: int = 0) -> SelectionFacts:
     )
     severity = np.array([2, 1, 0])[task.kinds]
     return SelectionFacts(
-        candidates=_features(task.candidates),
+        candidates=_features(task, task.candidates),
         budgets=budgets,
-        private=_features(task.private),
-        non_members=_features(task.held_out),
+        private=_features(task, task.private),
+        non_members=_features(task, task.held_out),
         to_private=nearest_rows(candidates, private)[1][:, 0],
         to_non_members=nearest_rows(candidates, held_out)[1][:, 0],
         embeddings=task.candidates.penalty,
         severity=np.where(task.mislabelled, 3, severity),
+        settings=SETTINGS,
         seed=seed,
     )
 
 
-def _features(samples: Samples) -> LabelledFeatures:
-    return LabelledFeatures(samples.proxy, samples.labels)
+def _features(task: SelectionTask, samples: Samples) -> LabelledFeatures:
+    return LabelledFeatures(task.space.forward(samples.judge), samples.labels)
 
 
 def varied(facts: SelectionFacts, variant: Variant) -> SelectionFacts:
@@ -169,9 +172,11 @@ def outcome(task: SelectionTask, release: Samples) -> Outcome:
 
 VARIANTS: Mapping[str, Variant] = {
     "selection": Variant(),
-    "selection, held-out reference": Variant(held_out=True),
+    "selection, held-out reference": Variant(held_out=True, balanced=True),
     "selection, reconstruction 1": Variant(reconstruction=1.0),
-    "selection, held-out, reconstruction 1": Variant(reconstruction=1.0, held_out=True),
+    "selection, held-out, reconstruction 1": Variant(
+        reconstruction=1.0, held_out=True, balanced=True
+    ),
 }
 
 CHARTED = (
@@ -232,7 +237,7 @@ def masked_samples(task: SelectionTask, rows: NDArray[np.int64]) -> Samples:
         rows,
         ENCODERS[:1],
     )
-    return Samples(task.candidates.labels[rows], whitened(task.name).forward(judge), judge)
+    return Samples(task.candidates.labels[rows], judge)
 
 
 @cache
@@ -253,7 +258,7 @@ def cells(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-HEADS = ("accuracy %", "found at 1 % FPR", "AUC %", "distance")
+HEADS = ("accuracy, %", "found at 1 % FPR", "area, %    ", "distance    ")
 
 
 def draw_chart(dataset: str, seeds: int) -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.tables import CACHE, DATA, load, need
@@ -36,9 +35,7 @@ KINDS = ("copy", "blend", "degraded")
 
 _SPARE = 1.2  # copies and blends of a pool, beyond what its worlds need on average
 _SKEW = 1.0  # shape of the gamma distribution of the number of copies of an image
-_CROPS = 24  # of each public photo
 _AT_ONCE = 512  # images that are drawn and embedded together
-_PUBLIC = 2000  # images of the other dataset that whiten
 
 Bool = NDArray[np.bool_]
 
@@ -79,13 +76,11 @@ class Samples:
 
     Attributes:
         labels: (n,) class of each.
-        proxy: (n, 64) float32: MobileNetV2's features on publicly whitened axes.
-        judge: (n, 1280) float32: all of them.
+        judge: (n, 1280) float32: MobileNetV2's features.
         penalty: (n, 512) float32: SqueezeNet's features; None where nothing asks for them.
     """
 
     labels: Labels
-    proxy: NDArray[np.float32]
     judge: NDArray[np.float32]
     penalty: NDArray[np.float32] | None = None
 
@@ -95,7 +90,7 @@ class Samples:
     def take(self, rows: NDArray[Any]) -> Samples:
         """Some of them."""
         penalty = None if self.penalty is None else self.penalty[rows]
-        return Samples(self.labels[rows], self.proxy[rows], self.judge[rows], penalty)
+        return Samples(self.labels[rows], self.judge[rows], penalty)
 
 
 @dataclass(frozen=True)
@@ -129,6 +124,11 @@ class SelectionTask:
     attacker: Samples
     test: Samples
     images: Callable[[NDArray[np.int64]], Images]
+
+    @cached_property
+    def space(self) -> Space:
+        """What the proxy sees: 64 axes of MobileNetV2's features, whitened on the candidates."""
+        return whitening(self.candidates.judge, None, AXES)
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,7 @@ class Pool:
     def candidates(self, rows: NDArray[np.int64]) -> Samples:
         """Candidates of the recipe, as the models see them."""
         judge, penalty = features_of(f"{self.name}-{self.seed}", self.drawn, rows)
-        proxy = whitened(self.name).forward(judge)
-        return Samples(self.recipe.labels[rows], proxy, judge, penalty)
+        return Samples(self.recipe.labels[rows], judge, penalty)
 
     def drawn(self, rows: NDArray[np.int64]) -> Images:
         """Images of candidates of the recipe: (len(rows), height, width, 3) uint8."""
@@ -424,45 +423,7 @@ def real_samples(name: str, rows: Labels, *, penalised: bool = False) -> Samples
     """Real images of a dataset, as the models see them."""
     encoders = ENCODERS if penalised else ENCODERS[:1]
     judge, *penalty = features_of(name, lambda few: dataset(name).values[few], rows, encoders)
-    labels, proxy = dataset(name).labels[rows], whitened(name).forward(judge)
-    return Samples(labels, proxy, judge, penalty[0] if penalty else None)
-
-
-def _spread(name: str) -> Labels:
-    """Some images of a dataset, whatever their class."""
-    return np.random.default_rng(0).permutation(len(dataset(name).labels))[:_PUBLIC]
-
-
-@cache
-def whitened(name: str) -> Space:
-    """The proxy's space: 64 axes of public images: photos, and images of the other dataset."""
-    other = "eurosat" if name == "clothing" else "clothing"
-    count = len(photo_files()) * _CROPS
-    sources = (
-        ("photos", lambda few: photo_crops()[few], np.arange(count)),
-        (f"public-{other}", lambda few: dataset(other).values[_spread(other)[few]], np.arange(_PUBLIC)),
-    )
-    public = [features_of(*source, ENCODERS[:1])[0] for source in sources]
-    return whitening(np.concatenate(public), None, AXES)
-
-
-def photo_files() -> list[Path]:
-    """The public photos."""
-    return sorted(need(DATA / "images" / "photos" / "img").glob("*.jpg"))
-
-
-def photo_crops() -> Images:
-    """24 crops of each public photo: (n, 128, 128, 3)."""
-    rng, result = np.random.default_rng(0), []
-    for file in photo_files():
-        image = Image.open(file).convert("RGB")
-        for _ in range(_CROPS):
-            side = rng.uniform(0.25, 1.0) * min(image.size)
-            left, top = (rng.uniform(0, length - side) for length in image.size)
-            box = (left, top, left + side, top + side)
-            small = image.resize((PIXELS, PIXELS), Image.Resampling.BOX, box=box)
-            result.append(np.asarray(small))
-    return np.stack(result)
+    return Samples(dataset(name).labels[rows], judge, penalty[0] if penalty else None)
 
 
 @cache

@@ -27,7 +27,7 @@ LABELS = np.repeat(np.arange(CLASSES), [120, 100, 90])
 
 def features(rng: np.random.Generator, labels: np.ndarray) -> Samples:
     values = (3 * np.eye(CLASSES, 8)[labels] + rng.normal(size=(len(labels), 8))).astype(np.float32)
-    return Samples(labels, values, values, values)
+    return Samples(labels, values, values)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
     drawn = values.astype(np.float32)
 
     def candidates(self: Pool, rows: np.ndarray) -> Samples:
-        return Samples(plan.labels[rows], drawn[rows], drawn[rows], drawn[rows])
+        return Samples(plan.labels[rows], drawn[rows], drawn[rows])
 
     monkeypatch.setattr(Pool, "candidates", candidates)  # no encoder: the features are given
     others = [features(rng, LABELS[one]) for one in (parts.held_out, parts.attacker, parts.test)]
