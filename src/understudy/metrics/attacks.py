@@ -191,6 +191,24 @@ def confidence(model: Trained, rows: NDArray[Any], labels: Labels) -> Vector:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
+def likelihood_ratios(target: Vector, inside: NDArray[np.bool_], confidences: Vector) -> Vector:
+    """LiRA, online: log likelihood of a model's confidences inside over outside: (n,).
+
+    Args:
+        target: (n,) what `confidence` says of the model under attack.
+        inside: (models, n) whether a row was in another model's training.
+        confidences: (models, n) what `confidence` says of the other models.
+    """
+    likelihoods = []
+    for side in (inside, ~inside):
+        count = np.maximum(side.sum(axis=0), 1)
+        mean = (confidences * side).sum(axis=0) / count
+        # One variance for all rows: few models do not give one a row (paper, section VI.A).
+        spread = np.sqrt(((confidences - mean) ** 2 * side).sum() / max(1, side.sum() - len(mean)))
+        likelihoods.append(stats.norm.logpdf(target, mean, max(spread, 1e-6)))
+    return np.asarray(likelihoods[0] - likelihoods[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Shadows:
     """Models trained on random halves of a set of rows, and what each says of every row.
@@ -246,17 +264,7 @@ class Shadows:
         use = np.ones(len(self.inside), dtype=np.bool_)
         if leave_out is not None:
             use[[leave_out, leave_out ^ 1]] = False
-        inside, confidences = self.inside[use], self.confidences[use]
-        likelihoods = []
-        for side in (inside, ~inside):
-            count = np.maximum(side.sum(axis=0), 1)
-            mean = (confidences * side).sum(axis=0) / count
-            # One variance for all rows: few models do not give one a row (paper, section VI.A).
-            spread = np.sqrt(
-                ((confidences - mean) ** 2 * side).sum() / max(1, side.sum() - len(mean))
-            )
-            likelihoods.append(stats.norm.logpdf(target, mean, max(spread, 1e-6)))
-        return np.asarray(likelihoods[0] - likelihoods[1])
+        return likelihood_ratios(target, self.inside[use], self.confidences[use])
 
     def attack(self, models: Sequence[int] | None = None) -> Roc:
         """Each shadow model in turn is the one under attack; all their scores in one curve.

@@ -1,0 +1,177 @@
+"""The protocols of the selection benchmarks, on images and features of a few numbers."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from benchmarks import selection, selection_worlds
+from benchmarks.selection_chart import Curve, chart
+from benchmarks.selection_images import degraded, draw, near_copy
+from benchmarks.selection_judge import (
+    LinearHead,
+    accuracy,
+    nearest_distance,
+    nearest_pairs,
+    release_attack,
+)
+from benchmarks.selection_worlds import Pool, Samples, Sizes, recipe, roles
+
+from understudy.metrics.similarity import mse
+
+SIZES = Sizes("none", per_class=20, copies=60, blends=12, test=40, attacker=60, held_out=60)
+CLASSES = 3
+LABELS = np.repeat(np.arange(CLASSES), [120, 100, 90])
+
+
+def features(rng: np.random.Generator, labels: np.ndarray) -> Samples:
+    values = (3 * np.eye(CLASSES, 8)[labels] + rng.normal(size=(len(labels), 8))).astype(np.float32)
+    return Samples(labels, values, values)
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
+    rng = np.random.default_rng(0)
+    parts = roles(LABELS, SIZES, 0, tuning=False)
+    records = features(rng, LABELS[parts.records])
+    plan = recipe(records.labels, SIZES, 0)
+    noise = np.where(plan.kinds == 2, 1.5, 0.05)[:, None]
+    values = records.judge[plan.sources].mean(1) + noise * rng.normal(size=(len(plan.kinds), 8))
+    drawn = values.astype(np.float32)
+
+    def candidates(self: Pool, rows: np.ndarray) -> Samples:
+        return Samples(plan.labels[rows], drawn[rows], drawn[rows])
+
+    monkeypatch.setattr(Pool, "candidates", candidates)  # no encoder: the features are given
+    others = [features(rng, LABELS[one]) for one in (parts.held_out, parts.attacker, parts.test)]
+    images = np.zeros((len(records), 4, 4, 3), np.uint8)
+    return Pool("none", SIZES, 0, CLASSES, records, plan, images, *others)
+
+
+def test_no_image_has_two_parts_and_the_test_images_are_the_same_for_every_seed() -> None:
+    parts = [roles(LABELS, SIZES, seed, tuning=False) for seed in (0, 1)]
+    for one in parts:
+        every = np.concatenate([one.records, one.held_out, one.attacker, one.test])
+        assert len(every) == len(np.unique(every)) == 120 + 60 + 60 + 40
+        assert np.bincount(LABELS[one.records]).tolist() == [40, 40, 40]
+    assert np.array_equal(parts[0].test, parts[1].test)
+    assert not np.array_equal(parts[0].records, parts[1].records)
+    tuning = roles(LABELS, SIZES, 0, tuning=True)
+    assert not set(tuning.test) & set(parts[0].test)
+    assert np.array_equal(tuning.records, parts[0].records)
+
+
+def test_a_recipe_draws_skewed_copies_blends_within_classes_and_wrong_labels() -> None:
+    labels = np.repeat(np.arange(4), 100)
+    sizes = Sizes("none", 50, 600, 100, 1, 1, 1)
+    plan = recipe(labels, sizes, 0)
+    first, second = plan.sources.T
+    assert (labels[first] == labels[second]).all()
+    assert ((first == second) == (plan.kinds != 1)).all()
+    assert np.bincount(plan.kinds).tolist() == [1440, 480, 800]
+    counts = np.bincount(first[plan.kinds == 0], minlength=400)
+    assert counts.var() > 2 * counts.mean()  # skewed: a Poisson number has variance = mean
+    assert ((plan.labels != labels[first]) == plan.mislabelled).all()
+    assert not plan.mislabelled[plan.kinds < 2].any()
+    assert plan.mislabelled[plan.kinds == 2].mean() == pytest.approx(0.15, abs=0.04)
+
+
+def test_a_world_draws_of_its_own_members_and_degrades_the_others(pool: Pool) -> None:
+    members = pool.members()
+    task = pool.world(members)
+    assert np.bincount(task.kinds).tolist() == [60, 12, 120]
+    assert (len(task.private), len(task.non_members)) == (60, 60)
+    assert (pool.members(1) == ~members).all()
+    near = selection.facts_of(task, 0.5)
+    copies, others = near.to_private[task.kinds == 0], near.to_private[task.kinds == 2]
+    assert copies.max() < np.median(others)
+
+
+def test_a_generator_fitted_to_some_members_draws_of_those_alone(pool: Pool) -> None:
+    members = pool.members()
+    fitted = members & (np.arange(len(members)) % 2 == 0)
+    task = pool.world(members, fitted=fitted)
+    left_out = pool.records.judge[members & ~fitted]
+    copies = task.candidates.judge[task.kinds == 0]
+    apart = np.linalg.norm(copies[:, None] - left_out[None], axis=2).min(1)
+    assert (apart > 0.5).mean() > 0.9
+    assert len(task.private) == 60
+
+
+def test_judge_and_attacker_tell_releases_apart(pool: Pool) -> None:
+    task = pool.world(pool.members())
+    copies = task.candidates.take(np.flatnonzero(task.kinds == 0))
+    others = task.candidates.take(np.flatnonzero(task.kinds == 2))
+    assert accuracy(task, copies) > 0.8
+    assert release_attack(task, copies).auc.value > release_attack(task, others).auc.value + 0.1
+    assert nearest_distance(task, copies) < 0.3 < nearest_distance(task, others)
+    samples, records = nearest_pairs(task, copies, 5)
+    gaps = np.linalg.norm(copies.judge[samples] - task.private.judge[records], axis=1)
+    assert (np.diff(gaps) >= 0).all()
+    assert len(set(records)) == 5
+
+
+def test_the_head_is_the_minimum_of_its_loss(pool: Pool) -> None:
+    x, y = pool.records.judge, pool.records.labels
+    head = LinearHead.fit(x, y, CLASSES, decay=0.01)
+    values = (x - head.centre) / head.scale
+    slope = values.T @ (head.probabilities(x) - np.eye(CLASSES)[y]) / len(x)
+    assert np.abs(slope + 0.01 * head.weights[:-1]).max() < 1e-3
+
+
+def test_every_method_of_the_chart_selects(pool: Pool) -> None:
+    facts = selection.facts_of(pool.world(pool.members()), 0.5)
+    for method in ("random", *selection.VARIANTS):
+        chosen = selection.selected(method, facts)
+        assert len(chosen) == facts.budgets.sum() == 96
+
+
+def test_a_cut_penalty_gives_no_bonus(pool: Pool) -> None:
+    facts = selection.facts_of(pool.world(pool.members()), 0.5)
+    variant = selection.Variant(reconstruction=1.0, cut=True)
+    penalties = selection.varied(facts, variant).penalties
+    assert penalties is not None
+    assert penalties.reconstruction is not None
+    assert penalties.reconstruction.min() == 0 < penalties.reconstruction.max() <= 4
+
+
+def test_near_copies_stay_nearer_than_degraded_images() -> None:
+    rng = np.random.default_rng(0)
+    images = np.kron(rng.integers(0, 255, (6, 8, 8, 3)), np.ones((1, 8, 8, 1))).astype(np.uint8)
+    numbers = np.arange(6)
+    copies, others = (draw(images, how, [0, 1], numbers) for how in (near_copy, degraded))
+    assert copies.shape == images.shape
+    mirrored = images[:, :, ::-1]
+    nearest = [np.minimum(mse(one, images), mse(one, mirrored)) for one in (copies, others)]
+    assert nearest[0].mean() < nearest[1].mean()
+    assert np.array_equal(copies[2:4], draw(images[2:4], near_copy, [0, 1], numbers[2:4]))
+
+
+def test_features_are_computed_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection_worlds, "CACHE", tmp_path)
+    asked: list[list[int]] = []
+
+    class Means:
+        """An encoder: the mean of an image."""
+
+        def encode(self, images: np.ndarray) -> np.ndarray:
+            return images.mean((1, 2, 3), dtype=np.float32)[:, None]
+
+    monkeypatch.setattr(selection_worlds, "_encoder", lambda file, shape: Means())
+
+    def drawn(rows: np.ndarray) -> np.ndarray:
+        asked.append(rows.tolist())
+        return np.tile(rows[:, None, None, None], (1, 2, 2, 3)).astype(np.uint8)
+
+    for rows in ([3, 1], [1, 2, 3]):
+        first, second = selection_worlds.features_of("some", drawn, np.array(rows))
+        assert first[:, 0].tolist() == second[:, 0].tolist() == rows
+    assert asked == [[1, 3], [2]]
+
+
+def test_the_chart_is_an_svg_with_a_mark_for_every_point() -> None:
+    curves = [Curve("a < b", [1.0, 5.0], [60.0, 70.0], ["20%", "50%"])]
+    tree = ElementTree.fromstring(chart("title", curves))
+    assert sum(one.tag.endswith("circle") for one in tree.iter()) == 2
+    assert "a < b" in [one.text for one in tree.iter()]
