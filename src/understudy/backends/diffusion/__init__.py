@@ -8,6 +8,10 @@ Pipelines are loaded once, from safetensors only, and run in batches: prompt emb
 prompts are kept, images are encoded in one go, and row i draws its noise from the seed and i.
 """
 
+from understudy.backends.diffusion.anti_memorisation import (
+    AntiMemorisationGenerator,
+    AntiMemorisationOptions,
+)
 from understudy.backends.diffusion.autoencoders import (
     AutoencoderDecoder,
     AutoencoderEncoder,
@@ -27,6 +31,8 @@ from understudy.backends.diffusion.pipelines import Pipelines, open_pipelines
 from understudy.backends.diffusion.unclip import KandinskyDecoder, UnclipDecoder
 
 __all__ = [
+    "AntiMemorisationGenerator",
+    "AntiMemorisationOptions",
     "AutoencoderDecoder",
     "AutoencoderEncoder",
     "Conditioned",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -220,6 +221,17 @@ def run_quietly(pipeline: Any) -> Any:
     """The same pipeline without progress bars."""
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
+
+
+def rebuilt(pipeline: Any, **changed: Any) -> Any:
+    """A pipeline of the same class over the same parts but for those that are given."""
+    parameters = inspect.signature(type(pipeline)).parameters
+    settings = {key: pipeline.config[key] for key in parameters if key in pipeline.config}
+    parts = {**settings, **pipeline.components, **changed}
+    if "requires_safety_checker" in parameters:
+        parts["requires_safety_checker"] = False
+    with quiet():
+        return run_quietly(type(pipeline)(**parts))
 
 
 def out_of_memory(name: str, batch: int, error: torch.OutOfMemoryError) -> BackendError:

@@ -89,9 +89,9 @@ def without_image_conditioning(network: ModuleT) -> ModuleT:
         return network
     if config.get("class_embeddings_concat") or whole.time_embedding.post_act is not None:
         raise ValueError("a network that does not add its image embedding has no plain form")
-    plain: Any = _shallow(whole)
-    time = _shallow(whole.time_embedding)
-    last = _shallow(time.linear_2)
+    plain: Any = shallow_copy(whole)
+    time = shallow_copy(whole.time_embedding)
+    last = shallow_copy(time.linear_2)
     with torch.no_grad():
         zeros = torch.zeros(1, embedding.linear_1.in_features).to(embedding.linear_1.weight)
         constant = embedding(zeros)[0].float()
@@ -104,7 +104,7 @@ def without_image_conditioning(network: ModuleT) -> ModuleT:
     return plain  # type: ignore[no-any-return]
 
 
-def _shallow(module: Any) -> Any:
+def shallow_copy(module: Any) -> Any:
     """The same module with its own tables of parameters and children, which stay shared."""
     twin = copy.copy(module)
     for table in ("_modules", "_parameters", "_buffers"):

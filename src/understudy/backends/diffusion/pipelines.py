@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import diffusers
@@ -15,6 +16,7 @@ from understudy.backends.diffusion.loading import (
     loading,
     read_network,
     read_pipeline,
+    rebuilt,
     run_quietly,
     split_revision,
     text_pipeline,
@@ -143,6 +145,23 @@ class Pipelines:
             network.to(memory_format=torch.channels_last)  # what a GPU's convolutions are fast at
         if self._options.compile:
             network.compile()
+
+    def with_networks(self, change: Callable[[Any], Any]) -> Pipelines:
+        """The same task pipelines over changed denoising networks; these stay as they are.
+
+        Args:
+            change: A network, as a pipeline runs it, to the one that is run instead.
+        """
+        twin = copy.copy(self)
+        networks = [self.network, self.inpainter, *(one.unet for one in self._by_task.values())]
+        known = {id(one): change(one) for one in networks if one is not None}
+        twin.network = known[id(self.network)]
+        twin.inpainter = None if self.inpainter is None else known[id(self.inpainter)]
+        twin._by_task = {
+            task: rebuilt(pipeline, unet=known[id(pipeline.unet)])
+            for task, pipeline in self._by_task.items()
+        }
+        return twin
 
     @property
     def encoder_of_prompts(self) -> Any:

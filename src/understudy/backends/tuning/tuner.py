@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from understudy.backends.diffusion.generators import DiffusionGenerator
-from understudy.backends.diffusion.loading import licence_of, loading
+from understudy.backends.diffusion.loading import licence_of, loading, rebuilt
 from understudy.backends.diffusion.options import GeneratorOptions
 from understudy.backends.diffusion.pipelines import Pipelines, native_size, open_pipelines
 from understudy.backends.plugin import full_name, read_options
@@ -29,7 +29,6 @@ from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
     fused,
     merge_into_inpainting,
-    rebuilt,
     save_lora,
 )
 from understudy.core.errors import BackendError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 import warnings
 from pathlib import Path
@@ -17,7 +16,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import get_peft_model_state_dict
 from torch import nn
 
-from understudy.backends.diffusion.loading import loading
+from understudy.backends.diffusion.loading import loading, rebuilt
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.errors import BackendError
 
@@ -143,16 +142,6 @@ def with_lora(pipeline: Any, folder: Path | str) -> Any:
     own = rebuilt(pipeline, **copies)
     fold_lora(own, folder)
     return own
-
-
-def rebuilt(pipeline: Any, **changed: Any) -> Any:
-    """A pipeline of the same class over the same parts but for those that are given."""
-    parts = {**pipeline.components, **changed}
-    if "requires_safety_checker" in inspect.signature(type(pipeline)).parameters:
-        parts["requires_safety_checker"] = False
-    pipeline_copy = type(pipeline)(**parts)
-    pipeline_copy.set_progress_bar_config(disable=True)
-    return pipeline_copy
 
 
 @torch.no_grad()

@@ -1,0 +1,321 @@
+"""A generator that really memorises, what guidance and de-duplication do about it, and how much.
+
+The studio's denoising network is tuned in full on the images of a few private homes, some of which
+stand many times in its training set, as they do in collections from the web (Carlini et al. 2023):
+it copies these. ``amg`` draws from the same network with anti-memorisation guidance
+(`AntiMemorisationGenerator`), ``deduplicated`` from one that was tuned as long on the set without
+its near-duplicates. Tuned weights and images are kept in ``build/benchmarks/memorisation``.
+
+A copy is an image nearer to a private one than 99 % of other images of the same homes are, which
+nobody trained on. Private images are looked at as the studio's autoencoder draws them: the attacker
+has it, and MobileNetV2 tells its drawings from renders before it looks at what they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.spatial.distance import cdist
+
+from benchmarks.tables import CACHE, DATA, Table, percent
+from understudy.backends.arrays import to_uint8
+from understudy.backends.diffusion import AntiMemorisationGenerator, AntiMemorisationOptions
+from understudy.backends.diffusion.autoencoders import pixels_of
+from understudy.backends.diffusion.loading import rebuilt
+from understudy.backends.registry import load_encoder, load_model
+from understudy.backends.tuning.dreambooth import Lesson, train_networks
+from understudy.backends.tuning.material import Latents, encode_images
+from understudy.backends.tuning.tuning_settings import TuningSettings
+from understudy.core.ports import Generator, Tuner
+from understudy.core.types import Images, Labels
+from understudy.data import open_source
+
+FOLDER = CACHE / "memorisation"
+SHAPE = (64, 64, 3)
+HOMES, PER_HOME, GAP = 6, 20, 0.5
+REPEATED, FEWEST, MOST = 30, 8, 40
+"""So many of the private images stand in the training set again and again, from so many times to
+so many."""
+
+SETTINGS = TuningSettings(steps=200, rate=3e-4, batch=8, full=True, decay=0.0)
+"""Eight images of each class a step: a duplicate passes by 70 to 350 times, a single image 9."""
+
+CANDIDATES = 400
+CLASSES = 4
+FALSE_ALARMS = 0.01
+GUIDANCE = AntiMemorisationOptions()
+
+_CLOSEST = 1e-3  # the distance of an image to itself, for logarithms
+SAME = 0.1
+"""Two training images are near-duplicates within this distance of their embeddings (norm 1)."""
+
+Kind = Literal["plain", "amg", "deduplicated"]
+"""Of `memorised_candidates`."""
+
+
+def _homes(options: str) -> tuple[Images, Labels]:
+    source = open_source(f"playhouse:pet-status?per_home={PER_HOME}&gap={GAP}&{options}")
+    batches = list(source.batches(1024))
+    return (
+        np.concatenate([batch.values for batch in batches]),
+        np.concatenate([batch.labels for batch in batches]),
+    )
+
+
+@cache
+def private_images() -> tuple[Images, Labels]:
+    """(120, 64, 64, 3) uint8 images of the private homes, and their status: (120,) int64."""
+    return _homes(f"homes={HOMES}")
+
+
+@cache
+def held_out_images() -> tuple[Images, Labels]:
+    """As many other images of the same homes, which no generator is tuned on."""
+    return _homes(f"homes={HOMES}&split=test")
+
+
+@cache
+def non_members(first: int = 100, homes: int = 20) -> tuple[Images, Labels]:
+    """Images of other homes, 20 each; homes of other numbers have no image in common."""
+    return _homes(f"homes={homes}&first={first}")
+
+
+def prompts_of(labels: Labels) -> list[str]:
+    """What the generators were tuned on for each class."""
+    source: Any = open_source("playhouse:pet-status")
+    return [f"a photo of a {source.phrases[label]}" for label in labels]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """What a generator is tuned on.
+
+    Attributes:
+        images: (n, height, width, channels) uint8.
+        labels: (n,) int64.
+        origin: (n,) int64, the private image that each is a near-duplicate of.
+    """
+
+    images: Images
+    labels: Labels
+    origin: NDArray[np.int64]
+
+
+def repeats() -> NDArray[np.int64]:
+    """(120,) how often each private image stands in the training set."""
+    rng = np.random.default_rng(5)
+    count = len(private_images()[0])
+    times = np.ones(count, dtype=np.int64)
+    times[rng.permutation(count)[:REPEATED]] = np.geomspace(FEWEST, MOST, REPEATED).round()
+    return times
+
+
+def training_set() -> TrainingSet:
+    """The private images with their repeats, which differ a little in brightness and noise."""
+    images, labels = private_images()
+    origin = np.repeat(np.arange(len(images)), repeats())
+    rng = np.random.default_rng(6)
+    brightness = rng.uniform(-4, 4, (len(origin), 1, 1, 1))
+    changed = images[origin] + brightness + rng.normal(0, 1.5, (len(origin), *SHAPE))
+    return TrainingSet(np.clip(np.rint(changed), 0, 255).astype(np.uint8), labels[origin], origin)
+
+
+def without_duplicates(training: TrainingSet, same: float = SAME) -> TrainingSet:
+    """The set without images that look like one before them (de-duplication, Lee et al. 2022).
+
+    Args:
+        training: The set.
+        same: Distance of two embeddings of norm 1 below which two images are near-duplicates.
+    """
+    embeddings = load_encoder("embedded:studio", shape=SHAPE).encode(training.images)
+    distinct: list[int] = []
+    for row, embedding in enumerate(embeddings):
+        distances = np.linalg.norm(embeddings[distinct] - embedding, axis=1)
+        if not len(distances) or distances.min() > same:
+            distinct.append(row)
+    rows = np.array(distinct)
+    return TrainingSet(training.images[rows], training.labels[rows], training.origin[rows])
+
+
+def tuned_generator(kind: Literal["plain", "deduplicated"]) -> Any:
+    """The studio's generator, tuned in full on the training set with or without duplicates.
+
+    One lesson a class, named by `prompts_of`; a training that was stopped resumes.
+    """
+    tuner: Any = load_model(Tuner, "embedded:studio")
+    text = tuner._text
+    folder = FOLDER / kind
+    training = training_set()
+    if kind == "deduplicated":
+        training = without_duplicates(training)
+    lessons = [
+        Lesson(_rows(encode_images(text.vae, training.images), training.labels == label), prompt)
+        for label, prompt in enumerate(prompts_of(np.arange(CLASSES)))
+    ]
+    networks = train_networks(
+        text, lessons, SETTINGS, folder=folder, progress=_progress, save_every=60
+    )
+    return tuner._generator(rebuilt(text, unet=networks.unet), None, f"{kind} copying studio")
+
+
+def _rows(latents: Latents, chosen: NDArray[np.bool_]) -> Latents:
+    rows = torch.from_numpy(chosen)
+    return Latents(latents.mean[rows], latents.std[rows])
+
+
+def _progress(step: int, steps: int, loss: float) -> None:
+    if step % 50 == 0:
+        print(f"tuning: {step} of {steps} steps, loss {loss:.2f}", flush=True)
+
+
+def memorised_candidates(
+    kind: Kind, count: int = CANDIDATES, seed: int = 0
+) -> tuple[Images, Labels]:
+    """What a generator draws, its classes in turn: (count, 64, 64, 3) uint8 and (count,) int64.
+
+    Args:
+        kind: ``plain``: tuned on the whole training set; ``amg``: the same, guided away from the
+            private images; ``deduplicated``: tuned without near-duplicates.
+        count: How many.
+        seed: Of the noise; the first of more candidates are the same.
+    """
+    labels = np.arange(count, dtype=np.int64) % CLASSES
+    file = FOLDER / f"{kind}-{count}-{seed}.npz"
+    if file.is_file():
+        with np.load(file) as stored:
+            return stored["images"], labels
+    generator = tuned_generator("deduplicated" if kind == "deduplicated" else "plain")
+    if kind == "amg":
+        generator = AntiMemorisationGenerator(generator, private_images()[0], GUIDANCE)
+    images = generator.generate(prompts_of(labels), seed=seed)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(file, images=images)
+    return images, labels
+
+
+@torch.no_grad()
+def as_drawn(images: Images) -> Images:
+    """Images as the studio's autoencoder draws them, which every attacker has."""
+    tuner: Any = load_model(Tuner, "embedded:studio")
+    vae = tuner._text.vae
+    pixels = pixels_of(vae, encode_images(vae, images).mean).permute(0, 2, 3, 1)
+    return to_uint8(pixels.numpy())
+
+
+Features = Callable[[Images], NDArray[np.floating[Any]]]
+
+
+def spaces() -> dict[str, Features]:
+    """Where copies are looked for: (n, d) of norm 1 each."""
+    encoders = {"pixels": _patches, "studio": load_encoder("embedded:studio", shape=SHAPE).encode}
+    file = DATA / "models" / "mobilenet_v2_features.onnx"
+    if file.is_file():
+        encoders["MobileNetV2"] = load_encoder(f"onnx:{file}", shape=SHAPE).encode
+    return {name: _of_unit_norm(features) for name, features in encoders.items()}
+
+
+def _patches(images: Images) -> NDArray[np.floating[Any]]:
+    """Means of 4 x 4 pixels less the image's mean: brightness and contrast do not count."""
+    blocks = images.reshape(len(images), 16, 4, 16, 4, 3).mean((2, 4)).reshape(len(images), -1)
+    return np.asarray(blocks - blocks.mean(1, keepdims=True))
+
+
+def _of_unit_norm(features: Features) -> Features:
+    def scaled(images: Images) -> NDArray[np.floating[Any]]:
+        rows = features(images)
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+    return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """How near images come to the private ones, in one space.
+
+    Attributes:
+        nearest: (n,) int64, the private image that each is nearest to.
+        ratio: (n,) its distance over that which 1 % of other images of the homes are within; below
+            1: a copy.
+        calibrated: (n,) log of the distance to the nearest non-member over that to the nearest
+            private image: the attack's score.
+    """
+
+    nearest: NDArray[np.int64]
+    ratio: NDArray[np.floating[Any]]
+    calibrated: NDArray[np.floating[Any]]
+
+    @property
+    def copied(self) -> NDArray[np.bool_]:
+        """(n,) which are copies."""
+        return self.ratio < 1
+
+
+class CopyDetector:
+    """Finds copies of private images in one space.
+
+    Args:
+        features: Of `spaces`.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._private = features(as_drawn(private_images()[0]))
+        self._others = features(as_drawn(non_members()[0]))
+        held_out = features(as_drawn(held_out_images()[0]))
+        self._usual = float(np.quantile(cdist(held_out, self._private).min(1), FALSE_ALARMS))
+
+    def copies(self, images: Images) -> Copies:
+        """The nearest private image of each image, and how near it is."""
+        rows = self._features(images)
+        distances = cdist(rows, self._private)
+        nearest = np.maximum(distances.min(1), _CLOSEST)
+        others = cdist(rows, self._others).min(1)
+        return Copies(distances.argmin(1), nearest / self._usual, np.log(others / nearest))
+
+
+def sheet(images: Images, copies: Copies, file: Path, columns: int = 12) -> None:
+    """Write images from the nearest to the farthest, each above its nearest private image."""
+    order = np.argsort(copies.ratio)
+    rows = order[np.linspace(0, len(order) - 1, 3 * columns).round().astype(int)]
+    private = private_images()[0][copies.nearest[rows]]
+    lines: list[Images] = []
+    for start in range(0, len(rows), columns):
+        part = slice(start, start + columns)
+        lines += [np.concatenate(one, axis=1) for one in (images[rows[part]], private[part])]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.concatenate(lines)).save(file)
+
+
+def main(count: int = CANDIDATES, sheets: Path | None = None) -> None:
+    """Shares of copies in what each kind of generator draws."""
+    detectors = {name: CopyDetector(features) for name, features in spaces().items()}
+    heads = [head for name in detectors for head in (f"{name} %", "calibrated")]
+    title = f"Copies among {count} images of a studio tuned on {HOMES * PER_HOME} private ones"
+    table = Table(title, ("images", *heads, "images copied", "repeated %"), first=22)
+    rows: dict[str, Images] = {
+        "held-out, as drawn": as_drawn(held_out_images()[0]),
+        "private, as drawn": as_drawn(private_images()[0]),
+        "untuned studio": load_model(Generator, "embedded:studio").generate(
+            prompts_of(np.arange(120) % CLASSES), seed=0
+        ),
+    }
+    for kind in get_args(Kind):
+        rows[kind] = memorised_candidates(kind, count)[0]
+    for name, images in rows.items():
+        results = {space: one.copies(images) for space, one in detectors.items()}
+        cells: list[Any] = []
+        for one in results.values():
+            cells += [percent(float(one.copied.mean())), float(np.median(one.calibrated))]
+        last = one.nearest[one.copied]
+        repeated = percent(float((repeats()[last] > 1).mean())) if len(last) else None
+        table.row(name, *cells, len(np.unique(last)), repeated)
+        if sheets is not None:
+            sheet(images, one, sheets / f"memorisation-{name.split(',')[0]}.png")
