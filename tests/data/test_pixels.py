@@ -13,7 +13,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 from tests.data.samples import encode, picture
 
-from understudy.data.image_decoding import BadImage, decode, header, resize_pixels
+from understudy.data.image_decoding import BadImage, Header, decode, header, resize_pixels
+from understudy.data.reading_options import Reading, Window
 
 RED = (255, 0, 0)
 
@@ -92,11 +93,18 @@ def test_cmyk() -> None:
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF"])
-def test_sixteen_bits_are_scaled_to_eight(format: str) -> None:
+def test_sixteen_bits_need_a_window(format: str) -> None:
     values = np.array([[0, 257, 128 * 257, 65_535, 65_406, 65_407]], np.uint16)
     data = saved(Image.fromarray(values), format)
-    assert decode(data)[0, :, 0].tolist() == [0, 1, 128, 255, 254, 255]
-    assert header(data).grey
+    for read in (header, decode):
+        with pytest.raises(BadImage, match=r"16 bits.*\?window=CENTRE,WIDTH"):
+            read(data)
+    whole = Reading(Window(32_768, 65_536))
+    assert decode(data, reading=whole)[0, :, 0].tolist() == [0, 1, 128, 255, 254, 255]
+    assert header(data, whole) == Header(1, 6, grey=True, window=True)
+    narrow = Reading(Window(257.5, 3))  # 256 and less is black, 258 and more is white
+    steps = saved(Image.fromarray(np.array([[255, 256, 257, 258, 259]], np.uint16)), format)
+    assert decode(steps, reading=narrow)[0, :, 0].tolist() == [0, 0, 128, 255, 255]
 
 
 def test_one_bit() -> None:
@@ -115,11 +123,11 @@ def test_real_numbers_are_scaled_from_0_to_1_and_others_refused() -> None:
 
 
 def test_whole_numbers_of_32_bits() -> None:
-    good = saved(Image.fromarray(np.array([[0, 65_535]], np.int32)), "TIFF")
-    assert decode(good)[0, :, 0].tolist() == [0, 255]
-    bad = saved(Image.fromarray(np.array([[0, 65_536]], np.int32)), "TIFF")
-    with pytest.raises(BadImage, match="8 or 16 bits"):
-        decode(bad)
+    data = saved(Image.fromarray(np.array([[-1_000_000, 0, 1_000_000]], np.int32)), "TIFF")
+    with pytest.raises(BadImage, match="16 bits or more"):
+        decode(data)
+    reading = Reading(Window(0.5, 2_000_001))
+    assert decode(data, reading=reading)[0, :, 0].tolist() == [0, 128, 255]
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
@@ -171,8 +179,8 @@ def test_resizing_is_antialiased_and_the_same_for_files_and_arrays() -> None:
 def test_empty_and_foreign_bytes(tmp_path: Path) -> None:
     with pytest.raises(BadImage, match="zero bytes"):
         header(b"")
-    with pytest.raises(BadImage, match="is not a JPEG, PNG, WebP, TIFF or BMP"):
-        header(b"GIF89a" + bytes(50))
+    with pytest.raises(BadImage, match="is not a JPEG, PNG, WebP, TIFF, BMP or GIF"):
+        header(b"GIF8?a" + bytes(50))
     with pytest.raises(BadImage, match="does not exist"):
         header(tmp_path / "none.png")
 

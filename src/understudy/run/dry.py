@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.types import Fit
+from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import Premise
@@ -138,7 +139,10 @@ def dry_run(config: RunConfig) -> DryRun:
         concerned=preview.concerned,
         premises=premises_of(prepared.source, config),
         held_out=config.hold_out,
-        notes=(ONE_CLASS,) if is_unlabelled(prepared.source, config) else (),
+        notes=(
+            *((ONE_CLASS,) if is_unlabelled(prepared.source, config) else ()),
+            *source_notes(prepared.source),
+        ),
         fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
         carried=class_capacities(prepared),
         sampling={

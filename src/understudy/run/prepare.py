@@ -11,7 +11,9 @@ from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
 from understudy.data import open_source
+from understudy.data.encoded_images import Observer
 from understudy.data.labels import NO_LABELS, NoColumns
+from understudy.data.reading_options import window_premise
 from understudy.methods.base import Context, Method, weights_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
@@ -61,27 +63,22 @@ class Prepared:
     rows_held_out: int = 0
 
 
-def prepare(config: RunConfig) -> Prepared:
+def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     """Open the sources, load the models, divide the budget.
+
+    Args:
+        config: What was asked.
+        source: The private dataset, where it is open already.
 
     Raises:
         InputError: Anything that does not fit together.
     """
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
-    source = open_source(
-        config.source,
-        split="train",
-        size=config.size,
-        unit=config.unit,
-        skip_bad=config.skip_bad,
-        label=config.label,
-        classes=config.classes,
-        channels=config.channels,
-    )
+    source = source or open_private(config)
     shape = source.shape
-    if config.unit is not None and not source.has_units:
-        raise SourceError(f"has no column {config.unit!r} that says whose row it is", config.source)
+    if (column := config.unit_column) is not None and not source.has_units:
+        raise SourceError(f"has no column {column!r} that says whose row it is", config.source)
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
@@ -114,6 +111,33 @@ def prepare(config: RunConfig) -> Prepared:
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     return Prepared(config, chosen, params, plan, source, test, public, base, context, quality)
+
+
+def open_private(
+    config: RunConfig, *, skip_bad: bool | None = None, observer: Observer | None = None
+) -> Source:
+    """The private dataset of a run.
+
+    Args:
+        config: What was asked.
+        skip_bad: Whether bad files are passed over; None: as it was asked.
+        observer: Is shown every record.
+
+    Raises:
+        InputError: It cannot be opened as it was asked.
+    """
+    return open_source(
+        config.source,
+        split="train",
+        size=config.size,
+        unit=config.unit_column,
+        skip_bad=config.skip_bad if skip_bad is None else skip_bad,
+        label=config.label,
+        classes=config.classes,
+        channels=config.channels,
+        fit=config.fit,
+        observer=observer,
+    )
 
 
 def require_independent_models(context: Context) -> None:
@@ -166,7 +190,9 @@ def _open_matching(
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
     options: dict[str, Any] = {"size": size, "skip_bad": config.skip_bad}
     if source.kind == "images":
-        options["channels"] = config.channels
+        window = window_premise(source)
+        options |= {"channels": config.channels, "fit": config.fit}
+        options["window"] = None if window is None or not window[1] else window[0]
     if role == "test":
         other = open_test(name, label=config.label, classes=config.classes, **options)
     else:
