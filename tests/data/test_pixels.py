@@ -13,7 +13,14 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 from tests.data.samples import encode, picture
 
-from understudy.data.image_decoding import BadImage, Header, decode, header, resize_pixels
+from understudy.data.image_decoding import (
+    BadImage,
+    Header,
+    decode,
+    frame_count,
+    header,
+    resize_pixels,
+)
 from understudy.data.reading_options import Reading, Window
 
 RED = (255, 0, 0)
@@ -174,6 +181,44 @@ def test_resizing_is_antialiased_and_the_same_for_files_and_arrays() -> None:
     assert small.shape == (8, 4, 1)
     assert np.abs(small.astype(int) - 127).max() < 30  # sampling without a filter gives 0 and 255
     np.testing.assert_array_equal(resize_pixels(board[None], (8, 4))[0], small)
+
+
+@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_several_frames_are_refused_or_asked_for(format: str) -> None:
+    frames = [Image.new("RGB", (4, 3), colour) for colour in ((250, 0, 0), (0, 250, 0))]
+    lossless = {"lossless": True} if format == "WEBP" else {}
+    data = saved(frames[0], format, save_all=True, append_images=frames[1:], **lossless)
+    for read in (header, decode):
+        with pytest.raises(BadImage, match=r"has 2 frames or pages.*\?frames=first.*\?frames=all"):
+            read(data)
+    assert frame_count(data) == 2
+    for frames_read, frame, expected in (("first", 0, (250, 0, 0)), ("all", 1, (0, 250, 0))):
+        reading = Reading(frames=frames_read)  # type: ignore[arg-type]
+        assert tuple(decode(data, reading=reading, frame=frame)[0, 0]) == expected
+
+
+def test_a_gif_of_one_frame_needs_nothing() -> None:
+    image = Image.new("P", (3, 2))
+    image.putpalette([*RED, 0, 0, 255])
+    data = saved(image, "GIF")
+    assert decode(data).tolist() == [[[*RED]] * 3] * 2
+
+
+def test_padding_is_black_and_keeps_the_ratio() -> None:
+    wide = np.full((8, 32, 1), 160, np.uint8)
+    square = decode(encode(wide), size=(8, 8), fit="pad")[:, :, 0]
+    assert square.max(axis=1).tolist() == [0, 0, 0, 160, 160, 0, 0, 0]
+    assert square.min(axis=1).tolist() == [0, 0, 0, 160, 160, 0, 0, 0]
+    same = resize_pixels(wide[None], (8, 8), "pad")[0, :, :, 0]
+    np.testing.assert_array_equal(same, square)
+
+
+def test_a_crop_keeps_the_middle_and_a_stretch_keeps_all() -> None:
+    wide = np.zeros((8, 24, 1), np.uint8)
+    wide[:, 8:16] = 200
+    for fit, white in (("crop", 1.0), ("stretch", 1 / 3)):
+        square = decode(encode(wide), size=(8, 8), fit=fit)  # type: ignore[arg-type]
+        assert abs((square > 100).mean() - white) < 0.1
 
 
 def test_empty_and_foreign_bytes(tmp_path: Path) -> None:

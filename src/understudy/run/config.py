@@ -45,10 +45,10 @@ class RunConfig:
     unit: Annotated[str | None, Option("Column that says whose row it is.")] = None
     unit_from: Annotated[
         Literal["folder", "file"] | None,
-        Option("Instead: the unit is the folder below the class, or the file of frames or slices."),
+        Option("folder (below the class) or file (of frames): the unit, instead of a column."),
     ] = None
     unit_from_name: Annotated[
-        str | None, Option(r"Instead: from the path, such as 'case_(\d+)'.", metavar="REGEX")
+        str | None, Option(r"The unit by an image's path, such as 'case_(\d+)'.", metavar="REGEX")
     ] = None
     unit_rows: Annotated[int, Option("Rows of a unit to use at most.", most=_MOST_UNIT_ROWS)] = 64
     adjacency: Annotated[Adjacency, Option("add-remove or replace-one.")] = "add-remove"
@@ -57,7 +57,8 @@ class RunConfig:
     test_rows: Annotated[int | None, Option("Train on at most so many.", least=1)] = None
     size: Annotated[int | None, Option("Resize images to SIZE x SIZE.", least=1)] = None
     fit: Annotated[
-        Literal["stretch", "crop", "pad"], Option("Images of another ratio, brought to --size.")
+        Literal["stretch", "crop", "pad"],
+        Option("stretch, crop or pad images of other ratios."),
     ] = "stretch"
     label: Annotated[str | None, Option("Column that holds the class; 'none': no labels.")] = None
     classes: Annotated[
