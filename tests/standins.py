@@ -53,7 +53,9 @@ class Standins:
         for before, word in zip(["", *words], words, strict=False):
             model = word.partition("?")[0]
             if (before == "synthesize" or before in _FOLDERS) and not word.startswith(_GIVEN):
-                _dataset(place / word, classes, columns, channels=given.get("--channels", "3"))
+                cases = bool({"--unit-from", "--unit-from-name"} & set(words))
+                channels = given.get("--channels", "3")
+                _dataset(place / model, classes, columns, channels=channels, cases=cases)
             elif model.startswith("onnx:"):
                 file = place / model.removeprefix("onnx:")
                 (block_fill if "dec" in file.name else block_means)(file)
@@ -99,7 +101,12 @@ class Standins:
 
 
 def _dataset(
-    path: Path, classes: tuple[str, ...], columns: tuple[str | None, str | None], *, channels: str
+    path: Path,
+    classes: tuple[str, ...],
+    columns: tuple[str | None, str | None],
+    *,
+    channels: str,
+    cases: bool,
 ) -> None:
     """A few embeddings in a file; else images in class folders, or with a manifest.
 
@@ -108,6 +115,7 @@ def _dataset(
         classes: Class names.
         columns: The manifest's columns of labels and of units; None: no manifest is needed.
         channels: ``"1"`` or ``"3"``.
+        cases: Whether a folder ``case_N`` lies about every two images.
     """
     if path.exists():
         return
@@ -122,6 +130,7 @@ def _dataset(
     rows = []
     for number, label in enumerate(labels.tolist()):
         folder = path if any(columns) else path / classes[label]
+        folder = folder / f"case_{number // 2}" if cases else folder
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(folder / f"{number}.png")
         row = {"path": f"{number}.png", label_column or "label": classes[label]}

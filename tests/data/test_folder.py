@@ -113,7 +113,7 @@ def _damage(folder: Path, kind: str) -> Path:
         bad = folder / "cat" / "sub"
         bad.mkdir()
     elif kind == "another suffix":
-        bad = folder / "cat" / "notes.txt"
+        bad = folder / "cat" / "scan.heic"
         bad.write_text("x")
     elif kind == "empty class":
         bad = folder / "empty"

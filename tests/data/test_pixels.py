@@ -13,7 +13,15 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 from tests.data.samples import encode, picture
 
-from understudy.data.image_decoding import BadImage, decode, header, resize_pixels
+from understudy.data.image_decoding import (
+    BadImage,
+    Header,
+    decode,
+    frame_count,
+    header,
+    resize_pixels,
+)
+from understudy.data.reading_options import Reading, Window
 
 RED = (255, 0, 0)
 
@@ -92,11 +100,18 @@ def test_cmyk() -> None:
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF"])
-def test_sixteen_bits_are_scaled_to_eight(format: str) -> None:
+def test_sixteen_bits_need_a_window(format: str) -> None:
     values = np.array([[0, 257, 128 * 257, 65_535, 65_406, 65_407]], np.uint16)
     data = saved(Image.fromarray(values), format)
-    assert decode(data)[0, :, 0].tolist() == [0, 1, 128, 255, 254, 255]
-    assert header(data).grey
+    for read in (header, decode):
+        with pytest.raises(BadImage, match=r"16 bits.*\?window=CENTRE,WIDTH"):
+            read(data)
+    whole = Reading(Window(32_768, 65_536))
+    assert decode(data, reading=whole)[0, :, 0].tolist() == [0, 1, 128, 255, 254, 255]
+    assert header(data, whole) == Header(1, 6, grey=True, window=True)
+    narrow = Reading(Window(257.5, 3))  # 256 and less is black, 258 and more is white
+    steps = saved(Image.fromarray(np.array([[255, 256, 257, 258, 259]], np.uint16)), format)
+    assert decode(steps, reading=narrow)[0, :, 0].tolist() == [0, 0, 128, 255, 255]
 
 
 def test_one_bit() -> None:
@@ -115,11 +130,11 @@ def test_real_numbers_are_scaled_from_0_to_1_and_others_refused() -> None:
 
 
 def test_whole_numbers_of_32_bits() -> None:
-    good = saved(Image.fromarray(np.array([[0, 65_535]], np.int32)), "TIFF")
-    assert decode(good)[0, :, 0].tolist() == [0, 255]
-    bad = saved(Image.fromarray(np.array([[0, 65_536]], np.int32)), "TIFF")
-    with pytest.raises(BadImage, match="8 or 16 bits"):
-        decode(bad)
+    data = saved(Image.fromarray(np.array([[-1_000_000, 0, 1_000_000]], np.int32)), "TIFF")
+    with pytest.raises(BadImage, match="16 bits or more"):
+        decode(data)
+    reading = Reading(Window(0.5, 2_000_001))
+    assert decode(data, reading=reading)[0, :, 0].tolist() == [0, 128, 255]
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
@@ -168,11 +183,49 @@ def test_resizing_is_antialiased_and_the_same_for_files_and_arrays() -> None:
     np.testing.assert_array_equal(resize_pixels(board[None], (8, 4))[0], small)
 
 
+@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_several_frames_are_refused_or_asked_for(format: str) -> None:
+    frames = [Image.new("RGB", (4, 3), colour) for colour in ((250, 0, 0), (0, 250, 0))]
+    lossless = {"lossless": True} if format == "WEBP" else {}
+    data = saved(frames[0], format, save_all=True, append_images=frames[1:], **lossless)
+    for read in (header, decode):
+        with pytest.raises(BadImage, match=r"has 2 frames or pages.*\?frames=first.*\?frames=all"):
+            read(data)
+    assert frame_count(data) == 2
+    for frames_read, frame, expected in (("first", 0, (250, 0, 0)), ("all", 1, (0, 250, 0))):
+        reading = Reading(frames=frames_read)  # type: ignore[arg-type]
+        assert tuple(decode(data, reading=reading, frame=frame)[0, 0]) == expected
+
+
+def test_a_gif_of_one_frame_needs_nothing() -> None:
+    image = Image.new("P", (3, 2))
+    image.putpalette([*RED, 0, 0, 255])
+    data = saved(image, "GIF")
+    assert decode(data).tolist() == [[[*RED]] * 3] * 2
+
+
+def test_padding_is_black_and_keeps_the_ratio() -> None:
+    wide = np.full((8, 32, 1), 160, np.uint8)
+    square = decode(encode(wide), size=(8, 8), fit="pad")[:, :, 0]
+    assert square.max(axis=1).tolist() == [0, 0, 0, 160, 160, 0, 0, 0]
+    assert square.min(axis=1).tolist() == [0, 0, 0, 160, 160, 0, 0, 0]
+    same = resize_pixels(wide[None], (8, 8), "pad")[0, :, :, 0]
+    np.testing.assert_array_equal(same, square)
+
+
+def test_a_crop_keeps_the_middle_and_a_stretch_keeps_all() -> None:
+    wide = np.zeros((8, 24, 1), np.uint8)
+    wide[:, 8:16] = 200
+    for fit, white in (("crop", 1.0), ("stretch", 1 / 3)):
+        square = decode(encode(wide), size=(8, 8), fit=fit)  # type: ignore[arg-type]
+        assert abs((square > 100).mean() - white) < 0.1
+
+
 def test_empty_and_foreign_bytes(tmp_path: Path) -> None:
     with pytest.raises(BadImage, match="zero bytes"):
         header(b"")
-    with pytest.raises(BadImage, match="is not a JPEG, PNG, WebP, TIFF or BMP"):
-        header(b"GIF89a" + bytes(50))
+    with pytest.raises(BadImage, match="is not a JPEG, PNG, WebP, TIFF, BMP or GIF"):
+        header(b"GIF8?a" + bytes(50))
     with pytest.raises(BadImage, match="does not exist"):
         header(tmp_path / "none.png")
 

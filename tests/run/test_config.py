@@ -21,6 +21,8 @@ EVERY_OPTION = {
     "count": 500,
     "seed": 4,
     "unit": "patient",
+    "unit_from": None,
+    "unit_from_name": None,
     "unit_rows": 5,
     "accept_epsilon": True,
     "adjacency": "replace-one",
@@ -28,6 +30,7 @@ EVERY_OPTION = {
     "test": "held-out",
     "test_rows": 300,
     "size": 32,
+    "fit": "pad",
     "label": "Smiling",
     "classes": ["1", "-1"],
     "channels": 3,
@@ -54,6 +57,22 @@ def test_a_file_may_hold_every_option(tmp_path):
     config = make_config(read_config(write(tmp_path / "run.yaml", EVERY_OPTION)))
     expected = {**EVERY_OPTION, "out": Path("result"), "classes": ("1", "-1")}
     assert config.as_options() == expected
+
+
+def test_a_unit_comes_from_one_place(tmp_path):
+    names = {"source": "a", "out": "b"}
+    config = make_config({**names, "unit_from_name": r"case_(\d+)"})
+    assert config.privacy_unit.name == r"rows sharing 'case_(\\d+) of its name'"
+    assert make_config({**names, "unit_from": "folder"}).unit_column == "its folder"
+    with pytest.raises(ConfigError, match="say once whose image it is"):
+        make_config({**names, "unit": "patient", "unit_from": "folder"})
+    with pytest.raises(ConfigError, match="no regular expression"):
+        make_config({**names, "unit_from_name": "("})
+
+
+def test_a_fit_needs_a_size():
+    with pytest.raises(ConfigError, match=r"--fit pad .* add --size"):
+        make_config({"source": "a", "out": "b", "fit": "pad"})
 
 
 def test_names_in_a_file_may_have_hyphens(tmp_path):
@@ -181,14 +200,14 @@ def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words)
 
 
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
-    one = make_config({"source": "a", "out": "b"})
+    one = make_config({"source": "a", "out": "b", "size": 8})
     assert set(EVERY_OPTION) - set(one.identity()) == {
         *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
         "accept_epsilon",
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():
-            other = make_config({"source": "a", "out": "b", name: value})
+            other = make_config({"source": "a", "out": "b", "size": 8, name: value})
             same = one.as_options()[name] == value
             assert (other.identity() == one.identity()) == same, name
 

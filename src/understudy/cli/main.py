@@ -14,6 +14,7 @@ from rich.console import Console
 
 from understudy.cli import (
     audit_command,
+    check_command,
     evaluate_command,
     ledger_command,
     report_command,
@@ -118,6 +119,7 @@ app.command("evaluate")(evaluate_command.evaluate_command)
 app.command()(report_command.report)
 app.command()(report_command.compare)
 app.command("audit")(audit_command.audit_command)
+app.command("check")(check_command.check_command)
 
 
 @app.command("runs")

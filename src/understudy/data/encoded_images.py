@@ -8,21 +8,33 @@ of pixels is in memory at a time.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
-from understudy.data.image_decoding import BadImage, Header, decode, header
+from understudy.data.image_decoding import BadImage, Header
+from understudy.data.image_files import (
+    image_header,
+    image_pixels,
+    pixel_bytes,
+    split_files,
+    with_dicom_units,
+)
 from understudy.data.labels import NO_LABELS
 from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
+from understudy.data.reading_options import AS_STORED, FITS, OF_EACH_FILE, ImageFit, Reading
+from understudy.data.units import DICOM_UNITS, Grouping, grouping_of, no_unit, rule_of, unit_digest
 
 SKIP = "Mend or remove it, or pass --skip-bad to go on without it"
 CHANGED = "has changed since it was opened: open it again"
+
+_NAMES_READ = 5_000  # of which it is seen whether names look grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +45,18 @@ class Options:
         name: The name the dataset was asked for by.
         split: Which half, where a dataset has halves.
         size: (height, width) to resize images to; None to keep theirs.
-        unit: The column that names who a row belongs to; None where every row is its own unit.
+        unit: The column that names who a row belongs to, or a rule (`units.UnitRule`) as text; None
+            where every row is its own unit.
         skip_bad: Pass over bad files and count them, instead of stopping at the first.
         label: The column that holds the class; ``"none"``: no classes; None: the only one there is.
         classes: The class names, in label order, as the owner declares them; None: as found.
         channels: 1 or 3, to convert images to; None: 1 where every image is grey, else 3.
+        fit: How images of another ratio are brought to ``size``.
+        reading: How the files are read, as the name says.
+        observer: Is shown every record while the dataset is opened: for checks.
+
+    Raises:
+        ConfigError: The half, the channels or the fit is none.
     """
 
     name: str
@@ -48,6 +67,17 @@ class Options:
     label: str | None = None
     classes: tuple[str, ...] | None = None
     channels: int | None = None
+    fit: ImageFit = "stretch"
+    reading: Reading = AS_STORED
+    observer: Observer | None = None
+
+    def __post_init__(self) -> None:
+        if self.split not in ("train", "test"):
+            raise ConfigError(f"split is 'train' or 'test', not {self.split!r}")
+        if self.channels not in (None, 1, 3):
+            raise ConfigError(f"channels is 1 (grey) or 3 (colour), not {self.channels}")
+        if self.fit not in FITS:
+            raise ConfigError(f"fit is {', '.join(FITS[:-1])} or {FITS[-1]}, not {self.fit!r}")
 
     @property
     def labelled(self) -> bool:
@@ -65,6 +95,10 @@ class Record(NamedTuple):
         unit: Who it belongs to; None where nobody asked.
         fault: Why it cannot be used, where the reader knows; ends a sentence that begins with
             ``where``.
+        name: Its path in the dataset, where it is a file.
+        depth: How many folders of that path say its class.
+        frame: Which frame, page or slice of the file it is.
+        stray: Whether it is a note or what a packer left behind: it is counted and passed over.
     """
 
     location: str
@@ -72,8 +106,13 @@ class Record(NamedTuple):
     label: str | None = None
     unit: str | None = None
     fault: str | None = None
+    name: str | None = None
+    depth: int = 0
+    frame: int = 0
+    stray: bool = False
 
 
+Observer = Callable[[Record, Header], None]
 Records = Callable[[], Iterator[Record]]
 
 
@@ -89,9 +128,15 @@ class RecordSource:
         classes: Class names in label order, where the dataset declares them.
         allow_empty: Whether a declared class may have no rows (a release may).
         label_column: The column that the labels come from, where there are columns.
+        dicom_units: Whether the unit is a field of each DICOM file, and no column.
 
     Attributes:
         bad: (file, reason) of each bad file passed over. Owner-only.
+        stray: Notes and litter passed over. Owner-only.
+        burnt_in: Images that may have text burnt in. Owner-only.
+        grouping: The sign that several images are of one person although no unit was named, or
+            None.
+        window_premise: (value, declared) of the window of images of more than 8 bits, or None.
 
     Raises:
         SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, a
@@ -111,14 +156,24 @@ class RecordSource:
         classes: tuple[str, ...] | None = None,
         allow_empty: bool = False,
         label_column: str | None = None,
+        dicom_units: bool = False,
     ) -> None:
         self.name = options.name
         self.label_column = label_column
         self.has_units = options.unit is not None
         self.skipped = 0
         self.bad: list[tuple[str, str]] = []
-        self._records = records
+        self.stray = self.burnt_in = 0
+        self.grouping: Grouping | None = None
+        self.window_premise: tuple[Any, bool] | None = None
         self._options = options
+        self._rule = rule_of(options.unit)
+        self._unit_key = secrets.token_bytes(32)
+        records = split_files(records, options.reading)
+        if options.unit in DICOM_UNITS and dicom_units:
+            records = with_dicom_units(records, options.unit)
+        self._keyed = self._rule is not None or dicom_units
+        self._records = records
         self._dropped: set[int] = set()
         self._count = 0  # records, bad ones included
         self._rows = 0
@@ -142,7 +197,7 @@ class RecordSource:
         for record in self._usable():
             values[len(labels)] = self._pixels(record)
             labels.append(self._label(record))
-            units.append(record.unit or "")
+            units.append(self._batch_unit(record))
             if len(labels) == len(values):
                 yield self._batch(values, labels, units)
                 values, labels, units = np.empty_like(values), [], []
@@ -150,18 +205,29 @@ class RecordSource:
             yield self._batch(values[: len(labels)], labels, units)
 
     def digests(self, key: bytes) -> Iterator[bytes]:
-        """A keyed 16-byte BLAKE2b digest of each row's encoded bytes (not its name or label)."""
+        """A keyed 16-byte BLAKE2b digest of each row's encoded bytes (not its name or label).
+
+        Of a DICOM file or a volume, those of its pixels alone.
+        """
         for record in self._usable():
-            data = record.data
             try:
-                content = data if isinstance(data, bytes) else data.read_bytes()
-            except OSError as error:
-                raise SourceError(f"cannot be read: {error}", record.location) from error
+                content = pixel_bytes(record, self._options.reading)
+            except BadImage as error:
+                raise SourceError(str(error), record.location) from error
             yield hashlib.blake2b(content, digest_size=16, key=key).digest()
 
     def locations(self) -> list[str]:
         """What an error calls each row, in order: its file, or its table and row there."""
         return [record.location for record in self._usable()]
+
+    def unit_digests(self, key: bytes) -> Iterator[bytes]:
+        """A keyed digest of the name of each row's unit, the same whenever it is read."""
+        return (unit_digest(key, record.unit or "") for record in self._usable())
+
+    def _batch_unit(self, record: Record) -> str:
+        """The unit as a batch carries it: a name of a file or a patient as a keyed digest."""
+        unit = record.unit or ""
+        return unit_digest(self._unit_key, unit).hex() if self._keyed else unit
 
     def _batch(self, values: np.ndarray, labels: list[int], units: list[str]) -> Batch:
         return Batch(
@@ -172,8 +238,11 @@ class RecordSource:
 
     def _started(self) -> Iterator[Record]:
         """The records from the first one, without their labels where none are wanted."""
-        records = self._records()
-        return records if self._options.labelled else (r._replace(label=None) for r in records)
+        for record in self._records():
+            unit, label = record.unit, record.label if self._options.labelled else None
+            if self._rule is not None and record.name is not None:
+                unit = self._rule.unit_of(record.name, record.depth)
+            yield record._replace(unit=unit, label=label)
 
     def _usable(self) -> Iterator[Record]:
         """The records that opening accepted; a dataset that has changed since is refused."""
@@ -200,7 +269,7 @@ class RecordSource:
 
     def _pixels(self, record: Record) -> np.ndarray:
         try:
-            pixels = decode(record.data, channels=self.shape[2], size=self._options.size)
+            pixels = image_pixels(record, self._options, self.shape[2])
         except BadImage as error:
             raise SourceError(f"{error}. {SKIP}", record.location) from error
         if pixels.shape != self.shape:
@@ -215,9 +284,14 @@ class RecordSource:
     def _survey(self, declared: tuple[str, ...] | None, allow_empty: bool) -> None:
         counts: dict[str | None, int] = {}
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
-        grey = True
+        names: list[str] = []
+        grey, parts, windows, units = True, False, set[bool](), set[str]()
         for row, record in enumerate(self._started()):
             self._count += 1
+            if record.stray:
+                self.stray += 1
+                self._dropped.add(row)
+                continue
             try:
                 self._check(record, counts)
                 head = self._look(record)
@@ -230,8 +304,22 @@ class RecordSource:
                 raise SourceError(too_many(record.label), self.name)
             if len(sizes) < 2:
                 sizes.setdefault((head.height, head.width), record.location)
+            if record.name is not None and len(names) < _NAMES_READ:
+                names.append(record.name)
+            if len(units) < 2 and record.unit is not None:
+                units.add(record.unit)
+            parts = parts or record.frame > 0
             grey = grey and head.grey
+            windows |= set() if head.window is None else {head.window}
+            self.burnt_in += head.burnt_in
         self._rows = sum(counts.values())
+        if not self.has_units:
+            self.grouping = grouping_of(names, parts=parts)
+        elif len(units) == 1 and self._rows > 1 and self._keyed:
+            raise SourceError(one_unit(self._options.unit), self.name)
+        if windows:
+            window = self._options.reading.window
+            self.window_premise = (OF_EACH_FILE, False) if window is None else (list(window), True)
         self._set_classes(counts, declared, allow_empty)
         self.shape = (*self._common_size(sizes), self._options.channels or (1 if grey else 3))
 
@@ -245,14 +333,21 @@ class RecordSource:
                 else "has a label, and the first row has none"
             )
         if self.has_units and not record.unit:
-            raise BadImage(f"has no value in the unit column {self._options.unit!r}")
+            column = self._options.unit
+            raise BadImage(
+                no_unit(self._rule.column)
+                if self._rule is not None
+                else f"has no value in the unit column {column!r}"
+            )
 
     def _look(self, record: Record) -> Header:
         """The header; with ``skip_bad`` the whole image, as a header can be all that is left."""
-        head = header(record.data)
+        head = image_header(record.data, self._options.reading)
         if self._options.skip_bad:
-            height, width, channels = decode(record.data).shape
-            head = Header(height, width, channels == 1)
+            height, width, channels = image_pixels(record, self._options, whole=True).shape
+            head = replace(head, height=height, width=width, grey=channels == 1)
+        if self._options.observer is not None:
+            self._options.observer(record, head)
         return head
 
     def _pass_over(self, location: str, reason: str) -> None:
@@ -292,6 +387,8 @@ class RecordSource:
     def _common_size(self, sizes: dict[tuple[int, int], str]) -> tuple[int, int]:
         if self._options.size is not None:
             return self._options.size
+        if len(sizes) > 1 and self._options.observer is not None:  # which counts them
+            return min(height for height, _ in sizes), min(width for _, width in sizes)
         if len(sizes) > 1:
             ((h1, w1), first), ((h2, w2), second) = sizes.items()
             raise SourceError(
@@ -331,6 +428,14 @@ def require_declared(names: Iterable[str], declared: Sequence[str], location: st
             "Nothing was spent",
             location,
         )
+
+
+def one_unit(column: str | None) -> str:
+    """The message for a dataset whose images are all of one unit."""
+    return (
+        f"every image is of one unit ({column}), so there is nothing to learn of any other. Say "
+        "whose image it is in another way: --unit, --unit-from or --unit-from-name"
+    )
 
 
 def one_class(name: str) -> str:

@@ -6,23 +6,24 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import SUFFIXES
+from understudy.data.image_files import begins_as_dicom, is_image_name, is_litter, is_note
 from understudy.data.labels import require_no_column
 from understudy.data.manifest import Manifest
 from understudy.data.names import UNLABELLED_NAME
+from understudy.data.units import DICOM_UNITS, rule_of
 
 CLASSES_FILE = "classes.json"
 """Beside ``train/`` in a release: class names in label order, each with its folder."""
 
-_LITTER = frozenset({"thumbs.db", "desktop.ini"})
-
 
 def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSource:
-    """``folder/<class>/<image>``.
+    """``folder/<class>/<image>``; where a unit is named, also ``folder/<class>/<unit>/<image>``.
 
     Args:
         folder: Holds one sub-folder a class.
@@ -31,14 +32,9 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
             link may lead out of it.
 
     Raises:
-        SourceError: As ``RecordSource``; or a unit was asked for, which only a manifest can name.
+        SourceError: As ``RecordSource``; or a unit column was asked for, which only a manifest has.
     """
-    if options.unit is not None:
-        raise SourceError(
-            f"class folders have no unit column {options.unit!r}. Put a manifest.csv with the "
-            f"columns path,label,{options.unit} in the folder",
-            folder,
-        )
+    require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")
     names = _release_classes(root / CLASSES_FILE)
     labels = {entry.name: entry.name for entry in visible(folder) if entry.is_dir()}
@@ -46,32 +42,42 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
         labels |= {safe: name for name, safe in names.items() if safe in labels}
 
     lenient = options.classes is not None or not options.labelled
+    nested = options.unit is not None or not options.labelled
 
     def records() -> Iterator[Record]:
+        yield from _stray_files(folder)
         for sub, label in sorted(labels.items()):
-            yield from _class_folder(folder / sub, label, root, may_be_empty=lenient)
+            yield from _ClassFolder(folder, label, root, nested, int(options.labelled)).records(
+                folder / sub, may_be_empty=lenient
+            )
 
     declared = tuple(names) if names is not None and set(labels.values()) <= set(names) else None
-    return RecordSource(records, options, classes=declared, allow_empty=True)
+    return RecordSource(
+        records,
+        options,
+        classes=declared,
+        allow_empty=True,
+        dicom_units=options.unit in DICOM_UNITS,
+    )
 
 
 def open_flat_folder(folder: Path, options: Options, root: Path) -> RecordSource:
     """Images without labels: ``folder/<image>``. Files that are no images by name are left out."""
-    if options.unit is not None:
-        raise SourceError(
-            f"there is no manifest that could have the unit column {options.unit!r}. Put a "
-            f"manifest.csv with the columns path,label,{options.unit} in the folder",
-            folder,
-        )
+    require_no_unit_column(options, folder, "there is no manifest that could have the")
     require_no_column(options.label, folder, "a folder of images without a manifest has")
 
     def records() -> Iterator[Record]:
-        for entry in visible(folder):
-            if is_image(entry):
-                path = Path(entry.path)
-                yield Record(entry.path, path, fault=_fault(path, root, linked=entry.is_symlink()))
+        for entry in _entries(folder):
+            path = Path(entry.path)
+            if is_litter(entry.name) or not is_image(entry):
+                yield _stray(path)
+            else:
+                fault = _fault(path, root, linked=entry.is_symlink())
+                yield Record(entry.path, path, fault=fault, name=entry.name)
 
-    return RecordSource(records, options, classes=UNLABELLED_NAME)
+    return RecordSource(
+        records, options, classes=UNLABELLED_NAME, dicom_units=options.unit in DICOM_UNITS
+    )
 
 
 def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSource:
@@ -84,49 +90,130 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
             if not line.path:
                 yield Record(f"{manifest.path}, row {row}", b"", fault="has no path")
                 continue
-            path = folder / line.path
+            name = line.path.replace("\\", "/")  # as Windows writes paths
+            path = folder / name
             fault = line.fault or _fault(path, root, linked=True)
-            real = os.path.realpath(path)
-            if fault is None and real in names:
-                fault = f"is listed twice in {manifest.path.name} (again in row {row})"
-            names.add(real)
-            yield Record(str(path), path, line.label, line.unit, fault)
+            if fault is None:
+                real = os.path.realpath(path)
+                if real in names:
+                    fault = f"is listed twice in {manifest.path.name} (again in row {row})"
+                names.add(real)
+            yield Record(str(path), path, line.label, line.unit, fault, name)
 
-    return RecordSource(records, options, label_column=manifest.label)
+    return RecordSource(
+        records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
+    )
+
+
+def require_no_unit_column(options: Options, location: Path, what: str) -> None:
+    """Refuse a unit column of files that have no columns.
+
+    Raises:
+        SourceError: Naming what could say the unit instead.
+    """
+    unit = options.unit
+    if unit is not None and unit not in DICOM_UNITS and rule_of(unit) is None:
+        raise SourceError(
+            f"{what} unit column {unit!r}. Put a manifest.csv with the columns path,label,{unit} "
+            "in the folder; or say whose an image is by its folder or name: --unit-from folder, "
+            "--unit-from-name 'case_(\\d+)'",
+            location,
+        )
 
 
 def visible(folder: Path) -> list[os.DirEntry[str]]:
     """What a folder holds, by name, without hidden files and what file browsers leave behind."""
-    try:
-        with os.scandir(folder) as entries:
-            shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in _LITTER]
-    except OSError as error:
-        raise SourceError(f"cannot be listed: {error.strerror}", folder) from error
-    return sorted(shown, key=lambda entry: entry.name)
+    return [entry for entry in _entries(folder) if not is_litter(entry.name)]
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is an image by its name. What it holds is another matter."""
-    return not entry.is_dir() and Path(entry.name).suffix.lower() in SUFFIXES
+    """Whether an entry is an image by its name, or is DICOM whatever its name."""
+    if entry.is_dir():
+        return False
+    return is_image_name(entry.name) or (
+        not is_note(entry.name) and begins_as_dicom(Path(entry.path))
+    )
 
 
-def _class_folder(folder: Path, label: str, root: Path, *, may_be_empty: bool) -> Iterator[Record]:
-    if not inside(folder, root):
-        yield Record(str(folder), b"", label, fault=_LEADS_OUT)
-        return
-    images = 0
-    for entry in visible(folder):
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise SourceError(f"cannot be listed: {error.strerror}", folder) from error
+
+
+def _stray(path: Path) -> Record:
+    return Record(str(path), b"", stray=True)
+
+
+def _stray_files(folder: Path) -> Iterator[Record]:
+    """What lies beside the folders of classes and is none."""
+    for entry in _entries(folder):
+        if (is_litter(entry.name) or not entry.is_dir()) and entry.name != CLASSES_FILE:
+            yield _stray(Path(entry.path))
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassFolder:
+    """The images of one class.
+
+    Attributes:
+        dataset: The folder that the names of images begin at.
+        label: The class.
+        root: No link may lead out of it.
+        nested: Whether folders may lie inside.
+        depth: How many folders of a name say the class.
+    """
+
+    dataset: Path
+    label: str
+    root: Path
+    nested: bool
+    depth: int
+
+    def records(self, folder: Path, *, may_be_empty: bool) -> Iterator[Record]:
+        """The images of a folder, and the fault of whatever is none."""
+        if not inside(folder, self.root):
+            yield Record(str(folder), b"", self.label, fault=_LEADS_OUT)
+            return
+        images = 0
+        for entry in _entries(folder):
+            if is_litter(entry.name):
+                yield _stray(Path(entry.path))
+            elif self.nested and entry.is_dir() and not entry.is_symlink():
+                images += 1
+                yield from self.records(Path(entry.path), may_be_empty=True)
+            elif is_note(entry.name) and not entry.is_dir():
+                yield _stray(Path(entry.path))
+            else:
+                images += not entry.is_dir() and is_image(entry)
+                yield self._record(entry)
+        if not images and not may_be_empty:
+            fault = "is an empty class: the folder has no image"
+            yield Record(str(folder), b"", self.label, fault=fault)
+
+    def _record(self, entry: os.DirEntry[str]) -> Record:
         path = Path(entry.path)
         if entry.is_dir():
-            fault: str | None = "is a folder inside a class folder; images belong directly in it"
+            fault: str | None = _inner_folder(path, linked=entry.is_symlink())
         elif not is_image(entry):
-            fault = f"is not an image by its name ({', '.join(sorted(SUFFIXES))})"
+            fault = f"is not an image by its name ({', '.join(sorted(SUFFIXES))}, .dcm, .nii)"
         else:
-            fault = _fault(path, root, linked=entry.is_symlink())
-            images += 1
-        yield Record(entry.path, path, label, fault=fault)
-    if not images and not may_be_empty:
-        yield Record(str(folder), b"", label, fault="is an empty class: the folder has no image")
+            fault = _fault(path, self.root, linked=entry.is_symlink())
+        name = path.relative_to(self.dataset).as_posix()
+        return Record(entry.path, path, self.label, None, fault, name, self.depth)
+
+
+def _inner_folder(folder: Path, *, linked: bool) -> str:
+    """The fault of a folder inside a class folder, with what would be lost by passing over it."""
+    if linked:
+        return "is a link to a folder inside a class folder; images belong directly in it"
+    images = sum(is_image_name(name) for _, _, names in os.walk(folder) for name in names)
+    return (
+        f"is a folder inside a class folder, of {images} images. If it is a person's, say so with "
+        "--unit-from folder; else images belong directly in the class folder"
+    )
 
 
 _LEADS_OUT = "is a link, or a path, that leads out of the folder"

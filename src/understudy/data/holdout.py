@@ -13,7 +13,6 @@ read again; copies of a record are on one side.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,11 +24,13 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
+from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import label_column_of
+from understudy.data.reading_options import window_premise
 from understudy.data.stored_arrays import regroup
+from understudy.data.units import unit_digest
 
 _AT_ONCE = 512  # records decoded at a time where units are told apart
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,8 +62,7 @@ class HoldOut:
 
     def digest_of_unit(self, unit: str) -> bytes:
         """The keyed digest of a unit's name."""
-        text = unit.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=self.key).digest()
+        return unit_digest(self.key, unit)
 
 
 class Parts(NamedTuple):
@@ -105,6 +105,9 @@ def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
     if hold_out.unit is None:
         yield from map(hold_out.holds_out, source.digests(hold_out.key))
         return
+    if isinstance(source, RecordSource):  # without its images; and it may hold names as digests
+        yield from map(hold_out.holds_out, source.unit_digests(hold_out.key))
+        return
     coins: dict[str, bool] = {}
     for batch in source.batches(_AT_ONCE):
         for unit in () if batch.units is None else batch.units.tolist():
@@ -122,6 +125,7 @@ class PartSource:
 
     Attributes:
         label_column: That of the other source.
+        window_premise: That of the other source.
         phrases: As those of `PhrasedSource`; only where the other source has some.
     """
 
@@ -133,6 +137,7 @@ class PartSource:
         self.classes, self.has_units = source.classes, source.has_units
         self.skipped = source.skipped
         self.label_column = label_column_of(source)
+        self.window_premise = window_premise(source)
         self._source, self._chosen = source, chosen
         if isinstance(source, PhrasedSource):
             self.phrases = source.phrases

@@ -10,8 +10,8 @@ from typing import Any
 from understudy.core.errors import MissingExtra, SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.labels import Column, LabelKind, arrow_kind, label_column
-from understudy.data.manifest import text
 from understudy.data.parquet import class_label
+from understudy.data.table_files import text
 
 _ROWS = 64
 

@@ -1,4 +1,7 @@
-"""One encoded image to pixels: every format and mode that comes, (height, width, 1 or 3) uint8."""
+"""One encoded image to pixels: every format and mode that Pillow reads, as it comes.
+
+Gives (height, width, 1 or 3) uint8. DICOM and volumes are elsewhere (`image_files`).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from understudy.core.types import Images
+from understudy.data.reading_options import AS_STORED, ImageFit, Reading
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp"})
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 """File names that count as images."""
 
 MAX_PIXELS = 89_478_485
@@ -26,7 +30,7 @@ MAX_PIXELS = 89_478_485
 MAX_BYTES = 1 << 29
 """Largest encoded image that is read into memory."""
 
-_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
+_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
@@ -59,75 +63,130 @@ class BadImage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an image's first bytes say: its size as displayed, and whether it is grey."""
+    """What an image's first bytes say.
+
+    Attributes:
+        height: As displayed.
+        width: As displayed.
+        grey: Whether it has one channel.
+        window: Where a window applies, whether it was declared (True) or is the file's own
+            (False); None: 8 bits, or colour.
+        burnt_in: Whether text may be burnt into the pixels, as the file or its kind says.
+    """
 
     height: int
     width: int
     grey: bool
+    window: bool | None = None
+    burnt_in: bool = False
 
 
-def header(data: bytes | Path) -> Header:
+def header(data: bytes | Path, reading: Reading = AS_STORED) -> Header:
     """Read an image's header only; cheap.
 
     Raises:
-        BadImage: Empty, of no known format, or larger than ``MAX_PIXELS``.
+        BadImage: Empty, of no known format, larger than ``MAX_PIXELS``, of several frames or of
+            16 bits where ``reading`` does not say what to do with them.
     """
     try:
         with _opened(data) as image:
+            _check_frames(image, reading)
+            windowed = _is_windowed(image, reading)
             width, height = image.size
             if _turned(image):
                 width, height = height, width
-            return Header(height, width, image.mode in _GREY)
+            return Header(height, width, image.mode in _GREY, windowed or None)
     except _DAMAGE as error:
         raise BadImage(_reason(error)) from error
 
 
 def decode(
-    data: bytes | Path, *, channels: int | None = None, size: tuple[int, int] | None = None
+    data: bytes | Path,
+    *,
+    channels: int | None = None,
+    size: tuple[int, int] | None = None,
+    fit: ImageFit = "stretch",
+    reading: Reading = AS_STORED,
+    frame: int = 0,
 ) -> Images:
     """Decode one image to (height, width, channels) uint8.
 
-    EXIF orientation is applied, transparency is laid on white, 16 bits are scaled to 8, and only
-    the first page or frame counts. Without ``channels``, a grey image gives 1 and any other 3.
+    EXIF orientation is applied, transparency is laid on white, and a declared window brings 16 bits
+    to 8. Without ``channels``, a grey image gives 1 and any other 3.
 
     Args:
         data: The encoded image, or the file that holds it.
         channels: 1 or 3, to have that many.
-        size: (height, width) to resize to, by Lanczos; the aspect ratio is not kept.
+        size: (height, width) to resize to, by Lanczos.
+        fit: What happens to an image of another ratio.
+        reading: What to do with 16 bits and with several frames.
+        frame: Which frame or page, of several.
 
     Raises:
-        BadImage: Not an image, damaged, cut short or too large.
+        BadImage: Not an image, damaged, cut short or too large; or as ``header``.
     """
     try:
         with _opened(data) as image:
+            _check_frames(image, reading)
+            if frame:
+                image.seek(frame)
             turned = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-            flat = _eight_bits(turned)
-            if channels is not None:
-                flat = _convert(flat, "L" if channels == 1 else "RGB")
-            if size is not None:
-                flat = resize_images(flat, size)
-            pixels = np.asarray(flat)
+            pixels = fitted(_eight_bits(turned, reading), channels, size, fit)
     except _DAMAGE as error:
         raise BadImage(_reason(error)) from error
+    return pixels
+
+
+def fitted(
+    image: Image.Image, channels: int | None, size: tuple[int, int] | None, fit: ImageFit
+) -> Images:
+    """An image of mode L or RGB as (height, width, 1 or 3) uint8, converted and resized."""
+    if channels is not None:
+        image = _convert(image, "L" if channels == 1 else "RGB")
+    if size is not None:
+        image = resize_images(image, size, fit)
+    pixels = np.asarray(image)
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def resize_images(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Resize to (height, width), antialiased; the same on every machine."""
+def frame_count(data: bytes | Path) -> int:
+    """How many frames or pages a file has.
+
+    Raises:
+        BadImage: As ``header``.
+    """
+    try:
+        with _opened(data) as image:
+            return _frames(image)
+    except _DAMAGE as error:
+        raise BadImage(_reason(error)) from error
+
+
+def resize_images(
+    image: Image.Image, size: tuple[int, int], fit: ImageFit = "stretch"
+) -> Image.Image:
+    """Resize to (height, width), antialiased; the same on every machine.
+
+    An image of another ratio is stretched, cropped about its middle, or padded with black.
+    """
     height, width = size
     if image.size == (width, height):
         return image
+    if fit == "crop":
+        return ImageOps.fit(image, (width, height), Image.Resampling.LANCZOS)
+    if fit == "pad":
+        return ImageOps.pad(image, (width, height), Image.Resampling.LANCZOS)
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def resize_pixels(pixels: Images, size: tuple[int, int]) -> Images:
+def resize_pixels(pixels: Images, size: tuple[int, int], fit: ImageFit = "stretch") -> Images:
     """Resize (n, height, width, channels) uint8 images to (height, width), like `resize_images`."""
     if pixels.shape[1:3] == size:
         return pixels
     out = np.empty((len(pixels), *size, pixels.shape[3]), dtype=np.uint8)
     for row, image in enumerate(pixels):
         pillow_image = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-        out[row] = np.asarray(resize_images(pillow_image, size)).reshape(out.shape[1:])
+        out[row] = np.asarray(resize_images(pillow_image, size, fit)).reshape(out.shape[1:])
     return out
 
 
@@ -182,7 +241,41 @@ def _turned(image: Image.Image) -> bool:
     return _orientation(image) in (5, 6, 7, 8)
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
+def _frames(image: Image.Image) -> int:
+    """Frames or pages; a phone's JPEG with a second image beside the first has one."""
+    return 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+
+
+def _check_frames(image: Image.Image, reading: Reading) -> None:
+    if reading.frames is None and (count := _frames(image)) > 1:
+        raise BadImage(many_frames(count))
+
+
+def many_frames(count: int) -> str:
+    """The fault of a file of several frames that nobody spoke of."""
+    return (
+        f"has {count} frames or pages: take the first of each file with '?frames=first' after the "
+        "name of the dataset, or each as an image with '?frames=all'"
+    )
+
+
+def _is_windowed(image: Image.Image, reading: Reading) -> bool:
+    """Whether a declared window applies.
+
+    Raises:
+        BadImage: One is needed, and none was declared.
+    """
+    deep = image.mode in _SIXTEEN_BITS or image.mode == "I"
+    if deep and reading.window is None:
+        raise BadImage(
+            "has grey values of 16 bits or more: say which are black and white with "
+            "'?window=CENTRE,WIDTH' after the name of the dataset, such as '?window=32768,65536' "
+            "for all of 16 bits, or '?window=2048,4096' for 12"
+        )
+    return deep or (image.mode == "F" and reading.window is not None)
+
+
+def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:
     """Mode L or RGB, without transparency."""
     mode = image.mode
     if mode in ("L", "RGB") and "transparency" not in image.info:
@@ -190,8 +283,11 @@ def _eight_bits(image: Image.Image) -> Image.Image:
         return image
     if mode == "1":
         return image.convert("L")
-    if mode in _SIXTEEN_BITS or mode == "I":
-        return Image.fromarray(_scale_integers(np.asarray(image)))
+    if _is_windowed(image, reading) and reading.window is not None:
+        values = np.asarray(image)
+        if not np.isfinite(values).all():
+            raise BadImage("holds values that are no numbers")
+        return Image.fromarray(reading.window.eight_bits(values))
     if mode == "F":
         return Image.fromarray(_scale_floats(np.asarray(image)))
     if mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
@@ -210,16 +306,6 @@ def _on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, layer).convert("L" if grey else "RGB")
 
 
-def _scale_integers(values: NDArray[np.integer]) -> NDArray[np.uint8]:
-    """0..65535 to 0..255, rounded."""
-    wide = values.astype(np.int64)
-    if wide.min() < 0 or wide.max() > 65_535:
-        raise BadImage(
-            f"holds whole numbers from {wide.min()} to {wide.max()}: save it with 8 or 16 bits"
-        )
-    return ((wide * 255 + 32_767) // 65_535).astype(np.uint8)
-
-
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
     """0..1 to 0..255, rounded. The range is fixed: an image's own range would say something of it.
 
@@ -228,7 +314,10 @@ def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
     """
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= 1):
-        raise BadImage(f"holds real numbers from {low:g} to {high:g}: they must be in 0..1")
+        raise BadImage(
+            f"holds real numbers from {low:g} to {high:g}: they must be in 0..1, or be "
+            "given black and white by '?window=CENTRE,WIDTH' after the name of the dataset"
+        )
     return np.rint(values.astype(np.float64) * 255).astype(np.uint8)
 
 
@@ -236,7 +325,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         return f"has over {MAX_PIXELS:,} pixels (decompression bomb?)"
     if isinstance(error, UnidentifiedImageError):
-        return "is not a JPEG, PNG, WebP, TIFF or BMP image, or its header is damaged"
+        return "is not a JPEG, PNG, WebP, TIFF, BMP or GIF image, or its header is damaged"
     if isinstance(error, FileNotFoundError):
         return "does not exist"
     if isinstance(error, PermissionError):

@@ -19,7 +19,7 @@ LabelKind = Literal["classes", "boolean", "whole", "text", "real", "other"]
 _CLASSES: tuple[LabelKind, ...] = ("classes", "boolean", "whole", "text")
 _DECLARED: tuple[LabelKind, ...] = ("classes", "boolean")
 _MOST_LISTED = 60  # columns in a message: CelebA has 40
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?")  # 0.5, or 0,5
 _WHOLE = re.compile(r"[-+]?\d+")
 
 

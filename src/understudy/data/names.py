@@ -13,6 +13,9 @@ UNLABELLED_NAME = ("all",)
 
 MAX_CLASSES = 10_000
 
+SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
+"""Folders that are parts of a dataset and no classes."""
+
 # Names that ``datasets`` takes for a split, between separators: a class folder called "test" would
 # be read as a test split. A "~" after the word ends that.
 _SPLIT_WORD = re.compile(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import ConfigError, InputError, SourceError
 from understudy.core.ports import Source
 from understudy.data.adapted import as_declared
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
-from understudy.data.encoded_images import Options
+from understudy.data.encoded_images import Observer, Options
 from understudy.data.folder import (
     CLASSES_FILE,
     inside,
@@ -22,28 +23,30 @@ from understudy.data.folder import (
 )
 from understudy.data.hub_datasets import is_saved, open_hub, open_saved
 from understudy.data.idx import is_idx, open_idx_folder, open_idx_pair
-from understudy.data.manifest import Manifest, manifest_columns, read_manifest
-from understudy.data.names import names_of_classes
+from understudy.data.manifest import Manifest, read_manifest
+from understudy.data.names import SPLITS, names_of_classes
 from understudy.data.npz import open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
 from understudy.data.plugins import open_plugin
 from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
+from understudy.data.reading_options import AS_STORED, ImageFit, Reading, split_name, window_of
+from understudy.data.table_files import TABLE_SUFFIXES, Table
 from understudy.data.tensors import open_safetensors
 from understudy.data.webdataset import brace_expand, is_tar, open_tars
+from understudy.data.zipped import open_zip
 
 Split = Literal["train", "test"]
 
 SOURCE_KINDS = (
-    "class folders of images, a folder of images with or without manifest.csv, a folder of idx "
-    "files, .npz, .npy, .safetensors, .parquet, .tar, a folder that datasets.save_to_disk made, "
-    "hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
+    "class folders of images, a folder of images with or without manifest.csv, a .zip of either, a "
+    "folder of idx files, .npz, .npy, .safetensors, .parquet, .tar, a folder that "
+    "datasets.save_to_disk made, hf:NAME, procedural:leaves or procedural:scenes, or playhouse:NAME"
 )
 
 CONTACT_SHEET = "synthetic.png"
 """What a run leaves beside its release: a few images of it on a sheet."""
 
-_SPLITS = frozenset({"train", "test", "val", "valid", "validation"})
-_MANIFESTS = ("manifest.csv", "manifest.parquet")
+_MANIFESTS = tuple(f"manifest{suffix}" for suffix in TABLE_SUFFIXES)
 _ARRAYS = {".npz": open_npz, ".npy": open_npy, ".safetensors": open_safetensors}
 
 
@@ -57,17 +60,22 @@ def open_source(
     label: str | None = None,
     classes: Sequence[str] | None = None,
     channels: int | None = None,
+    fit: ImageFit = "stretch",
+    window: tuple[float, float] | None = None,
+    observer: Observer | None = None,
 ) -> Source:
     """Open a dataset of images or embeddings, to be read in a stream.
 
     Args:
         name: A folder or a file, ``hf:NAME`` or ``hf:NAME:CONFIG``, tars with ``{000..009}``,
             ``procedural:leaves``, or the name of a plug-in such as ``playhouse:pet-status``. What a
-            run wrote is a dataset too: its folder, or the ``release`` in it.
+            run wrote is a dataset too: its folder, or the ``release`` in it. Of files, it may say
+            how they are read: ``scans/?window=40,400`` (docs/sources.md).
         split: Which half to read, where the dataset has halves; ignored where it has none.
         size: Resize images to this (height, width); one number means a square. Needed where they
-            differ. The aspect ratio is not kept.
-        unit: The column, field or array that names the unit of a record.
+            differ; see ``fit``.
+        unit: The column, field or array that names the unit of a record; a DICOM field, such as
+            ``"PatientID"``; or a rule (`units.unit_column`).
         skip_bad: Pass over bad files and count them in ``skipped``, instead of stopping at the
             first. Every image is then decoded once to open the dataset.
         label: The column, field or array that holds the class; ``"none"`` for images without
@@ -75,19 +83,25 @@ def open_source(
         classes: The class names, in label order, as the owner declares them: a class may have no
             image, and an image of another class is refused. None: those of the dataset.
         channels: Convert images to 1 (grey) or 3 (RGB) channels, whatever they are.
+        fit: How an image of another ratio is brought to ``size``: ``"stretch"``, ``"crop"`` about
+            its middle, or ``"pad"`` with black.
+        window: (centre, width) of black to white in images of more than 8 bits, where the name
+            does not say it; None: as each file says.
+        observer: Is shown every record while the dataset is opened: for checks.
 
     Raises:
-        ConfigError: ``split``, ``size``, ``classes`` or ``channels`` makes no sense.
+        ConfigError: An option makes no sense, or the name has one that is not known.
         SourceError: The dataset, or a file of it, cannot be read; no column of that name, or
             several that could hold the class; an image of a class that is not declared.
         MissingExtra: It needs a package that is not installed.
     """
-    if split not in ("train", "test"):
-        raise ConfigError(f"split is 'train' or 'test', not {split!r}")
     declared = None if classes is None else names_of_classes(classes)
-    if channels not in (None, 1, 3):
-        raise ConfigError(f"channels is 1 (grey) or 3 (colour), not {channels}")
-    options = Options(str(name), split, _size(size), unit, skip_bad, label, declared, channels)
+    reading = AS_STORED if window is None else Reading(window_of(window))
+    asked = (split, _size(size), unit, skip_bad, label, declared, channels, fit, reading, observer)
+    return _opened(Options(str(name), *asked))
+
+
+def _opened(options: Options) -> Source:
     if options.name.startswith("hf:"):
         return open_hub(options.name.removeprefix("hf:"), options)
     if options.name.startswith(PROCEDURAL_PREFIX):
@@ -95,6 +109,10 @@ def open_source(
     plugin = open_plugin(options)
     if plugin is not None:
         return as_declared(plugin, options)
+    name, reading = split_name(options.name)
+    if reading.window is None:
+        reading = replace(reading, window=options.reading.window)
+    options = replace(options, reading=reading)
     path = Path(name).expanduser()
     if path.is_dir():
         return _open_folder(path, options)
@@ -120,10 +138,12 @@ def _open_file(path: Path, options: Options) -> Source:
     suffix = path.suffix.lower()
     if suffix in _ARRAYS:
         return _ARRAYS[suffix](path, options)
-    if suffix == ".csv":
-        return open_manifest(_read(path, options), options, path.parent)
     if suffix == ".parquet":
         return _open_parquet(path, options)
+    if suffix in TABLE_SUFFIXES:
+        return open_manifest(_read(path, options), options, path.parent)
+    if suffix == ".zip":
+        return open_zip(path, options)
     if is_tar(path.name):
         return open_tars([path], options)
     if is_idx(path.name):
@@ -138,7 +158,8 @@ def _open_parquet(path: Path, options: Options) -> Source:
 
 
 def _read(manifest: Path, options: Options) -> Manifest:
-    return read_manifest(manifest, options.unit, options.label)
+    table = Table(manifest, options.reading.encoding)
+    return read_manifest(table, options.unit, options.label)
 
 
 def _open_folder(folder: Path, options: Options) -> Source:
@@ -170,7 +191,7 @@ def _is_run(folder: Path) -> bool:
 def _half(folder: Path, split: Split) -> Path:
     """``folder/train`` or ``folder/test`` where that is how it is laid out, else the folder."""
     folders = {entry.name for entry in visible(folder) if entry.is_dir()}
-    if not folders or not folders <= _SPLITS or not folders & {"train", "test"}:
+    if not folders or not folders <= SPLITS or not folders & {"train", "test"}:
         return folder
     if split not in folders:
         raise SourceError(
@@ -204,7 +225,7 @@ def _open_images(folder: Path, options: Options, *, root: Path) -> Source:
         return _open_images(folder / "data", options, root=root)
     if folders and not images:
         return open_class_folders(folder, options, root)
-    arrays = [path for path in files if path.suffix.lower() in _ARRAYS]
+    arrays = [path for path in files if path.suffix.lower() in (*_ARRAYS, ".zip")]
     if len(arrays) == 1 and not folders and not images:
         _require_inside(arrays, root)
         return _open_file(arrays[0], options)
@@ -222,16 +243,17 @@ def _require_inside(paths: list[Path], root: Path) -> None:
 
 
 def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None:
-    """``manifest.csv``, ``manifest.parquet``, or the only table that could be one."""
+    """``manifest.csv``, ``.xlsx`` or ``.parquet``, or the only table that could be one."""
     named = [path for path in files if path.name in _MANIFESTS]
     if len(named) > 1:
-        raise SourceError("has both manifest.csv and manifest.parquet: keep one", named[0].parent)
+        both = " and ".join(path.name for path in named)
+        raise SourceError(f"has {both}: keep one of them", named[0].parent)
     if named:
         return named[0]
     tables = [
         path
         for path in files
-        if path.suffix.lower() in (".csv", ".parquet") and not _of_captions(path)
+        if path.suffix.lower() in TABLE_SUFFIXES and not _of_captions(path, options)
     ]
     if len(tables) > 1 and flat:
         raise SourceError(
@@ -239,21 +261,29 @@ def _manifest(files: list[Path], options: Options, *, flat: bool) -> Path | None
             tables[0].parent,
         )
     # A table beside bare images must be meant as their manifest; elsewhere it must look like one.
-    if len(tables) == 1 and (flat or "path" in manifest_columns(tables[0])):
+    if len(tables) == 1 and (flat or "path" in _columns(tables[0], options)):
         return tables[0]
     return None
 
 
-def _of_captions(path: Path) -> bool:
+def _columns(path: Path, options: Options) -> set[str]:
+    """The columns of a table; none where it cannot be read: it is then no manifest."""
+    try:
+        return {column.name for column in Table(path, options.reading.encoding).columns()}
+    except InputError:
+        return set()
+
+
+def _of_captions(path: Path, options: Options) -> bool:
     """Whether a table is a release's captions: it names images as a manifest does, no classes."""
     if path.name != CAPTIONS_FILE:
         return False
-    return set(manifest_columns(path)) - {LICENCE} == {PATH, CAPTION}
+    return _columns(path, options) - {LICENCE} == {PATH, CAPTION}
 
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:
     """The files whose names begin with the split, where names say so; else all of them."""
-    named = [path for path in paths if path.name.startswith(tuple(_SPLITS))]
+    named = [path for path in paths if path.name.startswith(tuple(SPLITS))]
     if not named:
         return paths
     chosen = [path for path in named if path.name.startswith(split)]

@@ -18,7 +18,7 @@ from understudy.core.errors import SourceError
 from understudy.data.captions import CAPTION, LICENCE
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.labels import Column, arrow_kind, label_column
-from understudy.data.manifest import text
+from understudy.data.table_files import text
 
 RELEASE_KEY = b"understudy"
 """Schema metadata that marks a release: there, a class may have no rows."""

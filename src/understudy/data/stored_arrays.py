@@ -154,7 +154,8 @@ class ArraySource:
             block = block[..., None]
         images = np.ascontiguousarray(np.moveaxis(block, 1, 3)) if self._channels_first else block
         images = converted_channels(images, self.shape[2])
-        return images if self._options.size is None else resize_pixels(images, self._options.size)
+        size = self._options.size
+        return images if size is None else resize_pixels(images, size, self._options.fit)
 
     def _indices(self, labels: NDArray[Any]) -> Labels:
         places = np.searchsorted(self._label_values, labels)

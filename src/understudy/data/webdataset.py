@@ -13,10 +13,11 @@ from typing import Any
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.image_decoding import MAX_BYTES, SUFFIXES
+from understudy.data.image_decoding import MAX_BYTES
+from understudy.data.image_files import is_image_name, is_litter
 from understudy.data.labels import NO_LABELS, Column, LabelKind, label_column, real_label
-from understudy.data.manifest import text
 from understudy.data.names import UNLABELLED_NAME
+from understudy.data.table_files import text
 
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
@@ -138,10 +139,9 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
             while (member := archive.next()) is not None:
                 # tarfile would keep every header it has seen.
                 archive.members = []  # type: ignore[attr-defined]
-                if member.isdir() or PurePosixPath(member.name).name.startswith("."):
+                if member.isdir() or any(map(is_litter, PurePosixPath(member.name).parts)):
                     continue
-                suffix = PurePosixPath(member.name).suffix.lower()
-                limit = MAX_BYTES if suffix in SUFFIXES else _META_BYTES
+                limit = MAX_BYTES if is_image_name(member.name) else _META_BYTES
                 stream = archive.extractfile(member) if member.isreg() else None
                 if stream is None:
                     yield member.name, b"", f"has a link or a device {member.name}"
@@ -154,7 +154,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
 
 
 def _sample(location: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
-    images = [name for name in parts if PurePosixPath(f"x.{name}").suffix in SUFFIXES]
+    images = [name for name in parts if is_image_name(f"x.{name}")]
     if len(images) != 1:
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
     try:

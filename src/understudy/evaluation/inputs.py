@@ -148,6 +148,8 @@ def _declared(
         "label": options.label or values.get("label column"),
         "classes": None if names == list(UNLABELLED_NAME) else names,
         "channels": values.get("colour channels"),
+        "window": values.get("intensity window"),
+        "fit": values.get("image fit", "stretch"),
         "size": size,
         "skip_bad": options.skip_bad,
     }

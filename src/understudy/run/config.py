@@ -47,12 +47,23 @@ class RunConfig:
     count: Annotated[int | None, Option("Synthetic rows to make.", least=1)] = None
     seed: Annotated[int, Option("Of sampling; the noise takes none.")] = 0
     unit: Annotated[str | None, Option("Column that says whose row it is.")] = None
+    unit_from: Annotated[
+        Literal["folder", "file"] | None,
+        Option("folder (below the class) or file (of frames): the unit, instead of a column."),
+    ] = None
+    unit_from_name: Annotated[
+        str | None, Option(r"The unit by an image's path, such as 'case_(\d+)'.", metavar="REGEX")
+    ] = None
     unit_rows: Annotated[int, Option("Rows of a unit to use at most.", most=_MOST_UNIT_ROWS)] = 64
     adjacency: Annotated[Adjacency, Option("add-remove or replace-one.")] = "add-remove"
     ledger: Annotated[str | None, Option("Path or URL of the ledger.")] = None
     test: Annotated[str | None, Option("Real test set, to measure accuracy.")] = None
     test_rows: Annotated[int | None, Option("Train on at most so many.", least=1)] = None
     size: Annotated[int | None, Option("Resize images to SIZE x SIZE.", least=1)] = None
+    fit: Annotated[
+        Literal["stretch", "crop", "pad"],
+        Option("stretch, crop or pad images of other ratios."),
+    ] = "stretch"
     label: Annotated[str | None, Option("Column that holds the class; 'none': no labels.")] = None
     classes: Annotated[
         tuple[str, ...] | None,
@@ -85,6 +96,8 @@ class RunConfig:
 
         _ = self.budget, self.privacy_unit
         self._require_meant()
+        if self.fit != "stretch" and self.size is None:
+            raise ConfigError(f"--fit {self.fit} is how images are brought to a size: add --size")
         if self.classes is not None:
             object.__setattr__(self, "classes", names_of_classes(self.classes))
             if self.label == NO_LABELS:
@@ -110,7 +123,14 @@ class RunConfig:
     @property
     def privacy_unit(self) -> Unit:
         """The unit of protection."""
-        return Unit(self.unit, self.unit_rows, self.adjacency)
+        return Unit(self.unit_column, self.unit_rows, self.adjacency)
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column, or the rule as text, that says whose row it is; None: its own."""
+        from understudy.data.units import unit_column
+
+        return unit_column(self.unit, self.unit_from, self.unit_from_name)
 
     def as_options(self) -> dict[str, Any]:
         """Every option by its name; a role that was left open is None."""

@@ -16,6 +16,7 @@ from understudy.core.types import Fit, Images, Labels, Receipt, Release
 from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
+from understudy.data.reading_options import window_premise
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
     BudgetState,
@@ -41,6 +42,7 @@ OPTIONS = {
     "label column": "--label",
     "image size": "--size",
     "colour channels": "--channels",
+    "intensity window": "SOURCE?window=CENTRE,WIDTH",
 }
 """The option that declares each premise; the length of embeddings has none."""
 
@@ -122,6 +124,10 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     size, colour = config.size is not None, config.channels is not None
     premises.append(Premise.of("image size", [height, width], declared=size))
     premises.append(Premise.of("colour channels", channels, declared=colour))
+    if (window := window_premise(source)) is not None:
+        premises.append(Premise.of("intensity window", window[0], declared=window[1]))
+    if config.fit != "stretch":
+        premises.append(Premise.of("image fit", config.fit, declared=True))
     return tuple(premises)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.types import Fit, Receipt
+from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import Premise
@@ -109,7 +110,7 @@ def _notes(prepared: Prepared, whole: Receipt) -> tuple[str, ...]:
             f"release states epsilon {whole.epsilon:.4g} at delta {whole.delta:g}; the dataset is "
             "charged for this run alone"
         )
-    return tuple(notes)
+    return (*notes, *source_notes(prepared.source))
 
 
 def dry_run(config: RunConfig) -> DryRun:

@@ -13,7 +13,9 @@ from understudy.core.ports import Decoder, Source, TextEncoder
 from understudy.core.types import Receipt
 from understudy.data import open_source
 from understudy.data.captions import with_captions
+from understudy.data.encoded_images import Observer
 from understudy.data.labels import NO_LABELS, NoColumns
+from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, weights_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
@@ -69,8 +71,12 @@ class Prepared:
     origin: Provenance | None = None
 
 
-def prepare(config: RunConfig) -> Prepared:
+def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     """Open the sources, load the models, divide the budget.
+
+    Args:
+        config: What was asked.
+        source: The private dataset, where it is open already.
 
     Raises:
         InputError: Anything that does not fit together.
@@ -78,7 +84,7 @@ def prepare(config: RunConfig) -> Prepared:
     require_apart(config.source, config.out)
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
-    source = _open_private(config)
+    source = source or open_private(config)
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
@@ -143,24 +149,33 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
     return made_of([("candidates", prepared.origin)], own)
 
 
-def _open_private(config: RunConfig) -> Source:
-    """The private dataset.
+def open_private(
+    config: RunConfig, *, skip_bad: bool | None = None, observer: Observer | None = None
+) -> Source:
+    """The private dataset of a run.
+
+    Args:
+        config: What was asked.
+        skip_bad: Whether bad files are passed over; None: as it was asked.
+        observer: Is shown every record.
 
     Raises:
-        SourceError: It cannot be read, or has no column of units although one is named.
+        InputError: It cannot be opened as it was asked.
     """
     source = open_source(
         config.source,
         split="train",
         size=config.size,
-        unit=config.unit,
-        skip_bad=config.skip_bad,
+        unit=config.unit_column,
+        skip_bad=config.skip_bad if skip_bad is None else skip_bad,
         label=config.label,
         classes=config.classes,
         channels=config.channels,
+        fit=config.fit,
+        observer=observer,
     )
-    if config.unit is not None and not source.has_units:
-        raise SourceError(f"has no column {config.unit!r} that says whose row it is", config.source)
+    if (column := config.unit_column) is not None and not source.has_units:
+        raise SourceError(f"has no column {column!r} that says whose row it is", config.source)
     return source
 
 
@@ -247,7 +262,9 @@ def _open_matching(
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
     options: dict[str, Any] = {"size": size, "skip_bad": config.skip_bad}
     if source.kind == "images":
-        options["channels"] = config.channels
+        window = window_premise(source)
+        options |= {"channels": config.channels, "fit": config.fit}
+        options["window"] = None if window is None or not window[1] else window[0]
     if role == "test":
         other = open_test(name, label=config.label, classes=config.classes, **options)
     else:

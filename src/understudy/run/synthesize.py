@@ -17,6 +17,7 @@ from understudy.core.ports import Events
 from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
+from understudy.data.inspection import source_notes
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import Carried
@@ -100,12 +101,15 @@ def synthesize(
     count: int | None = None,
     seed: int = 0,
     unit: str | None = None,
+    unit_from: Literal["folder", "file"] | None = None,
+    unit_from_name: str | None = None,
     unit_rows: int = 64,
     adjacency: Adjacency = "add-remove",
     ledger: str | None = None,
     test: str | Path | None = None,
     test_rows: int | None = None,
     size: int | None = None,
+    fit: Literal["stretch", "crop", "pad"] = "stretch",
     label: str | None = None,
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
@@ -147,7 +151,12 @@ def synthesize(
         settings: Parameters of the method, such as ``{"clusters": 8}``.
         count: Synthetic rows; None: about as many as there are private ones (noisy).
         seed: Seed of the public part (sampling). The noise takes none.
-        unit: Column that says whose row it is; None: every image is a unit.
+        unit: Column that says whose row it is, or a DICOM field such as ``"PatientID"``; None:
+            every image is a unit.
+        unit_from: Instead of ``unit``: an image's ``"folder"`` below that of its class, or its
+            ``"file"``, of which each frame or slice is an image.
+        unit_from_name: Instead of ``unit``: a regular expression that is searched in an image's
+            path; its group is the unit.
         unit_rows: At most so many rows of a unit are used; 50,000 or fewer, for the exact sums take
             a unit's rows in one block.
         adjacency: What makes two datasets adjacent.
@@ -155,6 +164,8 @@ def synthesize(
         test: A real test set, to measure accuracy on; owner-only.
         test_rows: Train on at most so many rows when accuracy is measured; None: on all.
         size: Resize all images to size x size pixels.
+        fit: How an image of another ratio is brought to ``size``: stretched, cropped about its
+            middle, or padded with black.
         label: Column that holds the class; ``"none"``: images without labels; None: the only one.
         classes: The class names, in label order, as the owner declares them: public whatever the
             images are. None: those that the private records have.
@@ -209,12 +220,15 @@ def synthesize(
                 "count": count,
                 "seed": seed,
                 "unit": unit,
+                "unit_from": unit_from,
+                "unit_from_name": unit_from_name,
                 "unit_rows": unit_rows,
                 "adjacency": adjacency,
                 "ledger": ledger,
                 "test": None if test is None else str(test),
                 "test_rows": test_rows,
                 "size": size,
+                "fit": fit,
                 "label": label,
                 "classes": classes,
                 "channels": channels,
@@ -254,6 +268,8 @@ def run(
         claim(prepared)
         opening.finish()
         _require_room(prepared)
+        for note in source_notes(prepared.source):
+            events.warning(note)
         with (
             stops_explained(config.out) as charged,
             run_folder(config.out, config.identity(), resume=config.resume) as folder,

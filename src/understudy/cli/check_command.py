@@ -1,0 +1,86 @@
+"""``understudy check``: everything that is wrong with a dataset, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from understudy.cli.option_values import Progress, options_of_a_run
+from understudy.run.config import make_config
+
+if TYPE_CHECKING:  # importing it takes a while, which every command would pay
+    from understudy.methods.clustering.capacity import Carried
+    from understudy.run.check import SourceCheck
+
+_console = Console(soft_wrap=True, highlight=False, markup=False)
+
+_GIVEN = (
+    *("size", "fit", "label", "classes", "channels", "unit", "unit_from", "unit_from_name"),
+    *("delta", "skip_bad"),
+)
+"""The options of a run that say how a dataset is read."""
+
+
+@options_of_a_run(*_GIVEN)
+def check_command(
+    source: Annotated[str, typer.Argument(help="The private dataset.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    progress: Progress = "auto",
+    **given: Any,
+) -> None:
+    """Read a dataset once and list all that is wrong with it. Spends nothing; owner only."""
+    from understudy.run.check import check_source
+    from understudy.run.progress import reporting
+
+    config = make_config({"source": source, "out": "out", **given})
+    with reporting(progress) as events:
+        step = events.step("reading the dataset")
+        result = check_source(config)
+        step.finish()
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _show(result)
+    if not result.ready:
+        raise typer.Exit(1)
+
+
+def _show(result: SourceCheck) -> None:
+    """A check as text."""
+    kind = "" if result.shape is None else f", read as {' x '.join(map(str, result.shape))}"
+    _console.print(f"{result.source}: {result.images:,} images{kind} (for the owner alone)")
+    for problem in result.problems:
+        _console.print(f"{'!!' if problem.blocking else '- '} {problem.kind}: {problem.message}")
+        for example in problem.examples:
+            _console.print(f"     {example}")
+        if problem.examples and problem.count > len(problem.examples):
+            _console.print(f"     and {problem.count - len(problem.examples):,} more")
+    if result.classes:
+        _show_classes(result)
+    if result.ready:
+        _console.print("nothing would refuse a run")
+    if result.command is not None:
+        _console.print(f"a run that fits: {result.command}")
+    _console.print("nothing was spent")
+
+
+def _show_classes(result: SourceCheck) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("class", "images", *(f"carries at epsilon {e:g}" for e in result.carried)):
+        table.add_column(column, overflow="fold")
+    for name, count in result.classes.items():
+        cells = (_carries(of_class[name]) for of_class in result.carried.values())
+        table.add_row(name, f"{count:,}", *cells)
+    _console.print(table)
+
+
+def _carries(carried: Carried | None) -> str:
+    """What a class can carry, in a few words."""
+    if carried is None:
+        return "less than 100 images can"
+    mean = "a mean of its own" if carried.own_mean else "the mean of all"
+    return f"{mean}, {carried.clusters} cluster{'s' * (carried.clusters != 1)}"

@@ -1,0 +1,86 @@
+"""What a zip archive must not be: a bomb, a path that leads out, a link, a lock."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from understudy.core.errors import SourceError
+
+ZIP_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
+"""What ``zipfile`` raises on damaged archives."""
+
+_LARGE = 1 << 28  # bytes below which no archive is called a bomb
+_MOST_RATIO = 200  # deflate reaches 1,032; images and tables stay far below
+
+
+def require_safe(archive: Any, path: Path) -> None:
+    """Refuse an archive that would fill memory or whose members are not what they seem.
+
+    Args:
+        archive: A path, or a stream of bytes, which is left at its start.
+        path: What an error calls it.
+
+    Raises:
+        SourceError: As said, or it is no archive.
+    """
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            safe_members(opened, path)
+    except ZIP_DAMAGE as error:
+        raise SourceError(f"is no zip archive, or is damaged: {error}", path) from error
+    if hasattr(archive, "seek"):
+        archive.seek(0)
+
+
+def safe_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
+    """The files of an archive, by name.
+
+    Raises:
+        SourceError: A path leads out, a name comes twice, members overlap, one is encrypted, or
+            all of them unpack to far more than images do.
+    """
+    members = [info for info in archive.infolist() if not info.is_dir()]
+    names: set[str] = set()
+    for info in members:
+        _check_name(info.filename, path)
+        if info.filename in names:
+            raise SourceError(f"holds {info.filename!r} twice", path)
+        names.add(info.filename)
+        if info.flag_bits & 1:
+            raise SourceError(
+                f"is encrypted ({info.filename!r}): unpack it with its password", path
+            )
+    packed = sum(info.compress_size for info in members)
+    unpacked = sum(info.file_size for info in members)
+    stream = archive.fp
+    if stream is not None and packed > _length(stream):
+        raise SourceError("has members that overlap (a zip bomb?): unpack it yourself", path)
+    if unpacked > max(_LARGE, _MOST_RATIO * packed):
+        raise SourceError(
+            f"would unpack {packed:,} bytes to {unpacked:,} (a zip bomb?): unpack it yourself", path
+        )
+    return sorted(members, key=lambda info: info.filename)
+
+
+def is_link(info: zipfile.ZipInfo) -> bool:
+    """Whether a member is a symbolic link."""
+    return stat.S_ISLNK(info.external_attr >> 16)
+
+
+def _check_name(name: str, path: Path) -> None:
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0]:
+        raise SourceError(
+            f"holds the path {name!r}, which leads out of it: unpack it yourself", path
+        )
+
+
+def _length(stream: Any) -> int:
+    position = stream.tell()
+    length = int(stream.seek(0, 2))
+    stream.seek(position)
+    return length

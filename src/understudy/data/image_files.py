@@ -1,0 +1,190 @@
+"""A file of any kind as one image or several: Pillow's formats, DICOM, slices of NIfTI volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from understudy.core.types import Images
+from understudy.data import dicom, nifti
+from understudy.data.image_decoding import SUFFIXES, BadImage, Header, decode, fitted, header
+from understudy.data.image_decoding import frame_count as pillow_frames
+from understudy.data.reading_options import Reading
+
+if TYPE_CHECKING:
+    from understudy.data.encoded_images import Options, Record, Records
+
+FileKind = Literal["pillow", "dicom", "nifti"]
+
+_START = 352  # bytes that tell the kinds apart
+_NOTES = frozenset(
+    {
+        *(".txt", ".md", ".rst", ".rtf", ".pdf", ".doc", ".docx", ".odt", ".log", ".html", ".htm"),
+        *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".json", ".yaml", ".yml", ".xml", ".ini"),
+        *(".url", ".lnk", ".ps1", ".sh", ".py", ".bat", ".sha256", ".md5"),
+    }
+)
+_LITTER = frozenset({"thumbs.db", "desktop.ini", "__macosx", "dicomdir", "readme", "licence"})
+
+
+def is_litter(name: str) -> bool:
+    """Whether a file or folder is what file browsers and packers leave behind, or is hidden."""
+    return name.startswith(".") or name.lower() in _LITTER | {"license"}
+
+
+def is_note(name: str) -> bool:
+    """Whether a file is a note, a table or a script beside images, by its name."""
+    return Path(name).suffix.lower() in _NOTES
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file is an image by its name. What it holds is another matter."""
+    lowered = name.lower()
+    suffix = Path(lowered).suffix
+    known = suffix in SUFFIXES or suffix in dicom.DICOM_SUFFIXES
+    return known or lowered.endswith(nifti.NIFTI_SUFFIXES)
+
+
+def begins_as_dicom(path: Path) -> bool:
+    """Whether a file is DICOM by its first bytes, whatever its name."""
+    try:
+        return path.is_file() and dicom.is_dicom(_start(path))
+    except OSError:
+        return False
+
+
+def image_header(data: bytes | Path, reading: Reading) -> Header:
+    """What a file says of its image, or of each of them.
+
+    Raises:
+        BadImage: It cannot be read; ends a sentence that begins with the name of the file.
+    """
+    kind = _kind(data)
+    if kind == "dicom":
+        return dicom.dicom_header(data, reading)
+    return nifti.nifti_header(data, reading) if kind == "nifti" else header(data, reading)
+
+
+def image_pixels(
+    record: Record, options: Options, channels: int | None = None, *, whole: bool = False
+) -> Images:
+    """The image of a record as (height, width, 1 or 3) uint8, as the caller asked for it.
+
+    Args:
+        record: Its file, and which frame or slice of it.
+        options: Size, fit and window.
+        channels: 1 or 3, to have that many.
+        whole: Keep its own size.
+
+    Raises:
+        BadImage: It cannot be read.
+    """
+    data, reading = record.data, options.reading
+    size = None if whole else options.size
+    kind = _kind(data)
+    if kind == "pillow":
+        return decode(
+            data,
+            channels=channels,
+            size=size,
+            fit=options.fit,
+            reading=reading,
+            frame=record.frame,
+        )
+    read = dicom.dicom_image if kind == "dicom" else nifti.nifti_image
+    return fitted(read(data, reading, record.frame), channels, size, options.fit)
+
+
+def pixel_bytes(record: Record, reading: Reading) -> bytes:
+    """The stored bytes that stand for a record in the ledger.
+
+    The whole file, of formats of images alone; of medical ones the pixels, so that neither a name
+    nor a date in the header counts.
+
+    Raises:
+        BadImage: It cannot be read.
+    """
+    data = record.data
+    kind = _kind(data)
+    if kind == "dicom":
+        return dicom.dicom_pixel_bytes(data, record.frame)
+    if kind == "nifti":
+        return nifti.nifti_pixel_bytes(data, reading, record.frame)
+    try:
+        content = data if isinstance(data, bytes) else data.read_bytes()
+    except OSError as error:
+        raise BadImage(f"cannot be read: {error}") from error
+    return content + str(record.frame).encode() if record.frame else content
+
+
+def split_files(records: Records, reading: Reading) -> Records:
+    """The records, with each frame or slice of a file as one of its own where that was asked."""
+    if not reading.splits_files:
+        return records
+
+    def split() -> Iterator[Record]:
+        for record in records():
+            yield from [record] if record.fault or record.stray else _parts(record, reading)
+
+    return split
+
+
+def with_dicom_units(records: Records, keyword: str) -> Records:
+    """The records with the unit that a field of each DICOM file names."""
+
+    def named() -> Iterator[Record]:
+        for record in records():
+            if record.fault is not None or record.stray:
+                yield record
+                continue
+            try:
+                if _kind(record.data) != "dicom":
+                    raise BadImage(f"is no DICOM file, so it has no {keyword}")
+                yield record._replace(unit=dicom.dicom_field(record.data, keyword))
+            except BadImage as error:
+                yield record._replace(fault=str(error))
+
+    return named
+
+
+def _parts(record: Record, reading: Reading) -> Iterator[Record]:
+    data = record.data
+    try:
+        kind = _kind(data)
+        if kind == "nifti":
+            numbers, part = nifti.nifti_slices(data, reading), "slice"
+        else:
+            count = 1
+            if reading.frames == "all":
+                count = dicom.dicom_frames(data) if kind == "dicom" else pillow_frames(data)
+            numbers, part = range(count), "frame"
+    except BadImage as error:
+        yield record._replace(fault=str(error))
+        return
+    for number in numbers:
+        location = record.location if len(numbers) == 1 else f"{record.location}, {part} {number}"
+        yield record._replace(location=location, frame=number)
+
+
+def _kind(data: bytes | Path) -> FileKind:
+    """What reads a file; a name of Pillow's formats is believed."""
+    if isinstance(data, Path) and data.suffix.lower() in SUFFIXES:
+        return "pillow"
+    try:
+        start = data[:_START] if isinstance(data, bytes) else _start(data)
+    except FileNotFoundError as error:
+        raise BadImage("does not exist") from error
+    except OSError as error:
+        raise BadImage(f"cannot be read: {error.strerror}") from error
+    named = data.name.lower() if isinstance(data, Path) else ""
+    if dicom.is_dicom(start) or Path(named).suffix in dicom.DICOM_SUFFIXES:
+        return "dicom"
+    if nifti.is_nifti(start) or named.endswith(nifti.NIFTI_SUFFIXES):
+        return "nifti"
+    return "pillow"
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_START)

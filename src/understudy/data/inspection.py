@@ -1,0 +1,98 @@
+"""What can be said of a dataset before a run: counted while it is opened. Owner-only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from understudy.core.ports import Source
+from understudy.data.encoded_images import Record, RecordSource
+from understudy.data.image_decoding import Header
+from understudy.data.image_files import pixel_bytes
+from understudy.data.reading_options import Reading
+
+FIRST = 10
+"""How many files a message names."""
+
+_AT_ONCE = 512
+
+
+@dataclass
+class Inspection:
+    """Counts of a dataset's records; the observer of `open_source`.
+
+    Attributes:
+        reading: How the files are read.
+        classes: Records of each class.
+        sizes: Records of each (height, width).
+        grey: Records of one channel.
+        equal: (file, earlier file) of the same bytes and the same class, the first ones.
+        contradicting: The same of two classes.
+        equal_count: How many there are of the first.
+        contradicting_count: How many there are of the second.
+    """
+
+    reading: Reading
+    classes: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    grey: int = 0
+    equal: list[tuple[str, str]] = field(default_factory=list)
+    contradicting: list[tuple[str, str]] = field(default_factory=list)
+    equal_count: int = 0
+    contradicting_count: int = 0
+    _first: dict[bytes, tuple[str, str]] = field(default_factory=dict, repr=False)
+
+    def __call__(self, record: Record, head: Header) -> None:
+        """Count a record."""
+        self.sizes[head.height, head.width] += 1
+        self.grey += head.grey
+        content = pixel_bytes(record, self.reading)
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        self._count(digest, record.label or "all", record.location)
+
+    def count_arrays(self, source: Source) -> None:
+        """Count the records of a source that shows them to no observer."""
+        digests = source.digests(bytes(32))
+        row = 0
+        for batch in source.batches(_AT_ONCE):
+            for label, digest in zip(batch.labels.tolist(), digests, strict=False):
+                self._count(digest, source.classes[label], f"row {row}")
+                row += 1
+        if source.kind == "images":
+            self.sizes[source.shape[0], source.shape[1]] = row
+
+    def _count(self, digest: bytes, label: str, location: str) -> None:
+        self.classes[label] += 1
+        first_label, first = self._first.setdefault(digest, (label, location))
+        if first == location:
+            return
+        if first_label == label:
+            self.equal_count += 1
+            self.equal += [(location, first)] if len(self.equal) < FIRST else []
+        else:
+            self.contradicting_count += 1
+            if len(self.contradicting) < FIRST:
+                self.contradicting.append((location, first))
+
+
+def source_notes(source: Source) -> Iterator[str]:
+    """What the owner should know of a dataset that was opened, a paragraph each."""
+    bad: list[tuple[str, str]] = getattr(source, "bad", [])
+    if source.skipped:
+        lines = [f"  {location}: {reason}" for location, reason in bad[:FIRST]]
+        rest = [f"  and {source.skipped - FIRST:,} more"] if source.skipped > FIRST else []
+        yield "\n".join([f"{source.skipped:,} bad files were passed over:", *lines, *rest])
+    if not isinstance(source, RecordSource):
+        return
+    if source.stray:
+        yield f"{source.stray:,} notes and files of packers or file browsers were passed over"
+    if source.burnt_in:
+        yield (
+            f"{source.burnt_in:,} images may have text burnt into their pixels, as their headers "
+            "or their modality say: a name in them is a part of the image. Look at them, and mask "
+            "or remove them, before you release anything"
+        )
+    if source.grouping is not None:
+        yield source.grouping.warning

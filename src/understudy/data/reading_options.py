@@ -1,0 +1,173 @@
+"""How the files of a dataset are read, as its name says: ``scans/?window=40,400&frames=all``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.ports import Source
+
+Frames = Literal["first", "all"]
+"""What is read of a file of several frames: the first one, or each as an image of its own."""
+
+ImageFit = Literal["stretch", "crop", "pad"]
+"""How an image of another ratio is brought to a size."""
+
+FITS: tuple[ImageFit, ...] = ("stretch", "crop", "pad")
+
+OF_EACH_FILE = "that of each file"
+"""The value of an intensity window that nobody declared."""
+
+
+class Window(NamedTuple):
+    """Which stored values are black and white (DICOM PS3.3 C.11.2.1.2).
+
+    Attributes:
+        centre: The value that is half way between them.
+        width: The number of values from black to white, 1 or more.
+    """
+
+    centre: float
+    width: float
+
+    def eight_bits(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+        """Values to 0..255: the function LINEAR of the standard, rounded."""
+        middle = values.astype(np.float64) - (self.centre - 0.5)
+        if self.width <= 1:
+            return np.where(middle > 0, np.uint8(255), np.uint8(0))
+        return np.rint(np.clip(middle / (self.width - 1) + 0.5, 0, 1) * 255).astype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the name of a dataset says of its files.
+
+    Attributes:
+        window: Black and white of images of more than 8 bits; None: as each file says.
+        frames: What is read of a file of several frames; None: such a file is refused.
+        axis: Of a volume: 0 sagittal, 1 coronal, 2 axial slices; None: a volume is refused.
+        slices: Which of them: (first, last), last not included; None: the middle one.
+        encoding: Of the text of a manifest; None: UTF-8, or as its first bytes say.
+    """
+
+    window: Window | None = None
+    frames: Frames | None = None
+    axis: int | None = None
+    slices: tuple[int, int | None] | None = None
+    encoding: str | None = None
+
+    @property
+    def splits_files(self) -> bool:
+        """Whether a file may hold several images."""
+        return self.frames == "all" or self.axis is not None
+
+
+AS_STORED = Reading()
+"""Nothing was said."""
+
+
+def split_name(name: str) -> tuple[str, Reading]:
+    """The path of a dataset and how its files are read.
+
+    A name that is the path of something is taken as it is, whatever signs are in it.
+
+    Raises:
+        ConfigError: An unknown option, one that comes twice, or a value that it cannot take.
+    """
+    path, mark, query = name.partition("?")
+    if not mark or Path(name).expanduser().exists():
+        return name, AS_STORED
+    pairs = parse_qsl(query, keep_blank_values=True)
+    values: dict[str, Any] = {}
+    for key, text in pairs:
+        if key not in _READERS:
+            raise ConfigError(
+                f"{name}: unknown option {key!r} after the '?'; there are: {', '.join(_READERS)}"
+            )
+        if key in values:
+            raise ConfigError(f"{name}: the option {key} comes twice")
+        values[key] = _READERS[key](text)
+    if not pairs:
+        raise ConfigError(f"{name}: write options as NAME=VALUE: {', '.join(_READERS)}")
+    if "slices" in values and "axis" not in values:
+        raise ConfigError(f"{name}: slices are those of an axis: add axis=2, for axial ones")
+    return path, Reading(**values)
+
+
+def window_of(values: object) -> Window:
+    """A window as an owner declares it: ``(40, 400)`` or ``"40,400"``.
+
+    Raises:
+        ConfigError: It is no two finite numbers with a width of 1 or more.
+    """
+    parts = values.split(",") if isinstance(values, str) else values
+    try:
+        centre, width = (float(part) for part in parts)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        centre = width = math.nan
+    if not (math.isfinite(centre) and math.isfinite(width) and width >= 1):
+        raise ConfigError(
+            f"window is CENTRE,WIDTH with a width of 1 or more, such as window=40,400; found "
+            f"{values!r}"
+        )
+    return Window(centre, width)
+
+
+def window_premise(source: Source) -> tuple[Any, bool] | None:
+    """(value, declared) of the intensity window of a source's images; None where none applies."""
+    premise: tuple[Any, bool] | None = getattr(source, "window_premise", None)
+    return premise
+
+
+def _frames(text: str) -> Frames:
+    if text not in ("first", "all"):
+        raise ConfigError(f"frames is first or all, found {text!r}")
+    return "first" if text == "first" else "all"
+
+
+def _axis(text: str) -> int:
+    if text not in ("0", "1", "2"):
+        raise ConfigError(f"axis is 0 (sagittal slices), 1 (coronal) or 2 (axial), found {text!r}")
+    return int(text)
+
+
+def _slices(text: str) -> tuple[int, int | None] | None:
+    if text == "middle":
+        return None
+    if text == "all":
+        return 0, None
+    first, colon, last = text.partition(":")
+    if not (first.isdecimal() and (not colon or last.isdecimal())):
+        raise ConfigError(
+            f"slices is middle, all, N, or FIRST:LAST (last left out), found {text!r}"
+        )
+    end = int(last) if colon else int(first) + 1
+    if end <= int(first):
+        raise ConfigError(f"slices from {first} to {end} are none: the last one is left out")
+    return int(first), end
+
+
+_ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252")
+
+
+def _encoding(text: str) -> str:
+    if text not in _ENCODINGS:
+        raise ConfigError(f"encoding is one of {', '.join(_ENCODINGS)}, found {text!r}")
+    return text
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "window": window_of,
+    "frames": _frames,
+    "axis": _axis,
+    "slices": _slices,
+    "encoding": _encoding,
+}

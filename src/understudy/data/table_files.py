@@ -1,0 +1,196 @@
+"""Tables of text: CSV as spreadsheets write it, Excel workbooks, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.core.errors import MissingExtra, SourceError
+from understudy.data.archives import require_safe
+from understudy.data.labels import Column, arrow_kind
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet")
+"""File names that count as tables."""
+
+Row = Mapping[str, str | None]
+
+_UNREADABLE = (OSError, UnicodeError, csv.Error, pa.ArrowException)
+_DELIMITERS = ",;\t|"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A file of rows.
+
+    Attributes:
+        path: The file, or what an error calls it.
+        encoding: Of CSV; None: UTF-8, or what its first bytes say.
+        content: Its bytes, where it is no file of its own.
+    """
+
+    path: Path
+    encoding: str | None = None
+    content: bytes | None = None
+
+    @property
+    def untyped(self) -> bool:
+        """Whether no schema says what a column holds."""
+        return self.path.suffix.lower() != ".parquet"
+
+    def columns(self) -> list[Column]:
+        """The columns with what they can hold; without a schema all are text.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        if not self.untyped:
+            try:
+                schema = pq.read_schema(self._opened())
+            except _UNREADABLE as error:
+                raise SourceError(f"cannot be read as a manifest: {error}", self.path) from error
+            return [Column(field.name, arrow_kind(field.type)) for field in schema]
+        with self._lines() as lines:
+            return [Column(name, "text") for name in _names(next(lines, []))]
+
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """Every row in order, with some of its columns; rows of empty cells are left out.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        if not self.untyped:
+            yield from self._parquet_rows(columns)
+            return
+        with self._lines() as lines:
+            names = _names(next(lines, []))
+            for cells in lines:
+                if any(cell and cell.strip() for cell in cells):
+                    row = dict(zip(names, cells, strict=False))
+                    yield {name: row.get(name) for name in columns}
+
+    def _opened(self) -> Any:
+        return self.path if self.content is None else io.BytesIO(self.content)
+
+    @contextmanager
+    def _lines(self) -> Iterator[Iterator[list[str | None]]]:
+        """The lines of a CSV or a workbook, as texts."""
+        if self.path.suffix.lower() == ".xlsx":
+            with _workbook_lines(self._opened(), self.path) as lines:
+                yield lines
+            return
+        try:
+            with self._text() as file:
+                first = file.readline()
+                file.seek(0)
+                yield _split(file, _delimiter(first))
+        except UnicodeError as error:
+            raise SourceError(self._foreign_text(), self.path) from error
+        except (OSError, csv.Error) as error:
+            raise SourceError(f"cannot be read as CSV: {error}", self.path) from error
+
+    @contextmanager
+    def _text(self) -> Iterator[IO[str]]:
+        with self.path.open("rb") if self.content is None else io.BytesIO(self.content) as file:
+            start = file.read(2)
+            file.seek(0)
+            encoding = self.encoding or "utf-8"
+            if start in (b"\xff\xfe", b"\xfe\xff"):  # what Excel calls Unicode text
+                encoding = "utf-16"
+            encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+            with io.TextIOWrapper(file, encoding, newline="") as text_file:
+                yield text_file
+
+    def _foreign_text(self) -> str:
+        """What is wrong with text of another encoding: where, and what would read it."""
+        if self.encoding is not None and self.encoding != "utf-8":
+            return f"is no text in {self.encoding}: leave out '?encoding=', or name another"
+        content = self.path.read_bytes() if self.content is None else self.content
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = content[error.start]
+            line = content.count(b"\n", 0, error.start) + 1
+            return (
+                f"is not UTF-8: line {line} has the byte 0x{byte:02X}, which is "
+                f'{chr(byte)!r} in Latin-1. Save it as "CSV UTF-8", or read it as Latin-1 with '
+                "'?encoding=latin-1' after the name of the dataset"
+            )
+        return 'cannot be read as text: save it as "CSV UTF-8"'
+
+    def _parquet_rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        try:
+            with pq.ParquetFile(self._opened(), pre_buffer=False) as file:
+                for batch in file.iter_batches(batch_size=4096, columns=list(columns)):
+                    for row in batch.to_pylist():
+                        yield {name: text(value) for name, value in row.items()}
+        except _UNREADABLE as error:
+            raise SourceError(f"cannot be read as Parquet: {error}", self.path) from error
+
+
+def text(value: Any) -> str | None:
+    """A cell as a class name or unit: None stays, whole floats lose their ``.0``."""
+    if value is None or value != value:  # NaN, as pandas writes a missing value
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _names(header: Sequence[str | None]) -> list[str]:
+    return [(name or "").strip() for name in header]
+
+
+def _delimiter(header: str) -> str:
+    """What parts the columns of a CSV: of those signs the one that its first line has most of."""
+    return max(_DELIMITERS, key=header.count)
+
+
+def _split(file: IO[str], delimiter: str) -> Iterator[list[str | None]]:
+    yield from csv.reader(file, delimiter=delimiter)
+
+
+@contextmanager
+def _workbook_lines(stream: Any, path: Path) -> Iterator[Iterator[list[str | None]]]:
+    """The rows of the first sheet of an Excel workbook, or of the one named ``manifest``.
+
+    Raises:
+        SourceError: It cannot be read, or its archive is a trap.
+        MissingExtra: ``openpyxl`` is not installed.
+    """
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise MissingExtra(f"{path}: an Excel workbook", "excel") from error
+    require_safe(stream, path)
+    try:
+        book = openpyxl.load_workbook(stream, read_only=True, data_only=True, keep_links=False)
+    except Exception as error:  # of XML and zip files of any content
+        raise SourceError(
+            f"cannot be read as an Excel workbook ({type(error).__name__}): save it as .xlsx or "
+            'as "CSV UTF-8"',
+            path,
+        ) from error
+    try:
+        sheets = {sheet.title.lower(): sheet for sheet in book.worksheets}
+        if not sheets:
+            raise SourceError("has no sheet of cells", path)
+        sheet = sheets.get("manifest", next(iter(sheets.values())))
+        yield _cells(sheet, path)
+    finally:
+        book.close()
+
+
+def _cells(sheet: Any, path: Path) -> Iterator[list[str | None]]:
+    try:
+        for row in sheet.iter_rows(values_only=True):
+            yield [text(cell) for cell in row]
+    except Exception as error:  # as above: a sheet is parsed while it is read
+        raise SourceError(f"its sheet cannot be read ({type(error).__name__})", path) from error

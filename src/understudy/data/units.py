@@ -1,0 +1,182 @@
+r"""Whose image it is, where no column says so: its folder, its name, its file or a DICOM field.
+
+A rule is written as text where a unit's column would stand, so that the ledger, a held-out part and
+a resumed run go by the same words: ``its folder``, ``its file``, ``case_(\d+) of its name``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from understudy.core.errors import ConfigError
+
+DICOM_UNITS = ("PatientID", "StudyInstanceUID", "SeriesInstanceUID", "AccessionNumber")
+"""DICOM fields that may name a unit; they are read on request only."""
+
+_FOLDER, _FILE, _NAME = "its folder", "its file", " of its name"
+_ADVICE = "--unit-from folder, or --unit-from-name 'case_(\\d+)'"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRule:
+    """Tells the unit of a file from its path.
+
+    Attributes:
+        column: The rule as text.
+        pattern: Searched in the path; its group is the unit. None: the folder, or the file.
+    """
+
+    column: str
+    pattern: re.Pattern[str] | None = None
+
+    def unit_of(self, name: str, depth: int = 0) -> str | None:
+        """The unit of a file; None where the rule finds none.
+
+        Of folders in folders the outermost one is the unit: one that is too large protects more.
+
+        Args:
+            name: Its path in the dataset.
+            depth: How many folders of the path say the class.
+        """
+        if self.pattern is not None:
+            match = self.pattern.search(name)
+            return None if match is None else match[self.pattern.groups]
+        if self.column == _FILE:
+            return name
+        parts = PurePosixPath(name).parts[depth:]
+        return parts[0] if len(parts) > 1 else None
+
+
+def unit_column(unit: str | None, unit_from: str | None, unit_from_name: str | None) -> str | None:
+    """The column, or the rule as text, that says whose image it is; None: each is its own unit.
+
+    Args:
+        unit: A column.
+        unit_from: ``"folder"`` or ``"file"``.
+        unit_from_name: A regular expression with one group, or none.
+
+    Raises:
+        ConfigError: More than one is given, or one that makes no sense.
+    """
+    if sum(one is not None for one in (unit, unit_from, unit_from_name)) > 1:
+        raise ConfigError("say once whose image it is: --unit, --unit-from or --unit-from-name")
+    if unit_from is not None and unit_from not in ("folder", "file"):
+        raise ConfigError(f"unit_from is folder or file, found {unit_from!r}")
+    if unit_from is not None:
+        return _FOLDER if unit_from == "folder" else _FILE
+    if unit_from_name is None:
+        return unit
+    _compiled(unit_from_name)
+    return unit_from_name + _NAME
+
+
+def rule_of(column: str | None) -> UnitRule | None:
+    """The rule that a text of `unit_column` stands for; None for a column."""
+    if column in (_FOLDER, _FILE):
+        return UnitRule(column)
+    if column is not None and column.endswith(_NAME):
+        return UnitRule(column, _compiled(column.removesuffix(_NAME)))
+    return None
+
+
+def unit_digest(key: bytes, unit: str) -> bytes:
+    """A keyed 16-byte BLAKE2b digest of the name of a unit."""
+    return hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest()
+
+
+def grouped_pattern(names: Iterable[str]) -> str | None:
+    """What ``--unit-from-name`` may take where names look grouped, as in ``case_0017_03.png``.
+
+    They do where a number before the last one comes again and again: two or more groups, of 1.5
+    files or more on average. It is a guess, for a warning.
+
+    Args:
+        names: Paths of some files.
+    """
+    groups: Counter[str] = Counter()
+    heads: set[str] = set()
+    others = 0
+    for name in names:
+        match = _NUMBERED.fullmatch(PurePosixPath(name).name)
+        if match is None:
+            others += 1
+            continue
+        groups[match["head"] + match["group"]] += 1
+        heads.add(match["head"])
+    if len(groups) < 2 or groups.total() < max(1.5 * len(groups), 4 * others):
+        return None
+    if heads == {""} or len(heads) > 1:
+        return r"([^/]*\d)[^/\d]+\d+(?:\.[^/]*)?$"
+    return f"{re.escape(heads.pop())}(\\d+)"
+
+
+_NUMBERED = re.compile(r"(?P<head>.*?)(?P<group>\d+)\D+\d+(\.\D*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A sign that several images are of one person, where nobody said so.
+
+    Attributes:
+        sign: A sentence without its end.
+        option: The option of a run that would say it.
+        value: What the option would be.
+    """
+
+    sign: str
+    option: Literal["unit_from", "unit_from_name"]
+    value: str
+
+    @property
+    def warning(self) -> str:
+        """The whole warning."""
+        flag = "--" + self.option.replace("_", "-")
+        return (
+            f"{self.sign}, and each image is protected by itself. If one person has several, say "
+            f"whose they are: {flag} {shlex.quote(self.value)}"
+        )
+
+
+def grouping_of(names: Iterable[str], *, parts: bool) -> Grouping | None:
+    """The sign that several images are of one person; None where there is none.
+
+    Args:
+        names: Paths of some files.
+        parts: Whether frames or slices of a file are images of their own.
+    """
+    if parts:
+        return Grouping("several images come of one file", "unit_from", "file")
+    pattern = grouped_pattern(names)
+    if pattern is None:
+        return None
+    sign = "file names look grouped, as if several images were of one person"
+    return Grouping(sign, "unit_from_name", pattern)
+
+
+def no_unit(column: str) -> str:
+    """The fault of a file that a rule finds no unit for."""
+    if column == _FOLDER:
+        return "lies in no folder, below that of its class, that could be its unit"
+    return f"has a name that gives no unit ({column})"
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"unit_from_name {pattern!r} is no regular expression: {error}. Such as {_ADVICE}"
+        ) from error
+    if compiled.groups > 1:
+        raise ConfigError(
+            f"unit_from_name {pattern!r} has {compiled.groups} groups: the unit is that of one. "
+            "Write the others as (?:...)"
+        )
+    return compiled

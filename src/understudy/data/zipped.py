@@ -1,0 +1,213 @@
+"""Zip archives of images, read without unpacking them: class folders, a manifest, or images."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from understudy.core.errors import SourceError
+from understudy.data.archives import ZIP_DAMAGE, is_link, safe_members
+from understudy.data.encoded_images import Options, Record, RecordSource
+from understudy.data.folder import require_no_unit_column
+from understudy.data.image_decoding import MAX_BYTES
+from understudy.data.image_files import is_image_name, is_litter, is_note
+from understudy.data.labels import require_no_column
+from understudy.data.manifest import read_manifest
+from understudy.data.names import SPLITS, UNLABELLED_NAME
+from understudy.data.table_files import TABLE_SUFFIXES, Table
+from understudy.data.units import DICOM_UNITS
+
+
+def open_zip(path: Path, options: Options) -> RecordSource:
+    """The images of a zip archive, laid out as a folder of images may be.
+
+    Folders that hold everything else alone are passed through; ``train`` and ``test`` are halves.
+
+    Raises:
+        SourceError: It cannot be read, or is refused as `safe_members` says; or its layout is not
+            known; or as ``RecordSource``.
+    """
+    archive = _Archive.open(path, options)
+    images = [name for name in archive.members if archive.is_image(name)]
+    flat = any("/" not in name for name in images)
+    tables = [name for name in archive.members if _is_table(name)]
+    named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
+    chosen = named or (tables if flat else [])
+    if len(chosen) > 1:
+        raise SourceError(f"has {len(chosen)} tables: name the manifest manifest.csv", path)
+    if chosen:
+        return _open_listed(archive, chosen[0], options)
+    require_no_unit_column(options, path, "there is no manifest that could have the")
+    require_no_column(options.label, path, "an archive without a manifest has")
+    if not images:
+        raise SourceError(f"holds no image among {len(archive.members)} files", path)
+    if flat and any("/" in name for name in images):
+        raise SourceError("holds images beside folders of images, which is no known layout", path)
+
+    depth = int(options.labelled and not flat)
+    lenient = options.unit is not None or not options.labelled
+
+    def records() -> Iterator[Record]:
+        yield from (Record(str(path), b"", stray=True) for _ in range(archive.outside))
+        with archive.opened() as opened:
+            for name, info in archive.members.items():
+                location = f"{path}, {name}"
+                if _is_stray(name) or (depth and "/" not in name):
+                    yield Record(location, b"", stray=True)
+                    continue
+                label = PurePosixPath(name).parts[0] if depth else None
+                content, fault = _content(opened, info)
+                if depth and not lenient and name.count("/") > 1:
+                    fault = _INNER_FOLDER
+                elif not archive.is_image(name):
+                    fault = "is not an image by its name"
+                yield Record(location, content, label, None, fault, name, depth)
+
+    classes = None if depth else UNLABELLED_NAME
+    of_files = options.unit in DICOM_UNITS
+    return RecordSource(records, options, classes=classes, allow_empty=True, dicom_units=of_files)
+
+
+def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSource:
+    """The images that a manifest in the archive lists."""
+    path = archive.path
+    content = archive.read(table)
+    named = Table(path / table, options.reading.encoding, content)
+    manifest = read_manifest(named, options.unit, options.label)
+
+    def records() -> Iterator[Record]:
+        names: set[str] = set()
+        with archive.opened() as opened:
+            for row, line in enumerate(manifest.rows(), start=1):
+                name = str(PurePosixPath(line.path.replace("\\", "/")))
+                location = f"{path}, {line.path or f'row {row} of {table}'}"
+                content, fault = b"", line.fault
+                if not line.path:
+                    fault = "has no path"
+                elif name not in archive.members:
+                    fault = f"is listed in {table} and is not in the archive"
+                elif name in names:
+                    fault = f"is listed twice in {table} (again in row {row})"
+                else:
+                    names.add(name)
+                    content, damage = _content(opened, archive.members[name])
+                    fault = fault or damage
+                yield Record(location, content, line.label, line.unit, fault, name)
+
+    return RecordSource(
+        records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
+    )
+
+
+_INNER_FOLDER = (
+    "lies in a folder inside a class folder. If that is a person's, say so with --unit-from folder"
+)
+
+
+def _is_table(name: str) -> bool:
+    return "/" not in name and name.lower().endswith(TABLE_SUFFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """A zip archive and the files of it that count.
+
+    Attributes:
+        path: The archive.
+        members: Each file, by its path below the folders that hold everything.
+        outside: How many files lie beside those folders.
+    """
+
+    path: Path
+    members: dict[str, zipfile.ZipInfo]
+    outside: int = 0
+
+    @classmethod
+    def open(cls, path: Path, options: Options) -> _Archive:
+        """The archive's files, of the half that was asked for.
+
+        Raises:
+            SourceError: As `open_zip`.
+        """
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = {info.filename: info for info in safe_members(archive, path)}
+        except ZIP_DAMAGE as error:
+            raise SourceError(f"is no zip archive, or is damaged: {error}", path) from error
+        count = len(members)
+        while (top := _only_folder(members)) is not None:
+            members = _below(members, top)
+        outside = count - len(members)
+        folders = {name.partition("/")[0] for name in members if "/" in name}
+        shown = {name for name in folders if not is_litter(name)}
+        if shown and shown <= SPLITS and shown & {"train", "test"}:
+            if options.split not in shown:
+                raise SourceError(
+                    f"has no folder {options.split!r}; its folders are: {', '.join(sorted(shown))}",
+                    path,
+                )
+            members = _below(members, options.split)
+        return cls(path, members, outside)
+
+    def is_image(self, name: str) -> bool:
+        """Whether a member is an image by its name, or DICOM without one."""
+        suffix = PurePosixPath(name).suffix
+        named = is_image_name(name) or not suffix or suffix[1:].isdecimal()
+        return named and not _is_stray(name)
+
+    def read(self, name: str) -> bytes:
+        """One member.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        with self.opened() as archive:
+            content, fault = _content(archive, self.members[name])
+        if fault is not None:
+            raise SourceError(f"{name} {fault}", self.path)
+        return content
+
+    @contextmanager
+    def opened(self) -> Iterator[zipfile.ZipFile]:
+        """The archive, to read its members.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                yield archive
+        except ZIP_DAMAGE as error:
+            raise SourceError(f"cannot be read as a zip archive: {error}", self.path) from error
+
+
+def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[bytes, str | None]:
+    if is_link(info):
+        return b"", "is a link in an archive"
+    if info.file_size > MAX_BYTES:
+        return b"", f"has {info.file_size:,} bytes; the limit is {MAX_BYTES:,}"
+    try:
+        return archive.read(info), None
+    except ZIP_DAMAGE as error:
+        return b"", f"is damaged in the archive ({type(error).__name__})"
+
+
+def _is_stray(name: str) -> bool:
+    """Whether a member is a note, or what a packer left behind."""
+    return is_note(name) or any(map(is_litter, PurePosixPath(name).parts))
+
+
+def _only_folder(members: dict[str, zipfile.ZipInfo]) -> str | None:
+    """The folder that holds everything but litter; None where there is none, or it is a half."""
+    tops = {name.partition("/")[0] for name in members if not is_litter(name.partition("/")[0])}
+    if len(tops) != 1 or (top := tops.pop()) in members or top in SPLITS:
+        return None
+    return top
+
+
+def _below(members: dict[str, zipfile.ZipInfo], folder: str) -> dict[str, zipfile.ZipInfo]:
+    start = f"{folder}/"
+    return {name[len(start) :]: info for name, info in members.items() if name.startswith(start)}

@@ -1,0 +1,281 @@
+"""``understudy check``: one pass over a private dataset, and everything that is wrong with it.
+
+Spends nothing and writes nothing. What it says counts private records: it is the owner's alone.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from understudy.core.errors import BackendError, InputError, SourceError
+from understudy.core.ports import Source
+from understudy.data.encoded_images import RecordSource
+from understudy.data.inspection import FIRST, Inspection
+from understudy.data.names import UNLABELLED_NAME
+from understudy.data.reading_options import split_name
+from understudy.methods.base import weights_of
+from understudy.methods.clustering.capacity import Carried
+from understudy.privacy.account import Plan, run_mu_of
+from understudy.privacy.budget import Budget
+from understudy.run.config import RunConfig, make_params
+from understudy.run.dry import class_capacities
+from understudy.run.prepare import Prepared, open_private, prepare
+
+EPSILONS = (1.0, 3.0)
+"""At which it is said what each class can carry."""
+
+_SIDE = 64  # pixels that are suggested where images have to be brought to one size
+_SQUARE = 1.1  # of a longer side to a shorter one, above which stretching is seen
+_MOST_NAMED = 20  # classes in a suggested command
+_IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that the owner should mend, or know.
+
+    Attributes:
+        kind: A short name, such as ``"mixed sizes"``.
+        message: What is wrong, and what to do.
+        blocking: Whether a run would be refused as things are.
+        count: How many files it concerns.
+        examples: Some of them.
+    """
+
+    kind: str
+    message: str
+    blocking: bool = False
+    count: int = 1
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck:
+    """What a check says of a dataset.
+
+    Attributes:
+        source: Its name.
+        images: Usable records.
+        classes: Usable records of each class.
+        shape: Of a record, as a run would read it; None where it could not be opened.
+        problems: Everything that is wrong, what blocks a run first.
+        command: A run that fits, on one line; None where none does.
+        carried: For each epsilon, what each class can carry; None: less than 100 images can.
+    """
+
+    source: str
+    images: int
+    classes: Mapping[str, int]
+    shape: tuple[int, ...] | None
+    problems: tuple[Problem, ...]
+    command: str | None
+    carried: Mapping[float, Mapping[str, Carried | None]]
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing would refuse a run."""
+        return not any(problem.blocking for problem in self.problems)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"kind": "owner-only", "ready": self.ready} | asdict(self)
+
+
+def check_source(config: RunConfig) -> SourceCheck:
+    """Read a dataset once and say everything that is wrong with it.
+
+    Args:
+        config: A run that the owner has in mind; its size, unit, label and so on are used.
+
+    Raises:
+        ConfigError: An option that makes no sense.
+    """
+    inspection = Inspection(split_name(config.source)[1])
+    source, problems = _opened(config, inspection)
+    problems += _counted(config, inspection)
+    if source is not None:
+        problems += _of_source(source)
+    problems.sort(key=lambda problem: not problem.blocking)
+    remedies = _remedies(config, inspection, source, problems)
+    carried = {} if source is None else _carried(config, source, inspection, remedies)
+    return SourceCheck(
+        source=config.source,
+        images=inspection.classes.total(),
+        classes=dict(sorted(inspection.classes.items())),
+        shape=None if source is None else source.shape,
+        problems=tuple(problems),
+        command=None if source is None else _command(config, remedies),
+        carried=carried,
+    )
+
+
+def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, list[Problem]]:
+    """The dataset without its bad files; None and why, where it cannot be opened at all."""
+    try:
+        source = open_private(config, skip_bad=True, observer=inspection)
+        if not isinstance(source, RecordSource):
+            inspection.count_arrays(source)
+    except (SourceError, BackendError) as error:
+        return None, [Problem("cannot be opened", str(error), blocking=True)]
+    bad: list[tuple[str, str]] = getattr(source, "bad", [])
+    if not bad:
+        return source, []
+    message = (
+        f"{len(bad):,} files cannot be used; mend or remove them, or pass over them with --skip-bad"
+    )
+    examples = tuple(f"{location}: {reason}" for location, reason in bad[:FIRST])
+    return source, [Problem("bad files", message, not config.skip_bad, len(bad), examples)]
+
+
+def _counted(config: RunConfig, inspection: Inspection) -> Iterator[Problem]:
+    """What the counts of a dataset show."""
+    sizes = inspection.sizes
+    if len(sizes) > 1:
+        listed = ", ".join(f"{h} x {w} ({n:,})" for (h, w), n in sizes.most_common(4))
+        more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
+        message = f"images of {len(sizes)} sizes (height x width): {listed}{more}"
+        if config.size is None:
+            message += f". Bring them to one with --size {_side(sizes)}"
+        yield Problem("mixed sizes", message, config.size is None, sizes.total())
+    if 0 < inspection.grey < sizes.total() and config.channels is None:
+        message = (
+            f"{inspection.grey:,} images are grey and {sizes.total() - inspection.grey:,} are "
+            "not, so all are read as RGB: declare --channels 1 or 3"
+        )
+        yield Problem("mixed colours", message, count=inspection.grey)
+    if inspection.equal_count:
+        message = (
+            f"{inspection.equal_count:,} files are equal to another one of their class. Two "
+            "copies of an image count twice, and protect it less than its epsilon says"
+        )
+        examples = tuple(" = ".join(pair) for pair in inspection.equal)
+        yield Problem("equal files", message, count=inspection.equal_count, examples=examples)
+    if inspection.contradicting_count:
+        count = inspection.contradicting_count
+        message = f"{count:,} files are equal to one of another class: which label is right?"
+        examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
+        yield Problem("contradicting labels", message, count=count, examples=examples)
+    yield from _class_names(inspection.classes)
+
+
+def _class_names(classes: Counter[str]) -> Iterator[Problem]:
+    """Names of classes that look as if they named people: they would be published."""
+    suspicious = [name for name in classes if _IDENTIFIER.fullmatch(name)]
+    small = len(classes) > 20 and classes.total() < 20 * len(classes)
+    if small or (suspicious and 2 * len(suspicious) > len(classes)):
+        names = tuple((suspicious or sorted(classes))[:3])
+        message = (
+            f"class names are published, and these {len(classes)} look as if they named people or "
+            f"cases, such as {', '.join(names)}. If folders are people, say --label none "
+            "--unit-from folder"
+        )
+        yield Problem("class names", message, count=len(classes))
+
+
+def _of_source(source: Source) -> Iterator[Problem]:
+    """What opening the dataset showed."""
+    if source.classes == UNLABELLED_NAME:
+        yield Problem("no classes", "nothing says what the class is: it is one class, 'all'")
+    if not isinstance(source, RecordSource):
+        return
+    if source.stray:
+        message = f"{source.stray:,} notes and files of packers are passed over"
+        yield Problem("stray files", message, count=source.stray)
+    if source.burnt_in:
+        message = (
+            f"{source.burnt_in:,} images may have text burnt into their pixels: look at them, and "
+            "mask or remove them, before you release anything"
+        )
+        yield Problem("burnt-in text", message, count=source.burnt_in)
+    if source.grouping is not None:
+        yield Problem("grouped names", source.grouping.warning)
+
+
+def _side(sizes: Counter[tuple[int, int]]) -> int:
+    return min(_SIDE, min(min(size) for size in sizes))
+
+
+def _remedies(
+    config: RunConfig, inspection: Inspection, source: Source | None, problems: list[Problem]
+) -> dict[str, Any]:
+    """The options that a run needs, or should declare, besides those of ``config``."""
+    kinds = {problem.kind for problem in problems}
+    options: dict[str, Any] = {}
+    if source is None:
+        return options
+    if "bad files" in kinds:
+        options["skip_bad"] = True
+    if isinstance(source, RecordSource) and source.grouping is not None:
+        options[source.grouping.option] = source.grouping.value
+    if source.classes == UNLABELLED_NAME and config.label is None:
+        options["label"] = "none"
+    elif config.classes is None and 1 < len(source.classes) <= _MOST_NAMED:
+        options["classes"] = source.classes
+    if source.kind == "images":
+        if config.channels is None:
+            options["channels"] = source.shape[2]
+        if config.size is None and ("mixed sizes" in kinds or min(source.shape[:2]) > _SIDE):
+            options["size"] = _side(inspection.sizes)
+            if any(max(size) > _SQUARE * min(size) for size in inspection.sizes):
+                options["fit"] = "pad"
+    return options
+
+
+def _command(config: RunConfig, remedies: Mapping[str, Any]) -> str:
+    """A run with what was asked and what is needed besides."""
+    words = ["understudy", "synthesize", shlex.quote(config.source)]
+    asked = {name: getattr(config, name) for name in _OPTIONS}
+    for name, value in (asked | dict(remedies)).items():
+        if value in (None, False) or (name == "fit" and value == "stretch"):
+            continue
+        flag = "--" + name.replace("_", "-")
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        words += [flag] if value is True else [flag, shlex.quote(text)]
+    return " ".join([*words, "--epsilon", "1", "--out", "out/"])
+
+
+_OPTIONS = (
+    *("label", "classes", "channels", "size", "fit", "unit", "unit_from", "unit_from_name"),
+    "skip_bad",
+)
+
+
+def _carried(
+    config: RunConfig, source: Source, inspection: Inspection, remedies: Mapping[str, Any]
+) -> dict[float, dict[str, Carried | None]]:
+    """What each class can carry at each epsilon, by the sizes of the method's table."""
+    size = remedies.get("size")
+    if size is not None and source.kind == "images":
+        source.shape = (size, size, source.shape[2])
+    try:
+        prepared = prepare(replace(config, skip_bad=True), source)
+    except InputError:  # a method that does not fit is no fault of the dataset
+        return {}
+    tables = {epsilon: _at(prepared, epsilon) for epsilon in EPSILONS}
+    return {
+        epsilon: {
+            name: max(
+                (one for one in table if one.size <= count), key=lambda one: one.size, default=None
+            )
+            for name, count in sorted(inspection.classes.items())
+        }
+        for epsilon, table in tables.items()
+        if table
+    }
+
+
+def _at(prepared: Prepared, epsilon: float) -> tuple[Carried, ...]:
+    """`class_capacities` at another epsilon."""
+    method, config = prepared.method, replace(prepared.config, epsilon=epsilon)
+    budget = Budget(epsilon, config.delta)
+    context = replace(prepared.context, mu=run_mu_of(budget))
+    params = method.settle(make_params(method.params, config.settings), context)
+    plan = Plan.of(budget, weights_of(method.stages(params, context)))
+    return class_capacities(
+        replace(prepared, config=config, context=context, params=params, plan=plan)
+    )

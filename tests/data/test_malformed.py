@@ -1,0 +1,232 @@
+"""Files and folders that are not what they should be: each gives a message, none a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.data.samples import class_folders, encode, picture, read_all
+
+from understudy.core.errors import InputError
+from understudy.data import open_source
+
+Break = Callable[[Path], str | Path | None]
+"""Makes a dataset of two classes in a folder bad; gives its name, if that is another one."""
+
+
+def content(name: str, data: bytes | Callable[[bytes], bytes]) -> Break:
+    """One file of a class with these bytes, or with those of a good one, changed."""
+
+    def broken(folder: Path) -> None:
+        good = (folder / "cat" / "0.png").read_bytes()
+        (folder / "cat" / name).write_bytes(data if isinstance(data, bytes) else data(good))
+
+    return broken
+
+
+def manifest(text: str | bytes, name: str = "manifest.csv", query: str = "") -> Break:
+    def broken(folder: Path) -> str:
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / name).write_bytes(data)
+        return f"{folder}{query}"
+
+    return broken
+
+
+def archive(*members: tuple[str, bytes], damage: Callable[[bytes], bytes] = bytes) -> Break:
+    def broken(folder: Path) -> Path:
+        path = folder / "data.zip"
+        with zipfile.ZipFile(path, "w") as file:
+            for name, data in members:
+                file.writestr(name, data)
+        path.write_bytes(damage(path.read_bytes()))
+        return path
+
+    return broken
+
+
+def query(text: str, name: str = "", data: bytes = b"") -> Break:
+    def broken(folder: Path) -> str:
+        if name:
+            (folder / "cat" / name).write_bytes(data)
+        return f"{folder}{text}"
+
+    return broken
+
+
+def dicom_bytes(**elements: Any) -> bytes:
+    from tests.data.dicom_files import dicom
+
+    file = io.BytesIO()
+    values = np.arange(30, dtype=np.uint16).reshape(6, 5)
+    dicom(values, **elements).save_as(file, enforce_file_format=True)
+    return file.getvalue()
+
+
+def dicom_file(
+    change: Callable[[bytes], bytes] = bytes, name: str = "x.dcm", **elements: Any
+) -> Break:
+    def broken(folder: Path) -> None:
+        pytest.importorskip("pydicom")
+        (folder / "cat" / name).write_bytes(change(dicom_bytes(**elements)))
+
+    return broken
+
+
+def volume(change: Callable[[bytes], bytes] = bytes, text: str = "?axis=2&window=1,2") -> Break:
+    def broken(folder: Path) -> str:
+        nibabel = pytest.importorskip("nibabel")
+        image = nibabel.Nifti1Image(np.zeros((5, 6, 4), np.int16), np.eye(4))
+        (folder / "cat" / "x.nii").write_bytes(change(image.to_bytes()))
+        return f"{folder}{text}"
+
+    return broken
+
+
+def animated(format: str) -> bytes:
+    frames = [Image.fromarray(picture(seed)) for seed in range(3)]
+    file = io.BytesIO()
+    frames[0].save(file, format, save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
+def png_chunks(*chunks: tuple[bytes, bytes]) -> bytes:
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, body in chunks:
+        crc = struct.pack(">I", zlib.crc32(kind + body))
+        data += struct.pack(">I", len(body)) + kind + body + crc
+    return data
+
+
+PNG = encode(picture(0))
+SIXTEEN = io.BytesIO()
+Image.fromarray(np.arange(30, dtype=np.uint16).reshape(6, 5)).save(SIXTEEN, "PNG")
+FLOATS = io.BytesIO()
+Image.fromarray(np.full((6, 5), 7.5, np.float32)).save(FLOATS, "TIFF")
+HEAD = struct.pack(">2I5B", 5, 6, 8, 2, 0, 0, 0)
+NO_SIZE = struct.pack(">2I5B", 0, 0, 8, 2, 0, 0, 0)
+END = (b"IEND", b"")
+PLAIN = b"1.2.840.10008.1.2.1\0"  # the transfer syntax that the files of the test have
+PATHS = "path,label\ncat/0.png,a\ndog/0.png,b\n"
+
+CASES: dict[str, Break] = {
+    # images
+    "an empty file": content("x.png", b""),
+    "one byte": content("x.png", b"\x89"),
+    "text": content("x.jpg", b"hello" * 30),
+    "html of a portal": content("x.jpg", b"<!doctype html><html>Log in</html>"),
+    "zeros": content("x.png", bytes(500)),
+    "a header alone": content("x.png", lambda good: good[:33]),
+    "half a file": content("x.jpg", encode(picture(1, 40, 40), "JPEG")[:600]),
+    "a header of no pixels": content("x.png", png_chunks((b"IHDR", NO_SIZE))),
+    "no pixel data": content("x.png", png_chunks((b"IHDR", HEAD), END)),
+    "garbage for pixel data": content(
+        "x.png", png_chunks((b"IHDR", HEAD), (b"IDAT", b"no zlib"), END)
+    ),
+    "16 bits": content("x.png", SIXTEEN.getvalue()),
+    "real numbers": content("x.tif", FLOATS.getvalue()),
+    "an animated GIF": content("x.gif", animated("GIF")),
+    "an animated WebP": content("x.webp", animated("WEBP")),
+    "pages of TIFF": content("x.tiff", animated("TIFF")),
+    "a cut GIF": content("x.gif", animated("GIF")[:80]),
+    "an unknown suffix": content("x.heic", b"\0\0\0\x18ftypheic"),
+    "a video": content("x.mp4", b"\0\0\0\x18ftypmp42"),
+    "an archive in a class": content("x.zip", b"PK\3\4"),
+    "another size": content("x.png", encode(picture(0, 9, 9))),
+    # DICOM
+    "DICOM by name alone": content("x.dcm", b"hello" * 100),
+    "an empty DICOM file": content("x.dcm", b""),
+    "a PNG named dcm": content("x.dcm", PNG),
+    "a preamble alone": content("scan", bytes(128) + b"DICM"),
+    "a preamble and garbage": content("scan", bytes(128) + b"DICM" + bytes(range(256)) * 4),
+    "DICOM without pixels": dicom_file(PixelData=None),
+    "cut in its header": dicom_file(lambda data: data[:400]),
+    "cut in its pixels": dicom_file(lambda data: data[:-30]),
+    "no rows": dicom_file(Rows=None),
+    "rows of zero": dicom_file(Rows=0),
+    "more rows than pixels": dicom_file(Rows=60_000, Columns=60_000),
+    "no photometric interpretation": dicom_file(PhotometricInterpretation=None),
+    "an unknown photometric interpretation": dicom_file(PhotometricInterpretation="XYZ"),
+    "RGB of one sample": dicom_file(PhotometricInterpretation="RGB"),
+    "palette without tables": dicom_file(PhotometricInterpretation="PALETTE COLOR"),
+    "no bits": dicom_file(BitsStored=None),
+    "no representation": dicom_file(PixelRepresentation=None),
+    "a window of width zero": dicom_file(WindowCenter=1, WindowWidth=0),
+    "many frames in no pixels": dicom_file(NumberOfFrames=90),
+    "deflated": dicom_file(lambda data: data.replace(PLAIN, PLAIN[:-1] + b".99", 1)),
+    "an unknown compression": dicom_file(lambda data: data.replace(PLAIN, PLAIN[:-2] + b"77", 1)),
+    "bytes turned over": dicom_file(lambda data: data[:200] + data[200:][::-1]),
+    # volumes
+    "a volume nobody asked for": volume(text=""),
+    "a volume without a window": volume(text="?axis=2"),
+    "a cut volume": volume(lambda data: data[:-10]),
+    "a cut header of a volume": volume(lambda data: data[:100]),
+    "a volume of text": content("x.nii", b"hello" * 100),
+    "a packed volume of text": content("x.nii.gz", gzip.compress(b"hello" * 100)),
+    "a packed volume that is not": content("x.nii.gz", b"\x1f\x8b hello"),
+    "slices that are not there": volume(text="?axis=2&window=1,2&slices=2:99"),
+    # manifests
+    "an empty manifest": manifest(""),
+    "a manifest of empty lines": manifest("\n\n;;\n"),
+    "no column of paths": manifest("file;class\ncat/0.png;a\n"),
+    "Latin-1": manifest(PATHS.replace("b", "ü").encode("latin-1")),
+    "Latin-1 behind the first lines": manifest((PATHS * 900 + "é").encode("latin-1")),
+    "a wrong encoding": manifest("path,label\nx", query="?encoding=utf-16"),
+    "half of UTF-16": manifest(PATHS.encode("utf-16")[:-1]),
+    "zeros in a manifest": manifest("path,label\n\0\0,a\n"),
+    "quotes that never end": manifest('path,label\n"' + "x" * 200_000),
+    "paths that lead out": manifest("path,label\n../../x.png,a\n"),
+    "paths that are not there": manifest(PATHS + "cat/99.png,a\n"),
+    "a folder for a path": manifest(PATHS + "cat,a\n"),
+    "decimal commas for classes": manifest("path;label\ncat/0.png;0,5\ndog/0.png;1,5\n"),
+    "no label in a line": manifest(PATHS + "cat/1.png,\n"),
+    "a workbook that is none": manifest(b"PK\3\4 hello", "manifest.xlsx"),
+    "an old workbook": manifest(b"\xd0\xcf\x11\xe0", "list.xls", "/list.xls"),
+    "Parquet that is none": manifest(b"PAR1 hello", "manifest.parquet"),
+    # archives
+    "an archive that is none": archive(damage=lambda _: b"hello"),
+    "an empty archive": archive(),
+    "half an archive": archive(("a/x.png", PNG), damage=lambda data: data[: len(data) // 2]),
+    "notes alone": archive(("readme.txt", b"hello")),
+    "an archive in an archive": archive(("a/x.png", PNG), ("b/x.zip", b"PK")),
+    "one class": archive(("a/x.png", PNG), ("notes.txt", b"x")),
+    "images beside folders": archive(("x.png", PNG), ("a/y.png", PNG)),
+    "a path out of an archive": archive(("a/x.png", PNG), ("../b.png", PNG)),
+    "two manifests": archive(("manifest.csv", b""), ("manifest.xlsx", b""), ("x.png", PNG)),
+    "a manifest of other files": archive(("manifest.csv", b"path\nz.png\n"), ("x.png", PNG)),
+    # names
+    "an unknown option": query("?windows=1,2"),
+    "a window of words": query("?window=lung"),
+    "frames of none": query("?frames=none"),
+    "no such folder": query("/nothing"),
+    "no such folder with options": query("/nothing?window=1,2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_malformed_gives_a_message(tmp_path: Path, case: str) -> None:
+    folder = class_folders(tmp_path / "pets")
+    name = CASES[case](folder) or folder
+    with pytest.raises(InputError) as caught:
+        read_all(open_source(name))
+    message = str(caught.value)
+    assert len(message) > 30
+    assert "Traceback" not in message
+    with contextlib.suppress(InputError):  # what is left without the bad file is read
+        source = open_source(name, skip_bad=True)
+        read_all(source)
+        assert source.skipped == 1
+
+
+def test_there_are_many_of_them() -> None:
+    assert len(CASES) >= 60

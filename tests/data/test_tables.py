@@ -1,0 +1,138 @@
+"""Manifests as spreadsheets write them."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.data.samples import check_source, encode, picture, read_all
+
+from understudy.core.errors import MissingExtra, SourceError
+from understudy.data import open_source
+
+ROWS = [["path", "label", "patient"], ["b.png", "dög", "p1"], ["a.png", "cat", "p2"]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for seed, name in enumerate(["a.png", "b.png"]):
+        (tmp_path / name).write_bytes(encode(picture(seed)))
+    return tmp_path
+
+
+def lines(delimiter: str = ",", rows: list[list[str]] = ROWS, end: str = "\n") -> str:
+    return end.join(delimiter.join(row) for row in rows) + end
+
+
+def workbook(path: Path, rows: list[list[object]], sheet: str = "Tabelle1") -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = sheet
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
+    book.close()
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_as_spreadsheets_write_it(
+    folder: Path, delimiter: str, encoding: str, end: str
+) -> None:
+    (folder / "manifest.csv").write_bytes(lines(delimiter, end=end).encode(encoding))
+    source = open_source(folder, unit="patient")
+    _, labels, units = check_source(source)
+    assert source.classes == ("cat", "dög")
+    assert labels.tolist() == [1, 0]
+    assert units is not None
+    assert units.tolist() == ["p1", "p2"]
+
+
+def test_latin_1_is_offered_and_read(folder: Path) -> None:
+    (folder / "manifest.csv").write_bytes(lines(";").encode("latin-1"))
+    with pytest.raises(SourceError) as caught:
+        open_source(folder)
+    message = str(caught.value)
+    assert "line 2 has the byte 0xF6, which is 'ö' in Latin-1" in message
+    assert "'?encoding=latin-1' after the name" in message
+    assert open_source(f"{folder}?encoding=latin-1").classes == ("cat", "dög")
+    assert open_source(f"{folder}/manifest.csv?encoding=cp1252").classes == ("cat", "dög")
+
+
+@pytest.mark.parametrize("numbers", [["0,5", "1,5"], ["0.5", "1.5"], ["1", "2,25"]])
+def test_decimal_commas_are_measurements_and_no_classes(folder: Path, numbers: list[str]) -> None:
+    rows = [["path", "dose"], ["a.png", numbers[0]], ["b.png", numbers[1]]]
+    (folder / "manifest.csv").write_text(lines(";", rows))
+    with pytest.raises(SourceError, match="'dose' holds real numbers"):
+        open_source(folder, label="dose")
+
+
+def test_empty_rows_and_spaces_about_names_do_not_count(folder: Path) -> None:
+    (folder / "manifest.csv").write_text(lines(";").replace("label;", " label ;") + ";;\n;;\n\n")
+    assert len(open_source(folder)) == 2
+
+
+def test_paths_of_windows(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "a.png").rename(folder / "sub" / "a.png")
+    (folder / "manifest.csv").write_text(lines().replace("a.png", "sub\\a.png"))
+    assert len(open_source(folder)) == 2
+
+
+def test_a_column_that_comes_twice_is_refused(folder: Path) -> None:
+    (folder / "manifest.csv").write_text("path,label,label\na.png,x,y\nb.png,z,y\n")
+    with pytest.raises(SourceError, match="column 'label' twice"):
+        open_source(folder)
+
+
+def test_an_excel_workbook(folder: Path) -> None:
+    rows: list[list[object]] = [["path", "label", "patient"], ["b.png", 2.0, 17], [None] * 3]
+    workbook(folder / "list.xlsx", [*rows, ["a.png", 1, 18.0]])
+    source = open_source(folder, unit="patient")
+    assert source.classes == ("1", "2")
+    _, labels, units = read_all(source)
+    assert labels.tolist() == [1, 0]
+    assert units is not None
+    assert units.tolist() == ["17", "18"]
+    assert len(open_source(folder / "list.xlsx")) == 2
+
+
+def test_a_sheet_named_manifest_comes_first(folder: Path) -> None:
+    path = workbook(folder / "manifest.xlsx", [["nothing"]], "notes")
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(path)
+    sheet = book.create_sheet("Manifest")
+    for row in ROWS:
+        sheet.append(row)
+    book.save(path)
+    assert open_source(folder).classes == ("cat", "dög")
+
+
+def test_real_numbers_of_a_workbook_are_no_classes(folder: Path) -> None:
+    workbook(folder / "list.xlsx", [["path", "label"], ["b.png", 0.5], ["a.png", 1]])
+    with pytest.raises(SourceError, match="real numbers"):
+        open_source(folder)
+
+
+def test_what_is_no_workbook(folder: Path) -> None:
+    (folder / "manifest.xlsx").write_bytes(b"PK\x03\x04 not really")
+    with pytest.raises(SourceError, match=r"manifest\.xlsx: is no zip archive"):
+        open_source(folder)
+    with zipfile.ZipFile(folder / "manifest.xlsx", "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    with pytest.raises(SourceError, match=r"cannot be read as an Excel workbook"):
+        open_source(folder)
+    with zipfile.ZipFile(folder / "manifest.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", bytes(1 << 29))
+    with pytest.raises(SourceError, match="zip bomb"):
+        open_source(folder)
+
+
+def test_a_missing_reader_names_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workbook(folder / "manifest.xlsx", [list(row) for row in ROWS])
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(MissingExtra, match=r"understudy\[excel\]"):
+        open_source(folder)

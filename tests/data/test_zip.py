@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import shutil
+import stat
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data.samples import KEY, check_source, class_folders, encode, picture
+
+from understudy.core.errors import ConfigError, SourceError
+from understudy.data import open_source
+from understudy.data.encoded_images import RecordSource
+
+
+def packed(folder: Path, name: str = "data.zip", *, inside: str = "") -> Path:
+    """Everything below a folder as a zip archive beside it."""
+    path = folder.parent / name
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                archive.write(file, inside + file.relative_to(folder).as_posix())
+    return path
+
+
+@pytest.mark.parametrize("inside", ["", "pets/", "a/b/pets/"])
+def test_class_folders_in_an_archive_are_those_of_the_folder(tmp_path: Path, inside: str) -> None:
+    folder = class_folders(tmp_path / "pets")
+    source, same = open_source(packed(folder, inside=inside)), open_source(folder)
+    values, labels, _ = check_source(source)
+    expected, expected_labels, _ = check_source(same)
+    assert source.classes == same.classes
+    np.testing.assert_array_equal(values, expected)
+    np.testing.assert_array_equal(labels, expected_labels)
+    assert list(source.digests(KEY)) == list(same.digests(KEY))
+    assert {path.name for path in tmp_path.iterdir()} == {"pets", "data.zip"}  # nothing unpacked
+
+
+def test_flat_images_halves_and_manifests(tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for seed in range(3):
+        (flat / f"{seed}.png").write_bytes(encode(picture(seed)))
+    assert open_source(packed(flat)).classes == ("all",)
+    (flat / "manifest.csv").write_text("path;label;who\n2.png;a;p\n0.png;b;q\n")
+    source = open_source(packed(flat), unit="who")
+    values, labels, units = check_source(source)
+    assert labels.tolist() == [0, 1]
+    assert units is not None
+    assert units.tolist() == ["p", "q"]
+    np.testing.assert_array_equal(values[0], picture(2))
+    halves = tmp_path / "halves"
+    class_folders(halves / "train", rows=3)
+    class_folders(halves / "test", rows=2)
+    for half, rows in (("train", 6), ("test", 4)):
+        assert len(open_source(packed(halves), split=half)) == rows  # type: ignore[arg-type]
+
+
+def test_what_packers_leave_behind_is_passed_over_and_counted(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "pets")
+    litter = ["__MACOSX/pets/cat/._0.png", "cat/.DS_Store", "dog/Thumbs.db", "cat/notes.txt"]
+    for name in litter:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"\0\5\26\7")
+    for source in (open_source(packed(folder)), open_source(folder)):
+        assert isinstance(source, RecordSource)
+        assert (len(source), source.classes, source.skipped) == (6, ("cat", "dog"), 0)
+        assert source.stray == 4
+
+
+def test_units_in_an_archive(tmp_path: Path) -> None:
+    for patient in "12":
+        class_folders(tmp_path / "x" / "p", rows=2)
+        for label in ("cat", "dog"):
+            target = tmp_path / "scans" / label / f"p{patient}"
+            shutil.copytree(tmp_path / "x" / "p" / label, target)
+        shutil.rmtree(tmp_path / "x")
+    archive = packed(tmp_path / "scans")
+    with pytest.raises(SourceError, match="--unit-from folder"):
+        open_source(archive)
+    assert open_source(archive, unit="its folder").has_units
+
+
+def made(path: Path, *names: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, encode(picture(0)))
+    return path
+
+
+LEADING_OUT = ["../x.png", "/etc/x.png", "a/../../x.png", "C:/x.png", "a\\x.png"]
+
+
+@pytest.mark.parametrize("name", LEADING_OUT)
+def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SourceError, match="leads out of it"):
+        open_source(made(tmp_path / "x.zip", "a/1.png", "b/1.png", name))
+
+
+def test_a_link_is_a_bad_file(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    link = zipfile.ZipInfo("a/2.png")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(link, "/etc/passwd")
+    with pytest.raises(SourceError, match=r"a/2\.png: is a link in an archive"):
+        open_source(path)
+    assert open_source(path, skip_bad=True).skipped == 1
+
+
+def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/1.png", bytes(1 << 29))
+        archive.writestr("b/1.png", b"")
+    with pytest.raises(SourceError, match="zip bomb"):
+        open_source(tmp_path / "x.zip")
+
+
+def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
+    """Two entries of the directory with the data of one member, many times larger than the file."""
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\1\2")
+    entry = struct.pack("<I", 10_000_000)
+    content[start + 20 : start + 24] = entry
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="overlap"):
+        open_source(path)
+
+
+def test_an_encrypted_archive_says_so(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\1\2") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="is encrypted"):
+        open_source(path)
+
+
+def test_a_damaged_member_is_named(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    content = bytearray(path.read_bytes())
+    content[60] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"a/1\.png: is damaged in the archive"):
+        open_source(path)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("?window=40", "CENTRE,WIDTH"),
+        ("?window=40,0", "width of 1 or more"),
+        ("?window=nan,5", "CENTRE,WIDTH"),
+        ("?frames=2", "first or all"),
+        ("?axis=3", "0 .sagittal"),
+        ("?slices=2", "add axis=2"),
+        ("?axis=1&slices=4:2", "are none"),
+        ("?axis=1&slices=x", "FIRST:LAST"),
+        ("?encoding=ebcdic", "utf-8, utf-16"),
+        ("?windows=1,2", "unknown option 'windows'"),
+        ("?window=1,2&window=1,2", "comes twice"),
+        ("?", "NAME=VALUE"),
+    ],
+)
+def test_the_options_of_a_name_are_checked(tmp_path: Path, query: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        open_source(f"{class_folders(tmp_path / 'x')}{query}")
+
+
+def test_a_name_with_a_question_mark_is_a_path_where_there_is_one(tmp_path: Path) -> None:
+    assert len(open_source(class_folders(tmp_path / "what?"))) == 6

@@ -1,0 +1,219 @@
+"""A check reads a dataset once, spends nothing and says everything at once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.run.samples import class_folders, embeddings, save, tree
+from typer.testing import CliRunner
+
+import understudy
+from understudy.cli.main import app
+from understudy.core.errors import SourceError
+from understudy.data import encoded_images
+from understudy.run.check import SourceCheck, check_source
+from understudy.run.config import make_config
+from understudy.run.dry import dry_run
+
+
+def checked(source: Path | str, **options: Any) -> SourceCheck:
+    return check_source(make_config({"source": str(source), "out": "out", **options}))
+
+
+def kinds(result: SourceCheck) -> dict[str, int]:
+    return {problem.kind: problem.count for problem in result.problems}
+
+
+def messy(folder: Path) -> Path:
+    """Everything that may be wrong with class folders, at once."""
+    class_folders(folder, {"cat": 130, "dog": 20}, (8, 8, 1))
+    (folder / "cat" / "empty.png").write_bytes(b"")
+    (folder / "cat" / "cut.png").write_bytes((folder / "cat" / "scan-0.png").read_bytes()[:60])
+    (folder / "cat" / "words.heic").write_text("hello")
+    (folder / "dog" / "patient").mkdir()
+    save(np.zeros((8, 8, 1), np.uint8), folder / "dog" / "patient" / "x.png")
+    shutil.copy(folder / "cat" / "scan-1.png", folder / "cat" / "copy.png")
+    shutil.copy(folder / "cat" / "scan-2.png", folder / "dog" / "copy.png")
+    save(np.zeros((9, 12, 1), np.uint8), folder / "dog" / "large.png")
+    save(np.zeros((8, 8, 3), np.uint8), folder / "dog" / "colour.png")
+    (folder / "dog" / "notes.txt").write_text("hello")
+    (folder / "Thumbs.db").write_text("hello")
+    return folder
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    folder = messy(tmp_path / "scans")
+    before = tree(folder)
+    result = checked(folder)
+    assert kinds(result) == {
+        "bad files": 4,
+        "mixed sizes": 154,
+        "mixed colours": 153,
+        "equal files": 1,
+        "contradicting labels": 1,
+        "stray files": 2,
+    }
+    assert [problem.kind for problem in result.problems if problem.blocking] == [
+        "bad files",
+        "mixed sizes",
+    ]
+    assert not result.ready
+    assert dict(result.classes) == {"cat": 131, "dog": 23}
+    (bad,) = (one for one in result.problems if one.kind == "bad files")
+    assert any("patient: is a folder inside a class folder, of 1 images" in e for e in bad.examples)
+    assert tree(folder) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scans"]
+
+
+def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
+    """A dataset whose check finds what blocks a run, and a run that passes after it."""
+    result = checked(messy(tmp_path / "scans"))
+    assert result.command is not None
+    words = result.command.split()
+    assert words[:3] == ["understudy", "synthesize", str(tmp_path / "scans")]
+    assert "--skip-bad --epsilon 1 --out out/" in result.command
+    flags = dict(zip(words[3:-5:2], words[4:-5:2], strict=True))
+    assert flags == {"--classes": "cat,dog", "--channels": "3", "--size": "8", "--fit": "pad"}
+    with pytest.raises(SourceError):
+        dry_run(make_config({"source": words[2], "out": tmp_path / "out"}))
+    options = {name.removeprefix("--"): value for name, value in flags.items()}
+    plan = make_config(
+        {"source": words[2], "out": tmp_path / "out", "ledger": str(tmp_path / "l.db")}
+        | {**options, "skip_bad": True}
+    )
+    assert any("4 bad files were passed over" in note for note in dry_run(plan).notes)
+    assert check_source(plan).ready
+
+
+def test_what_a_class_can_carry_is_that_of_the_plan(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", {"cat": 120, "dog": 50}, (8, 8, 1))
+    result = checked(folder)
+    assert result.ready
+    for epsilon in (1.0, 3.0):
+        plan = make_config(
+            {"source": str(folder), "out": tmp_path / "out", "epsilon": epsilon}
+            | {"ledger": str(tmp_path / "l.db")}
+        )
+        (of_100, *_) = dry_run(plan).carried
+        assert of_100.size == 100
+        assert result.carried[epsilon] == {"cat": of_100, "dog": None}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_grouped_names_are_told(tmp_path: Path, named: bool) -> None:
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        for number in range(12):
+            image = np.full((8, 8, 1), number + 99 * (label == "b"), np.uint8)
+            save(image, tmp_path / label / f"case_{number // 3:04d}_{number % 3}.png")
+    options = {"unit_from_name": r"case_(\d+)"} if named else {}
+    result = checked(tmp_path, **options)
+    assert ("grouped names" in kinds(result)) is not named
+    assert "--unit-from-name 'case_(\\d+)'" in str(result.command)
+
+
+def test_classes_that_look_like_people_are_told(tmp_path: Path) -> None:
+    for patient in range(30):
+        (tmp_path / f"p{patient}").mkdir()
+        save(np.full((8, 8, 1), patient, np.uint8), tmp_path / f"p{patient}" / "x.png")
+    (problem,) = (one for one in checked(tmp_path).problems if one.kind == "class names")
+    assert "--label none --unit-from folder" in problem.message
+    assert "class names" not in kinds(checked(tmp_path, label="none", unit_from="folder"))
+
+
+def test_what_cannot_be_opened_is_one_problem(tmp_path: Path) -> None:
+    result = checked(tmp_path / "nothing")
+    assert (kinds(result), result.command, result.ready) == ({"cannot be opened": 1}, None, False)
+    class_folders(tmp_path / "one", {"cat": 3})
+    assert "one class 'cat'" in checked(tmp_path / "one").problems[0].message
+
+
+def test_arrays_are_checked_too(tmp_path: Path) -> None:
+    path = embeddings(tmp_path / "x.npz")
+    with np.load(path) as arrays:
+        changed = dict(arrays)
+    changed["embeddings"] = changed["embeddings"].copy()
+    changed["embeddings"][1] = changed["embeddings"][0]
+    np.savez(path, **changed)
+    result = checked(path)
+    assert result.ready
+    assert kinds(result) == {"equal files": 1}
+    assert sum(result.classes.values()) == result.images > 100
+
+
+def test_every_image_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = class_folders(tmp_path / "x", {"cat": 20, "dog": 20})
+    decoded: list[str] = []
+    pixels = encoded_images.image_pixels
+
+    def counted(record: Any, *args: Any, **options: Any) -> Any:
+        decoded.append(record.location)
+        return pixels(record, *args, **options)
+
+    monkeypatch.setattr(encoded_images, "image_pixels", counted)
+    checked(folder)
+    assert len(decoded) == len(set(decoded)) == 40
+
+
+def test_the_command_prints_it_and_exits_by_it(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", {"cat": 120, "dog": 50}, (8, 8, 1))
+    good = CliRunner().invoke(app, ["check", str(folder)])
+    assert good.exit_code == 0
+    assert "nothing would refuse a run" in good.output
+    assert "less than 100 images can" in good.output
+    bad = CliRunner().invoke(app, ["check", str(messy(tmp_path / "y")), "--json"])
+    assert bad.exit_code == 1
+    content = json.loads(bad.stdout)
+    assert content["kind"] == "owner-only"
+    assert content["classes"] == {"cat": 131, "dog": 23}
+    assert {problem["kind"] for problem in content["problems"]} >= {"bad files", "mixed sizes"}
+
+
+def test_a_run_says_what_it_passed_over(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "x", {"cat": 40, "dog": 40})
+    for number in range(12):
+        (folder / "cat" / f"empty-{number:02d}.png").write_bytes(b"")
+    warnings: list[str] = []
+
+    class Events:
+        def step(self, *_: Any, **__: Any) -> Any:
+            return self
+
+        def __call__(self, done: int) -> None:
+            del done
+
+        def finish(self) -> None: ...
+
+        def warning(self, message: str) -> None:
+            warnings.append(message)
+
+    understudy.synthesize(
+        folder,
+        out=tmp_path / "out",
+        ledger=str(tmp_path / "l.db"),
+        settings={"clusters": 1, "components": 8},
+        count=20,
+        skip_bad=True,
+        progress=Events(),
+    )
+    (message,) = (one for one in warnings if "passed over" in one)
+    lines = message.splitlines()
+    assert lines[0] == "12 bad files were passed over:"
+    assert len(lines) == 12
+    assert lines[1].endswith("empty-00.png: is empty (zero bytes)")
+    assert lines[-1].strip() == "and 2 more"
+
+
+@pytest.mark.slow
+def test_ten_thousand_images_take_at_most_twenty_seconds(tmp_path: Path) -> None:
+    import time
+
+    class_folders(tmp_path / "x", {"cat": 5_000, "dog": 5_000}, (64, 64, 3))
+    start = time.process_time()
+    assert checked(tmp_path / "x").images == 10_000
+    assert time.process_time() - start < 20
