@@ -57,7 +57,7 @@ def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
     return f"understudy/{message.purpose}/v1\0".encode() + canonical(values)
 
 
-def sign(kind: type[Signed], private: bytes, **fields: Any) -> Signed:
+def sign(kind: type[Signed], private: bytes, /, **fields: Any) -> Signed:
     """The message with its public key and signature.
 
     Args:

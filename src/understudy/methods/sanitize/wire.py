@@ -269,9 +269,8 @@ class DeletionReceipt(Message):
 
     job: JobId
     submission: Digest
-    items: Count
-    """Items that had arrived."""
     item_bytes: Count
+    """Bytes of the items that the submission announced."""
     delivered: bool
     """Whether the model was sent at least once."""
     reason: Literal["requested", "expired"]

@@ -26,7 +26,7 @@ from pydantic import (
 from understudy.core.errors import WireError
 
 WIRE_VERSION = 1
-SIDES = (32, 64, 128, 256)
+SIDES = (16, 32, 64, 128, 256)
 """Pixels a side that items may have."""
 OBJECTS = 4
 """Objects of a request at most; part 0 is the background, parts 1 to 4 are the objects."""
@@ -71,7 +71,7 @@ def hex_text(digits: int) -> StringConstraints:
 
 Digest = Annotated[str, hex_text(64)]
 """BLAKE2b, 256 bits, in hexadecimal."""
-Side = Literal[32, 64, 128, 256]
+Side = Literal[16, 32, 64, 128, 256]
 Part = Annotated[int, Field(ge=0, le=OBJECTS)]
 
 
