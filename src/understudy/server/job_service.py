@@ -92,6 +92,23 @@ class ServerKeys:
         return hmac.new(self.hashing, purpose.encode() + b"\0" + secret, sha256).hexdigest()
 
 
+def new_pairing_code(
+    store: JobStore, keys: ServerKeys, url: str, certificate: str | None = None
+) -> PairingCode:
+    """A code that pairs one device within a quarter of an hour.
+
+    Args:
+        store: The server's database.
+        keys: Its secrets.
+        url: How devices reach it.
+        certificate: SHA-256 of its certificate; None without TLS.
+    """
+    secret = secrets.token_hex(16)
+    keyed = keys.keyed("pairing", bytes.fromhex(secret))
+    store.add_pairing(keyed, store.clock() + PAIRING_SECONDS)
+    return PairingCode(url=url, secret=secret, public_key=keys.public_key, certificate=certificate)
+
+
 @dataclass(frozen=True)
 class JobService:
     """One server's devices and jobs.
@@ -131,12 +148,8 @@ class JobService:
         )
 
     def pairing_code(self, url: str, certificate: str | None = None) -> PairingCode:
-        """A code that pairs one device within a quarter of an hour."""
-        secret = secrets.token_hex(16)
-        keyed = self.keys.keyed("pairing", bytes.fromhex(secret))
-        self.store.add_pairing(keyed, self.store.clock() + PAIRING_SECONDS)
-        public_key = self.keys.public_key
-        return PairingCode(url=url, secret=secret, public_key=public_key, certificate=certificate)
+        """See `new_pairing_code`."""
+        return new_pairing_code(self.store, self.keys, url, certificate)
 
     def pair(self, secret: str) -> PairingResult | None:
         """A new device's token; None where the secret is unknown, used or too old."""

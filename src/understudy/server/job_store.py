@@ -360,7 +360,7 @@ class JobStore:
         with self._write() as connection:
             connection.execute(update(_JOBS).where(own).values(lease=0))
 
-    def _as_worker(self, job: str, worker: str, **values: Any) -> bool:
+    def _as_worker(self, job: str, worker: str, /, **values: Any) -> bool:
         own = and_(_JOBS.c.id == job, _JOBS.c.worker == worker, _JOBS.c.state == "running")
         with self._write() as connection:
             return connection.execute(update(_JOBS).where(own).values(values)).rowcount == 1

@@ -148,10 +148,19 @@ class Worker:
 
 
 def _work_forever(make: MakeService, name: str, stopping: Any) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     worker = Worker(make(), name)
     while not stopping.is_set():
         if not worker.take_one():
             stopping.wait(IDLE_SECONDS)
+
+
+def _end_with_parent() -> None:
+    """End this process where the server was killed: another server takes the job up."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 class WorkerPool:
