@@ -120,10 +120,12 @@ def test_stages_that_are_on_disk_are_not_run_again(server: Server, device: Devic
 
 def test_a_worker_whose_lease_is_over_changes_nothing(server: Server, device: Device) -> None:
     def trace(stage: str) -> None:
-        if stage == "compose" and not taken:
+        if stage == "compose" and not late:
+            late.append(stage)
             server.now += LEASE
             taken.append(server.work())
 
+    late: list[str] = []
     taken: list[bool] = []
     server.pipeline._trace = trace
     job = device.send(submitted())

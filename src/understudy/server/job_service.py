@@ -288,8 +288,8 @@ class JobService:
             self.folders.drop_work(job)
         for job, changed in list(self.folders.jobs()):
             old = changed < self.store.clock() - ORPHAN_SECONDS
-            row = self.store.job(job)
-            if (row is None and old) or (row is not None and row.state == "deleted"):
+            known = self.store.job(job)
+            if (known is None and old) or (known is not None and known.state == "deleted"):
                 self.folders.destroy(job)
         self.store.forget()
         return len(overdue)

@@ -110,8 +110,13 @@ def _convolution(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
 
 
 def _max_pool(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
-    sides = {"kernel_shape": _pair(layer.kernel_size), "strides": _pair(layer.stride)}
-    chain.add("MaxPool", **sides, pads=2 * _pair(layer.padding), ceil_mode=int(layer.ceil_mode))
+    chain.add(
+        "MaxPool",
+        kernel_shape=_pair(layer.kernel_size),
+        strides=_pair(layer.stride),
+        pads=2 * _pair(layer.padding),
+        ceil_mode=int(layer.ceil_mode),
+    )
 
 
 def _adaptive_average(chain: _Chain, layer: Any, at: torch.Tensor) -> None:

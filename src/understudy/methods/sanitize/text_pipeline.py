@@ -54,7 +54,8 @@ class TextPipeline:
             )
         self._generator, self._side, self._epochs = generator, height, epochs
         self.name = "text alone (L0, L0), small CNN"
-        self.models = (ModelLicence(name=generator.name, licence=generator.licence),)
+        licence = ModelLicence(name=generator.name, licence=generator.licence)
+        self.models: tuple[ModelLicence, ...] = (licence,)
         self._runs: dict[str, Callable[[JobMaterial], StageFiles]] = {
             "customise": self._customise,
             "compose": self._compose,
