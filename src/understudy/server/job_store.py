@@ -126,7 +126,7 @@ class JobRow:
     attempts: int
     worker: str | None
     lease: int
-    failure: Literal["unsupported", "pipeline", "crashed", "expired"] | None
+    failure: Literal["pipeline", "crashed"] | None
     delivered: int
     reason: Literal["requested", "expired"] | None
     receipt: str | None

@@ -209,7 +209,7 @@ class JobSubmission(Message):
 
 
 StateName = Literal["open", "queued", "running", "done", "failed", "deleted"]
-FailureCode = Literal["unsupported", "pipeline", "crashed", "expired"]
+FailureCode = Literal["pipeline", "crashed"]
 StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,31}$")]
 
 
