@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,8 @@ def test_every_caller_without_the_right_gets_the_same_answer(
 
 
 def test_paths_and_methods_that_are_none_are_refused_in_kind(device: Device) -> None:
-    for method, path in (("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json"), ("PUT", "/v1")):
+    paths = ("/", "/docs", "/openapi.json", "/v1", "/v1/about/", "/v1/jobs/", "/v1/jobs/x/model/")
+    for method, path in itertools.product(("GET", "POST", "DELETE"), paths):
         refusal(device.call(method, path), 404, "unknown")
     refusal(device.call("DELETE", "/v1/about"), 404, "unknown")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2 as httpx
 import numpy as np
 import pytest
 from tests.conftest import Missing
@@ -206,4 +206,5 @@ def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
         assert list((tmp_path / "keys").iterdir()) == []
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        code_of_exit = process.wait(60)
+    assert code_of_exit == 0

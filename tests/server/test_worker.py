@@ -2,58 +2,71 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
-import subprocess
 import sys
+import traceback
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.server.site import CANARY, CLASSES, NOUN, Device, DigestPipeline, Server, submitted
 
 from understudy.methods.sanitize.signed_results import decode_model
-from understudy.server.job_store import ATTEMPTS, DAY
+from understudy.server.job_store import ATTEMPTS, DAY, TOMBSTONE, JobRow
 from understudy.server.sealed_folders import JobFolders, JobGoneError
 from understudy.server.worker import LEASE, Worker, WorkerPool
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.server.site import DigestPipeline, Server
-from understudy.server.worker import Worker
+WATCHED = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "sqlite3.connect"}
+"""Events before which a process is killed: whatever changes what is on disk."""
 
-folder, now, point = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-count = 0
 
-def kill(*_):
-    # At the point-th of the audited events: before a file is opened, renamed or removed.
-    global count
-    count += 1
-    if count == point:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-server = Server(folder, now=now)
-worker = Worker(server.service, "killed")
-events = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "sqlite3.connect"}
-sys.addaudithook(lambda event, arguments: kill() if event in events else None)
-worker.take_one()
-"""
+def row_of(server: Server, job: str) -> JobRow:
+    row = server.store.job(job)
+    assert row is not None
+    return row
 
 
 def model_of(server: Server, job: str) -> bytes:
-    row = server.store.job(job)
-    assert row is not None
+    row = row_of(server, job)
     assert row.state == "done", row
     return decode_model(server.service.model(row), server.service.keys.public_key)[1]
 
 
-def killed_worker(server: Server, point: int) -> bool:
-    """A worker process that kills itself at that event; whether it got that far."""
-    words = [sys.executable, "-c", KILLED, str(server.folder), str(server.now), str(point)]
-    done = subprocess.run(words, capture_output=True, env=dict(os.environ), check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-    return done.returncode != 0
+def killed(server: Server, point: int, act: Callable[[Server], object]) -> bool:
+    """Whether a process that opens the server's folder and acts got to its ``point``-th event.
+
+    There it kills itself. It is forked, for importing everything again takes seconds.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the thread of the client has no locks
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            again, count = Server(server.folder, now=server.now), itertools.count(1)
+
+            def watch(event: str, arguments: object) -> None:
+                if event in WATCHED and next(count) == point:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            sys.addaudithook(watch)
+            act(again)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
+
+
+def take_one(server: Server) -> None:
+    Worker(server.service, "killed").take_one()
 
 
 def kill_everywhere(server: Server, device: Device, points: range) -> tuple[int, set[bytes]]:
@@ -68,12 +81,11 @@ def kill_everywhere(server: Server, device: Device, points: range) -> tuple[int,
         shutil.copytree(before, server.folder)
         ran: list[str] = []
         again = Server(server.folder, pipeline=DigestPipeline(ran.append))
-        died = killed_worker(again, point)
+        died = killed(again, point, take_one)
         kills += died
         assert again.service.sweep() == 0
         again.store.release("killed")
-        row = again.store.job(job)
-        assert row is not None
+        row = row_of(again, job)
         finished = row.finished
         assert again.work() == (row.state != "done")
         assert len(ran) <= 4 - finished
@@ -97,6 +109,47 @@ def test_a_worker_killed_at_each_of_its_steps(server: Server, device: Device) ->
     kills, models = kill_everywhere(server, device, range(1, 201, 2))
     assert kills >= 50
     assert len(models) == 1
+
+
+def kill_the_server(server: Server, step: int) -> int:
+    """The kills that happened while a device submitted; the device begins again each time."""
+    job, kills, models = submitted(references=2), 0, set()
+    token = server.token()
+
+    def send(again: Server) -> None:
+        owner, _ = again.service.access(bytes.fromhex(token), "0" * 32)
+        assert owner is not None
+        sent = again.service.submit(owner, job.submission).job
+        for digest, data in job.items.items():
+            again.service.put_item(row_of(again, sent), digest, data)
+        again.service.start(row_of(again, sent))
+
+    died = True
+    while died:
+        died = killed(server, step * (kills + 1), send)
+        kills += died
+        with server.client() as client:
+            device = Device(client, token)
+            sent = device.send(job)
+            assert server.work()
+            models.add(model_of(server, sent))
+            device.call("DELETE", f"/v1/jobs/{sent}")
+        server.now += DAY  # a folder that was being made when the server was killed goes, too
+        server.service.sweep()
+        assert list(server.service.folders.jobs()) == []
+        server.now += TOMBSTONE
+        server.service.sweep()
+    assert len(models) == 1
+    return kills
+
+
+def test_a_server_that_is_killed_makes_one_job_of_it(server: Server) -> None:
+    assert kill_the_server(server, 13) >= 2
+
+
+@pytest.mark.slow
+def test_a_server_killed_at_each_of_its_steps(server: Server) -> None:
+    assert kill_the_server(server, 1) >= 30
 
 
 def test_stages_that_are_on_disk_are_not_run_again(server: Server, device: Device) -> None:

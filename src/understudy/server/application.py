@@ -131,7 +131,13 @@ def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI
         service: What it serves.
         pause: How a long poll waits between two looks.
     """
-    app = FastAPI(title="understudy serve", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="understudy serve",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,  # a redirection repeats what was asked
+    )
     endpoints = _Endpoints(service, pause)
     job = "/v1/jobs/{job}"
     for method, path, endpoint in (

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import signal
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -152,12 +154,15 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     tending.start()
     announce(f"serving {service.pipeline.name} at {options.address}")
     announce(f"to pair a device within 15 minutes: {pairing_line(options)}")
+    # uvicorn ends its connections, then raises the signal again for whoever had it before.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
         uvicorn.Server(config).run()
     finally:
         over.set()
         tending.join()
         pool.close()
+        service.store.close()
 
 
 def _tend(service: JobService, pool: WorkerPool, over: threading.Event) -> None:
