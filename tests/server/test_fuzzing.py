@@ -149,8 +149,7 @@ class Caller:
         status = answers[0]["status"]
         body = b"".join(one.get("body", b"") for one in answers[1:])
         self.counts[status] += 1
-        # A body that never came is the one thing that is answered by "try again".
-        assert status < 500 or b"took too long" in body, (status, method, path, body)
+        assert status < 500, (status, method, path, body)
         if method != "HEAD" and not path.endswith("/model"):
             self.check(method, path, status, body)
 
@@ -193,8 +192,8 @@ def generous(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_no_request_makes_the_server_fail(generous: Server) -> None:
-    caller = fuzz(generous, 1000)
-    assert caller.counts[200] > 100
+    caller = fuzz(generous, 400)
+    assert caller.counts[200] > 40
     assert {200, 404, 409, 413, 422} <= set(caller.counts)
 
 

@@ -14,7 +14,7 @@ from understudy.methods.sanitize.wire_items import ITEM_BYTES, item_digest
 from understudy.server.job_store import DAY, Quotas
 
 
-def refusal(answer: Any, status: int, code: str) -> wire.Refusal:
+def check_refusal(answer: Any, status: int, code: str) -> wire.Refusal:
     refused = wire.decode_message(wire.Refusal, answer.content)
     assert (answer.status_code, refused.error) == (status, code), answer.text
     return refused
@@ -29,7 +29,7 @@ def test_a_job_from_submission_to_receipt(server: Server, device: Device, level:
     sent = device.send(job)
     assert sent == state.job
     assert device.state("GET", f"/v1/jobs/{sent}").state == "queued"
-    refusal(device.call("GET", f"/v1/jobs/{sent}/model"), 409, "conflict")
+    check_refusal(device.call("GET", f"/v1/jobs/{sent}/model"), 409, "conflict")
     assert server.work()
     assert not server.work()
     done = device.state("GET", f"/v1/jobs/{sent}")
@@ -49,8 +49,8 @@ def test_a_job_from_submission_to_receipt(server: Server, device: Device, level:
     assert receipt.item_bytes == sum(map(len, job.items.values()))
     assert device.call("DELETE", f"/v1/jobs/{sent}").content == answer.content
     assert device.state("GET", f"/v1/jobs/{sent}").state == "deleted"
-    refusal(device.call("GET", f"/v1/jobs/{sent}/model"), 409, "conflict")
-    refusal(device.call("POST", f"/v1/jobs/{sent}/start"), 409, "conflict")
+    check_refusal(device.call("GET", f"/v1/jobs/{sent}/model"), 409, "conflict")
+    check_refusal(device.call("POST", f"/v1/jobs/{sent}/start"), 409, "conflict")
 
 
 def test_about_says_who_answers_and_with_what(server: Server, device: Device) -> None:
@@ -82,7 +82,7 @@ def test_a_job_does_not_start_before_all_items_are_there(device: Device) -> None
     job = submitted()
     state = device.submit(job)
     refused = device.call("POST", f"/v1/jobs/{state.job}/start")
-    assert "3 items are missing" in refusal(refused, 409, "conflict").detail
+    assert "3 items are missing" in check_refusal(refused, 409, "conflict").detail
 
 
 def test_bytes_that_were_not_announced_are_refused(device: Device) -> None:
@@ -99,7 +99,7 @@ def test_bytes_that_were_not_announced_are_refused(device: Device) -> None:
         (item_digest(b"x"), b"x"),
         ("A" * 64, data),
     ):
-        refusal(device.call("PUT", path + digest, sent), 422, "malformed")
+        check_refusal(device.call("PUT", path + digest, sent), 422, "malformed")
     assert device.state("GET", f"/v1/jobs/{state.job}").missing == state.missing
 
 
@@ -107,7 +107,7 @@ def test_bytes_that_were_not_announced_are_refused(device: Device) -> None:
     "body", [b"", b"{}", b"[]", b"\xff\xfe", b'{"request":1,"manifest":2}', b"[" * 40_000, b"1e999"]
 )
 def test_a_body_outside_the_schema_is_refused(device: Device, body: bytes) -> None:
-    refusal(device.call("POST", "/v1/jobs", body), 422, "malformed")
+    check_refusal(device.call("POST", "/v1/jobs", body), 422, "malformed")
 
 
 def test_what_was_sent_comes_back_in_no_message(device: Device) -> None:
@@ -118,23 +118,23 @@ def test_what_was_sent_comes_back_in_no_message(device: Device) -> None:
         good.replace(b'"level":0', b'"level":"secretword"'),
     ):
         answer = device.call("POST", "/v1/jobs", bad)
-        refusal(answer, 422, "malformed")
+        check_refusal(answer, 422, "malformed")
         assert b"secretword" not in answer.content.lower()
 
 
 def test_a_request_that_the_pipeline_cannot_do_is_refused_at_once(device: Device) -> None:
     body = wire.encode_message(submitted(0, side=256).submission)
-    refusal(device.call("POST", "/v1/jobs", body), 422, "unsupported")
+    check_refusal(device.call("POST", "/v1/jobs", body), 422, "unsupported")
 
 
 def test_a_body_is_counted_whatever_its_headers_say(device: Device) -> None:
     state = device.submit(submitted())
     path = f"/v1/jobs/{state.job}/items/{'0' * 64}"
-    refusal(device.call("PUT", path, bytes(ITEM_BYTES + 1)), 413, "too-large")
+    check_refusal(device.call("PUT", path, bytes(ITEM_BYTES + 1)), 413, "too-large")
     headers = {"authorization": f"Bearer {device.token}"}
     blocks = (bytes(2**16) for _ in range(100))  # sent in chunks, without a length
-    refusal(device.client.put(path, content=blocks, headers=headers), 413, "too-large")
-    refusal(device.call("GET", "/v1/about", b"x"), 413, "too-large")
+    check_refusal(device.client.put(path, content=blocks, headers=headers), 413, "too-large")
+    check_refusal(device.call("GET", "/v1/about", b"x"), 413, "too-large")
 
 
 def test_a_pairing_code_holds_once_and_not_for_long(server: Server, device: Device) -> None:
@@ -145,11 +145,11 @@ def test_a_pairing_code_holds_once_and_not_for_long(server: Server, device: Devi
     code = server.service.pairing_code("http://localhost:8000")
     paired = wire.decode_message(wire.PairingResult, pair(code.secret).content)
     assert Device(device.client, paired.token).submit(submitted()).state == "open"
-    refusal(pair(code.secret), 404, "unknown")
-    refusal(pair("0" * 32), 404, "unknown")
+    check_refusal(pair(code.secret), 404, "unknown")
+    check_refusal(pair("0" * 32), 404, "unknown")
     late = server.service.pairing_code("http://localhost:8000")
     server.now += 15 * 60
-    refusal(pair(late.secret), 404, "unknown")
+    check_refusal(pair(late.secret), 404, "unknown")
 
 
 def test_no_token_and_no_secret_is_in_the_database(server: Server, device: Device) -> None:
@@ -178,17 +178,17 @@ def test_every_caller_without_the_right_gets_the_same_answer(
         answers.append(device.call(method, path.replace(job, "0" * 32)))
         answers.append(device.call(method, path.replace(job, "job")))
         assert len({(one.status_code, one.content, str(one.headers)) for one in answers}) == 1
-        refusal(answers[0], 404, "unknown")
+        check_refusal(answers[0], 404, "unknown")
     for caller in callers[1:]:
-        refusal(caller.call("POST", "/v1/jobs", b"x"), 404, "unknown")
+        check_refusal(caller.call("POST", "/v1/jobs", b"x"), 404, "unknown")
     assert device.state("GET", f"/v1/jobs/{job}").state == "queued"
 
 
 def test_paths_and_methods_that_are_none_are_refused_in_kind(device: Device) -> None:
     paths = ("/", "/docs", "/openapi.json", "/v1", "/v1/about/", "/v1/jobs/", "/v1/jobs/x/model/")
     for method, path in itertools.product(("GET", "POST", "DELETE"), paths):
-        refusal(device.call(method, path), 404, "unknown")
-    refusal(device.call("DELETE", "/v1/about"), 404, "unknown")
+        check_refusal(device.call(method, path), 404, "unknown")
+    check_refusal(device.call("DELETE", "/v1/about"), 404, "unknown")
 
 
 def test_quotas_of_a_device(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_quotas_of_a_device(tmp_path: Path) -> None:
 
         def refused(references: int = 3) -> str:
             body = wire.encode_message(submitted(references=references).submission)
-            return refusal(device.call("POST", "/v1/jobs", body), 429, "quota").detail
+            return check_refusal(device.call("POST", "/v1/jobs", body), 429, "quota").detail
 
         assert "bytes of items" in refused(references=10)
         for _ in range(2):
@@ -232,7 +232,7 @@ def test_a_long_poll_answers_at_the_next_change(server: Server) -> None:
         again = device.state("GET", f"/v1/jobs/{job}?revision={done.revision}&wait=9999")
         assert (again, len(pauses)) == (done, 3 + 60)
         for query in ("revision=x", "wait=-1", "wait=1e3", "revision=99999999999"):
-            refusal(device.call("GET", f"/v1/jobs/{job}?{query}"), 422, "malformed")
+            check_refusal(device.call("GET", f"/v1/jobs/{job}?{query}"), 422, "malformed")
 
 
 def test_an_error_inside_is_a_refusal_that_says_nothing(
@@ -246,6 +246,6 @@ def test_an_error_inside_is_a_refusal_that_says_nothing(
 
     monkeypatch.setattr(server.store, "clock", fail)
     answer = device.call("POST", "/v1/jobs", wire.encode_message(submitted().submission))
-    refusal(answer, 500, "server")
+    check_refusal(answer, 500, "server")
     assert "secretword" not in answer.text + caplog.text
     assert "ValueError" in caplog.text

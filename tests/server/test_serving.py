@@ -206,5 +206,7 @@ def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
         assert list((tmp_path / "keys").iterdir()) == []
     finally:
         process.send_signal(signal.SIGTERM)
+        if process.stdout is not None:
+            process.stdout.close()
         code_of_exit = process.wait(60)
     assert code_of_exit == 0

@@ -99,7 +99,7 @@ def kill_everywhere(server: Server, device: Device, points: range) -> tuple[int,
 
 
 def test_a_killed_worker_s_job_goes_on_with_the_same_result(server: Server, device: Device) -> None:
-    kills, models = kill_everywhere(server, device, range(20, 96, 30))
+    kills, models = kill_everywhere(server, device, range(20, 81, 30))
     assert kills == 3
     assert len(models) == 1
 
@@ -107,6 +107,7 @@ def test_a_killed_worker_s_job_goes_on_with_the_same_result(server: Server, devi
 @pytest.mark.slow
 def test_a_worker_killed_at_each_of_its_steps(server: Server, device: Device) -> None:
     kills, models = kill_everywhere(server, device, range(1, 201, 2))
+    print(f"{kills} kills of workers")
     assert kills >= 50
     assert len(models) == 1
 
@@ -149,7 +150,9 @@ def test_a_server_that_is_killed_makes_one_job_of_it(server: Server) -> None:
 
 @pytest.mark.slow
 def test_a_server_killed_at_each_of_its_steps(server: Server) -> None:
-    assert kill_the_server(server, 1) >= 30
+    kills = kill_the_server(server, 1)
+    print(f"{kills} kills of the server")
+    assert kills >= 30
 
 
 def test_stages_that_are_on_disk_are_not_run_again(server: Server, device: Device) -> None:

@@ -31,7 +31,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Pause = Callable[[float], Awaitable[None]]
 """Waits for so many seconds; the tests give one that does not."""
@@ -58,7 +58,7 @@ REFUSALS: dict[wire.RefusalCode, int] = {
     "too-large": 413,
     "quota": 429,
     "conflict": 409,
-    "busy": 503,
+    "incomplete": 408,
     "server": 500,
 }
 """The HTTP status of each refusal."""
@@ -116,7 +116,7 @@ class Gate:
         except _BodyTooLargeError:
             refusal = _too_large(limit)
         except Exception as error:  # nothing is let through to a log that prints its text
-            log.error("a request failed: %s", type(error).__name__)
+            _log.error("a request failed: %s", type(error).__name__)
             refusal = _refusal("server", "the server failed: try again")
         else:
             return
@@ -261,7 +261,7 @@ async def _body(request: Request) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.body()
     except (TimeoutError, ClientDisconnect):
-        raise _RefusedError("busy", "the body took too long: send it again") from None
+        raise _RefusedError("incomplete", "the body did not arrive whole: send it again") from None
 
 
 def _number(request: Request, name: str) -> int | None:

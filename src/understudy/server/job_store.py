@@ -38,7 +38,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from understudy.core.errors import ConfigError, MissingExtra, RunError
 
-Clock = Callable[[], int]
+WallClock = Callable[[], int]
 """Seconds since 1970."""
 
 DAY = 24 * 3600
@@ -152,7 +152,7 @@ class JobStore:
         ConfigError: The database cannot be opened.
     """
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: WallClock) -> None:
         self._engine, self.clock = _engine(url), clock
         try:
             with self._write() as connection:
@@ -209,9 +209,11 @@ class JobStore:
 
     def access(self, token: str, job: str) -> tuple[str | None, JobRow | None]:
         """The device of a keyed token, and its job of that id: one query, whatever is missing."""
-        joined = _DEVICES.outerjoin(_JOBS, and_(_JOBS.c.device == _DEVICES.c.id, _JOBS.c.id == job))
+        with_jobs = _DEVICES.outerjoin(
+            _JOBS, and_(_JOBS.c.device == _DEVICES.c.id, _JOBS.c.id == job)
+        )
         wanted = and_(_DEVICES.c.token == token, _DEVICES.c.revoked == 0)
-        query = select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(joined).where(wanted)
+        query = select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(with_jobs).where(wanted)
         with self._read() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Generator
+from understudy.core.types import Images, Labels, Shape
 from understudy.methods.sanitize.jobs import JobPipeline
-from understudy.methods.sanitize.text_pipeline import TextPipeline
+from understudy.methods.sanitize.text_pipeline import TextPipeline, TrainedNetwork
 from understudy.server.application import application
 from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
 from understudy.server.job_store import JobStore, Quotas
@@ -36,7 +38,42 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {"text": TextPipeline}
+
+@dataclass(frozen=True)
+class SmallNetworkTraining:
+    """The small CNN of `metrics.networks`. A `text_pipeline.NetworkTraining`.
+
+    Attributes:
+        epochs: Passes over the images; None for the recipe's own number.
+    """
+
+    epochs: int | None = None
+
+    def build(self, shape: Shape, classes: int) -> Any:
+        """An untrained network."""
+        from understudy.metrics.networks import small_cnn
+
+        return small_cnn(shape, classes)
+
+    def train(
+        self, images: Images, labels: Labels, classes: int, seed: int, beat: Callable[[], None]
+    ) -> TrainedNetwork:
+        """Train it by its recipe."""
+        from understudy.metrics.networks.classifier_training import train_on_images
+
+        return train_on_images(
+            images,
+            labels,
+            classes=classes,
+            seed=seed,
+            epochs=self.epochs,
+            progress=lambda done, of: beat(),
+        )
+
+
+PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {
+    "text": lambda generator: TextPipeline(generator, SmallNetworkTraining()),
+}
 """Pipelines by the name that ``--pipeline`` gives; each is made with the server's generator."""
 
 TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0

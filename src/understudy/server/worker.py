@@ -39,7 +39,7 @@ from understudy.server.job_service import MODEL, SUBMISSION, JobService
 from understudy.server.job_store import JobRow
 from understudy.server.sealed_folders import JobGoneError
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 LEASE = 120
 """Seconds after which another worker may take the job of one that has gone silent."""
@@ -70,9 +70,9 @@ class Worker:
             with self._beating(row):
                 self._work(row)
         except JobGoneError:
-            log.info("job %s was deleted while it ran", row.id)
+            _log.info("job %s was deleted while it ran", row.id)
         except Exception as error:  # whatever a pipeline raises is the end of this job alone
-            log.error("job %s failed: %s", row.id, type(error).__name__)
+            _log.error("job %s failed: %s", row.id, type(error).__name__)
             if self._store.complete(row.id, self.name, "pipeline"):
                 self._folders.drop_work(row.id)
         return True

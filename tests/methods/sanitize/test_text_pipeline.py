@@ -13,10 +13,12 @@ from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMat
 torch = pytest.importorskip("torch")
 ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
+pytest.importorskip("uvicorn")
 
-from understudy.methods.sanitize.onnx_export import exported  # noqa: E402
-from understudy.methods.sanitize.text_pipeline import TextPipeline, split  # noqa: E402
+from understudy.methods.sanitize.onnx_export import onnx_bytes  # noqa: E402
+from understudy.methods.sanitize.text_pipeline import TextPipeline, validation_split  # noqa: E402
 from understudy.metrics.networks import small_cnn  # noqa: E402
+from understudy.server.serve import SmallNetworkTraining  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -51,7 +53,7 @@ def request(**changes: object) -> wire.JobRequest:
         "training_object": "classifier",
         "label_classes": ("red", "green", "blue"),
         "side": 16,
-        "images_per_class": 40,
+        "images_per_class": 32,
     }
     return wire.JobRequest(**{**fields, **changes})
 
@@ -71,7 +73,7 @@ def run(pipeline: TextPipeline, seed: int = 7) -> dict[str, dict[str, bytes]]:
 
 
 def test_text_alone_gives_a_model_that_tells_the_classes_apart() -> None:
-    pipeline = TextPipeline(ColourGenerator(), epochs=12)
+    pipeline = TextPipeline(ColourGenerator(), SmallNetworkTraining(epochs=10))
     assert isinstance(pipeline, JobPipeline)
     first = run(pipeline)
     assert first == run(pipeline)
@@ -88,7 +90,7 @@ def test_onnx_equals_torch(side: int) -> None:
     """Where the feature map is pooled to cells of unequal size (64 pixels), too."""
     network = small_cnn((side, side, 3), 5).eval()
     mean, gain = np.float32([120, 100, 90]), np.float32([0.02, 0.01, 0.03])
-    data = exported(network, (side, side, 3), mean, gain)
+    data = onnx_bytes(network, (side, side, 3), mean, gain)
     images = np.random.default_rng(0).uniform(0, 255, (3, 3, side, side)).astype(np.float32)
     (scores,) = ort.InferenceSession(data).run(None, {"images": images})
     with torch.inference_mode():
@@ -102,7 +104,7 @@ def test_a_layer_that_cannot_be_written_is_refused() -> None:
     network = torch.nn.Sequential(torch.nn.Tanh())
     ones = np.ones(3, np.float32)
     with pytest.raises(InputError, match="Tanh"):
-        exported(network, (16, 16, 3), ones, ones)
+        onnx_bytes(network, (16, 16, 3), ones, ones)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,9 @@ def test_a_layer_that_cannot_be_written_is_refused() -> None:
 def test_what_it_cannot_do_is_said_before_anything_is_spent(
     changes: dict[str, object], reason: str
 ) -> None:
-    objection = TextPipeline(ColourGenerator()).objection(request(**changes))
+    objection = TextPipeline(ColourGenerator(), SmallNetworkTraining()).objection(
+        request(**changes)
+    )
     assert reason in (objection or "")
 
 
@@ -124,11 +128,11 @@ def test_a_generator_without_text_is_refused() -> None:
     generator = ColourGenerator()
     generator.tasks = frozenset()
     with pytest.raises(ConfigError, match="square RGB"):
-        TextPipeline(generator)
+        TextPipeline(generator, SmallNetworkTraining())
 
 
 def test_every_class_is_trained_on_and_validated() -> None:
     labels = np.repeat(np.arange(4), 7)
-    trained, held_out = split(labels, 3)
+    trained, held_out = validation_split(labels, 3)
     assert sorted([*trained, *held_out]) == list(range(28))
     assert np.bincount(labels[held_out]).tolist() == [1, 1, 1, 1]

@@ -163,6 +163,26 @@ def test_eight_photos_of_edges_fit_in_8_kib() -> None:
     assert submission.item_bytes == sum(map(len, encoded.values()))
 
 
+def test_size_and_count_say_nothing_of_the_photos() -> None:
+    """Acceptance: empty photos and noise give messages and items of the same number of bytes."""
+    noise = random_items(np.random.default_rng(3), 64, 8)
+    grey, mask = np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64), bool)
+    empty: dict[str, list[Item]] = {
+        "box": [BoxItem.of(1, 64, np.array([0, 0, 1, 1])) for _ in range(8)],
+        "pose": [PoseItem.of(1, 64, np.zeros((11, 3))) for _ in range(8)],
+        "edges": [EdgesItem.of(1, mask) for _ in range(8)],
+        "target": [TargetItem.of(1, grey, mask) for _ in range(8)],
+        "background": [BackgroundItem.of(grey) for _ in range(8)],
+    }
+    for name, items in empty.items():
+        part = 0 if name == "background" else 1
+        (one, sent), (other, also) = (
+            wire.manifest_of({part: each}) for each in (items, noise[name])
+        )
+        assert [len(data) for data in sent.values()] == [len(data) for data in also.values()]
+        assert len(wire.encode_message(one)) == len(wire.encode_message(other))
+
+
 def test_equal_arrays_have_different_digests() -> None:
     items = [BoxItem.of(1, 64, np.array([0, 0, 32, 32])) for _ in range(64)]
     assert len({item_digest(encode_item(item)) for item in items}) == 64

@@ -49,7 +49,7 @@ class _Chain:
         self.last = name
 
 
-def exported(
+def onnx_bytes(
     network: nn.Module, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
 ) -> bytes:
     """The model's bytes: (n, channels, height, width) float32 in [0, 255] to (n, classes) scores.

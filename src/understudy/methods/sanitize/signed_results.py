@@ -19,7 +19,7 @@ from understudy.methods.sanitize.wire import (
     MODEL_BYTES,
     DeletionReceipt,
     ModelResult,
-    canonical,
+    canonical_json,
     decode_message,
     encode_message,
 )
@@ -54,7 +54,7 @@ def public_key_of(private: bytes) -> str:
 def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
     """What the signature of a message is over: all of its fields but the signature."""
     values = message.model_dump(mode="json", exclude={"signature"})
-    return f"understudy/{message.purpose}/v1\0".encode() + canonical(values)
+    return f"understudy/{message.purpose}/v1\0".encode() + canonical_json(values)
 
 
 def sign(kind: type[Signed], private: bytes, /, **fields: Any) -> Signed:

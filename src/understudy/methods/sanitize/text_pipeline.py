@@ -1,6 +1,6 @@
 """The preference (L0, L0) of the paper: nothing but text arrives, and a classifier goes back.
 
-Every class prompt is drawn by a generator as it is (Section 4.2), and the small CNN is trained on
+Every class prompt is drawn by a generator as it is (Section 4.2), and a small network is trained on
 the images. There is nothing to customise; what placing, varied prompts and inpainting add to this
 comes with the other levels.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Generator
-from understudy.core.types import Images, Labels
+from understudy.core.types import Images, Labels, Shape
 from understudy.methods.sanitize.jobs import (
     MODEL_FILE,
     VALIDATION_FILE,
@@ -32,12 +32,52 @@ HELD_OUT = 0.1
 """Part of the synthetic images that validate the model."""
 
 
+class TrainedNetwork(Protocol):
+    """What a training gives: `understudy.metrics.networks.classifier.Classifier` is one.
+
+    Its module takes images from which the mean was subtracted and that the gain multiplied then.
+    """
+
+    @property
+    def model(self) -> Any:
+        """The torch module, in evaluation mode."""
+        ...
+
+    @property
+    def mean(self) -> Any:
+        """(channels,) tensor."""
+        ...
+
+    @property
+    def gain(self) -> Any:
+        """(channels,) tensor."""
+        ...
+
+    def predict(self, x: NDArray[Any], /) -> Labels:
+        """The likeliest class of each image."""
+        ...
+
+
+class NetworkTraining(Protocol):
+    """How a network is built and trained."""
+
+    def build(self, shape: Shape, classes: int) -> Any:
+        """An untrained torch module, the same as training gives."""
+        ...
+
+    def train(
+        self, images: Images, labels: Labels, classes: int, seed: int, beat: Callable[[], None]
+    ) -> TrainedNetwork:
+        """Train it; ``beat`` is called after every pass."""
+        ...
+
+
 class TextPipeline:
     """(L0, L0) classifiers. A `jobs.JobPipeline`.
 
     Args:
         generator: Draws the class prompts; its images are square.
-        epochs: Passes over the images; None for the recipe's own number.
+        training: Trains the network.
 
     Raises:
         ConfigError: The generator draws no RGB squares.
@@ -45,15 +85,15 @@ class TextPipeline:
 
     stages: tuple[str, ...] = ("customise", "compose", "train", "export")
 
-    def __init__(self, generator: Generator, *, epochs: int | None = None) -> None:
+    def __init__(self, generator: Generator, training: NetworkTraining) -> None:
         height, width, channels = generator.shape
         if height != width or channels != 3 or "text" not in generator.tasks:
             raise ConfigError(
                 f"{generator.name} draws {generator.shape} for {sorted(generator.tasks)}: the "
                 "pipeline needs a generator that draws square RGB images of a text"
             )
-        self._generator, self._side, self._epochs = generator, height, epochs
-        self.name = "text alone (L0, L0), small CNN"
+        self._generator, self._side, self._training = generator, height, training
+        self.name = "text alone (L0, L0)"
         licence = ModelLicence(name=generator.name, licence=generator.licence)
         self.models: tuple[ModelLicence, ...] = (licence,)
         self._runs: dict[str, Callable[[JobMaterial], StageFiles]] = {
@@ -98,46 +138,37 @@ class TextPipeline:
         return {"images.npy": _array_bytes(np.concatenate(blocks))}
 
     def _train(self, material: JobMaterial) -> StageFiles:
-        """The small CNN on nine tenths of the images, and its accuracy on the last tenth."""
+        """The network on nine tenths of the images, and its accuracy on the last tenth."""
         from safetensors.torch import save
-
-        from understudy.metrics.networks.classifier import accuracy
-        from understudy.metrics.networks.classifier_training import train_on_images
 
         images = _array(material.result("compose", "images.npy"))
         classes = len(material.request.label_classes)
         labels = np.repeat(np.arange(classes), material.request.images_per_class)
-        trained, held_out = split(labels, material.seed)
-        classifier = train_on_images(
-            images[trained],
-            labels[trained],
-            classes=classes,
-            seed=material.seed,
-            epochs=self._epochs,
-            progress=lambda done, of: material.beat(),
+        trained, held_out = validation_split(labels, material.seed)
+        network = self._training.train(
+            images[trained], labels[trained], classes, material.seed, material.beat
         )
-        tensors = dict(classifier.model.state_dict())
-        tensors |= {"input.mean": classifier.mean, "input.gain": classifier.gain}
-        validation = accuracy(classifier, images[held_out], labels[held_out])
+        tensors = dict(network.model.state_dict())
+        tensors |= {"input.mean": network.mean, "input.gain": network.gain}
+        validation = float((network.predict(images[held_out]) == labels[held_out]).mean())
         return {"network.safetensors": save(tensors), VALIDATION_FILE: repr(validation).encode()}
 
     def _export(self, material: JobMaterial) -> StageFiles:
         """The network as ONNX, its standardisation folded in."""
         from safetensors.torch import load
 
-        from understudy.methods.sanitize.onnx_export import exported
-        from understudy.metrics.networks import small_cnn
+        from understudy.methods.sanitize.onnx_export import onnx_bytes
 
         tensors = load(material.result("train", "network.safetensors"))
         mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")
         shape = (self._side, self._side, 3)
-        network: Any = small_cnn(shape, len(material.request.label_classes))
+        network = self._training.build(shape, len(material.request.label_classes))
         network.load_state_dict(tensors)
-        model = exported(network.eval(), shape, mean.numpy(), gain.numpy())
+        model = onnx_bytes(network.eval(), shape, mean.numpy(), gain.numpy())
         return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
 
 
-def split(labels: Labels, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def validation_split(labels: Labels, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices to train on and to validate by: a tenth of every class, at least one, is left out."""
     rng = np.random.default_rng(seed)
     held_out = []

@@ -31,7 +31,7 @@ from understudy.methods.sanitize.wire_items import (
     EdgesItem,
     Item,
     Message,
-    Part,
+    PartNumber,
     PoseItem,
     Side,
     TargetItem,
@@ -149,7 +149,7 @@ class JobRequest(Message):
 class PartItems(Message):
     """The digests of one part's items, in ascending order."""
 
-    part: Part
+    part: PartNumber
     digests: Annotated[tuple[Digest, ...], Field(min_length=1, max_length=REFERENCES)]
 
     @model_validator(mode="after")
@@ -345,7 +345,7 @@ class PairingCode(Message):
 
 
 RefusalCode = Literal[
-    "unknown", "malformed", "too-large", "unsupported", "quota", "conflict", "busy", "server"
+    "unknown", "malformed", "too-large", "unsupported", "quota", "conflict", "incomplete", "server"
 ]
 
 
@@ -381,7 +381,7 @@ def encode_message(message: Message) -> bytes:
     Raises:
         WireError: It is longer than `MESSAGE_BYTES`.
     """
-    data = canonical(message.model_dump(mode="json"))
+    data = canonical_json(message.model_dump(mode="json"))
     if len(data) > MESSAGE_BYTES:
         raise WireError(f"a message has at most {MESSAGE_BYTES} bytes, not {len(data)}")
     return data
@@ -404,7 +404,7 @@ def decode_message(kind: type[M], data: bytes) -> M:
     return message
 
 
-def canonical(values: object) -> bytes:
+def canonical_json(values: object) -> bytes:
     """JSON values in their one form."""
     return json.dumps(values, sort_keys=True, separators=(",", ":")).encode("ascii")
 

@@ -72,7 +72,7 @@ def hex_text(digits: int) -> StringConstraints:
 Digest = Annotated[str, hex_text(64)]
 """BLAKE2b, 256 bits, in hexadecimal."""
 Side = Literal[16, 32, 64, 128, 256]
-Part = Annotated[int, Field(ge=0, le=OBJECTS)]
+PartNumber = Annotated[int, Field(ge=0, le=OBJECTS)]
 
 
 class Message(BaseModel):
@@ -97,7 +97,7 @@ class Item(Message):
     code: ClassVar[int] = 0
     name: ClassVar[str] = ""
 
-    part: Part
+    part: PartNumber
     side: Side
     salt: Annotated[bytes, Field(min_length=SALT_BYTES, max_length=SALT_BYTES)]
     """Random: equal arrays have different digests."""
