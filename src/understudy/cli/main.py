@@ -18,6 +18,7 @@ from understudy.cli import (
     evaluate_command,
     ledger_command,
     report_command,
+    serve_command,
     show,
     studio_command,
 )
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 app.add_typer(ledger_command.ledger_app, name="ledger")
 app.add_typer(studio_command.studio_app, name="studio")
+app.add_typer(serve_command.serve_app, name="serve")
 
 
 _Config = Annotated[Path | None, typer.Option(help="YAML file with any of these options.")]

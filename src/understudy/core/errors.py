@@ -10,8 +10,9 @@
     │   │   ├── HubUnreachable     a model is not on this machine and the hub does not answer
     │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
-    │   └── RunError               a run folder cannot be started, resumed or read
-    │       └── RunComplete        a run that is complete was to be resumed
+    │   ├── RunError               a run folder cannot be started, resumed or read
+    │   │   └── RunComplete        a run that is complete was to be resumed
+    │   └── WireError              bytes between device and server are not what the schema allows
     ├── RunStopped                 the machine could not go on with a run; exits with 1
     ├── BudgetRefused              the budget does not cover the request; exits with 3
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
@@ -128,6 +129,12 @@ class RunComplete(RunError):
 
     def __init__(self, folder: Path | str) -> None:
         super().__init__(f"{folder}: this run is complete; there is nothing to resume")
+
+class WireError(InputError):
+    """Bytes between a device and a server are not what the wire's schema allows.
+
+    The message names the field at fault and never what stood there.
+    """
 
 
 class BudgetRefused(UnderstudyError):

@@ -1,0 +1,115 @@
+"""``understudy serve``: the server of SpinML, its pairing codes and its devices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from understudy.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from understudy.server.serve import ServerOptions
+
+serve_app = typer.Typer(
+    help="Serve jobs of devices: sanitised references in, a small model out.",
+    invoke_without_command=True,
+)
+
+_Folder = Annotated[Path, typer.Option("--data", help="Folder of the server's keys and files.")]
+_Database = Annotated[
+    str | None, typer.Option(help="URL of SQLite or PostgreSQL; a file in the folder if not given.")
+]
+_Host = Annotated[str, typer.Option(help="Address to listen on.")]
+_Port = Annotated[int, typer.Option(help="Port to listen on.")]
+_Tls = Annotated[bool, typer.Option("--tls/--no-tls", help="Speak TLS, by its own certificate.")]
+_Url = Annotated[str | None, typer.Option(help="How devices reach it, where that is another.")]
+
+_DATA = Path("understudy-server")
+
+
+def _options(**given: Any) -> ServerOptions:
+    from understudy.server.serve import ServerOptions
+
+    return ServerOptions(**given)
+
+
+@serve_app.callback()
+def serve_command(
+    context: typer.Context,
+    data: _Folder = _DATA,
+    database: _Database = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8443,
+    tls: _Tls = True,
+    url: _Url = None,
+    pipeline: Annotated[str, typer.Option(help="How jobs become models.")] = "text",
+    generator: Annotated[
+        str, typer.Option(help="What draws; see `understudy backends`.")
+    ] = "embedded:studio",
+    workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    retention: Annotated[int, typer.Option(help="Hours until a job is deleted, at most 24.")] = 24,
+    open_jobs: Annotated[int, typer.Option(help="Jobs of a device at a time.")] = 4,
+    jobs_a_day: Annotated[int, typer.Option(help="Jobs of a device in 24 hours.")] = 32,
+    stored_mb: Annotated[int, typer.Option(help="MiB of items of a device.")] = 128,
+) -> None:
+    """Serve until interrupted, and print a pairing code for one device."""
+    if context.invoked_subcommand is not None:
+        return
+    from understudy.server.job_store import Quotas
+    from understudy.server.serve import serve
+
+    serve(
+        _options(
+            folder=data,
+            database=database,
+            host=host,
+            port=port,
+            tls=tls,
+            url=url,
+            pipeline=pipeline,
+            generator=generator,
+            workers=workers,
+            retention_hours=retention,
+            quotas=Quotas(open_jobs, jobs_a_day, stored_mb * 2**20),
+        ),
+        typer.echo,
+    )
+
+
+@serve_app.command("pair")
+def pair_command(
+    data: _Folder = _DATA,
+    database: _Database = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8443,
+    tls: _Tls = True,
+    url: _Url = None,
+) -> None:
+    """Print a pairing code for one more device; the server may be running."""
+    from understudy.server.serve import pairing_line
+
+    options = {"folder": data, "database": database, "host": host, "port": port}
+    typer.echo(pairing_line(_options(**options, tls=tls, url=url)))
+
+
+@serve_app.command("devices")
+def devices_command(data: _Folder = _DATA, database: _Database = None) -> None:
+    """List the devices that were paired."""
+    for device in _options(folder=data, database=database).store().devices():
+        paired = datetime.fromtimestamp(device.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        typer.echo(f"{device.id}  paired {paired}{'  revoked' if device.revoked else ''}")
+
+
+@serve_app.command("revoke")
+def revoke_command(
+    device: Annotated[str, typer.Argument(help="Id, as `understudy serve devices` lists it.")],
+    data: _Folder = _DATA,
+    database: _Database = None,
+) -> None:
+    """Let a device's token hold no more."""
+    if not _options(folder=data, database=database).store().revoke(device):
+        raise ConfigError(f"no device {device!r}: see `understudy serve devices`")
+    typer.echo(f"{device} can do nothing more")

@@ -1,0 +1,150 @@
+"""A trained network as ONNX: a plain chain of layers, of operators from a short list.
+
+Written here by hand, not by torch's exporter: adaptive pooling over cells of unequal size, which
+that one refuses, is two products with constant matrices, and the standardisation of the input is
+part of the model. Every number is in the file itself, none in external data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import InputError, MissingExtra
+from understudy.core.types import Shape
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    raise MissingExtra("a model as ONNX", "server") from error
+
+import torch  # isort: skip
+from torch import nn  # isort: skip
+
+OPSET = 17
+INPUT, OUTPUT = "images", "scores"
+
+
+class _Chain:
+    """Nodes one after another, each of which takes what the one before it gave."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.last = INPUT
+
+    def add(self, operator: str, *values: NDArray[Any], first: bool = True, **fields: Any) -> None:
+        """One operator on the last result, which stands before its constants or after them."""
+        name = f"v{len(self.nodes)}"
+        names = [f"{name}.{number}" for number in range(len(values))]
+        for constant, value in zip(names, values, strict=True):
+            array = np.ascontiguousarray(value, np.float32)
+            self.constants.append(numpy_helper.from_array(array, constant))
+        inputs = [self.last, *names] if first else [*names, self.last]
+        self.nodes.append(helper.make_node(operator, inputs, [name], **fields))
+        self.last = name
+
+
+def onnx_bytes(
+    network: nn.Module, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
+) -> bytes:
+    """The model's bytes: (n, channels, height, width) float32 in [0, 255] to (n, classes) scores.
+
+    Args:
+        network: A chain of convolutions, pooling, ReLU, flattening and dense layers.
+        shape: (height, width, channels) of an image.
+        mean: (channels,) subtracted from the input first.
+        gain: (channels,) that the difference is multiplied by.
+
+    Raises:
+        InputError: A layer is of no kind that can be written.
+    """
+    height, width, channels = shape
+    chain, at = _Chain(), torch.zeros(1, channels, height, width)
+    chain.add("Sub", mean.reshape(-1, 1, 1))
+    chain.add("Mul", gain.reshape(-1, 1, 1))
+    with torch.inference_mode():
+        for layer in network.children():
+            write = _WRITERS.get(type(layer))
+            if write is None:
+                raise InputError(f"a layer {type(layer).__name__} cannot be written as ONNX")
+            write(chain, layer, at)
+            at = layer(at)
+    chain.nodes[-1].output[0] = OUTPUT
+    graph = helper.make_graph(
+        chain.nodes,
+        "understudy",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["n", channels, height, width])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", at.shape[1]])],
+        chain.constants,
+    )
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=8, producer_name="")
+    onnx.checker.check_model(model, full_check=True)
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def _numbers(tensor: torch.Tensor | None) -> list[NDArray[Any]]:
+    return [] if tensor is None else [tensor.detach().numpy()]
+
+
+def _pair(value: Any) -> list[int]:
+    return list(value) if isinstance(value, tuple) else [value, value]
+
+
+def _convolution(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    chain.add(
+        "Conv",
+        *_numbers(layer.weight),
+        *_numbers(layer.bias),
+        strides=_pair(layer.stride),
+        pads=2 * _pair(layer.padding),
+        dilations=_pair(layer.dilation),
+        group=layer.groups,
+    )
+
+
+def _max_pool(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    chain.add(
+        "MaxPool",
+        kernel_shape=_pair(layer.kernel_size),
+        strides=_pair(layer.stride),
+        pads=2 * _pair(layer.padding),
+        ceil_mode=int(layer.ceil_mode),
+    )
+
+
+def _adaptive_average(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    """Means over rows and over columns: ``R x C``, where cell i is i*n/m to (i+1)*n/m, outwards."""
+    tall, wide = _pair(layer.output_size)
+    chain.add("MatMul", _means(at.shape[2], tall), first=False)
+    chain.add("MatMul", _means(at.shape[3], wide).T)
+
+
+def _means(size: int, cells: int) -> NDArray[np.float32]:
+    weights = np.zeros((cells, size), np.float32)
+    for cell in range(cells):
+        start, end = cell * size // cells, -(-(cell + 1) * size // cells)
+        weights[cell, start:end] = 1 / (end - start)
+    return weights
+
+
+def _dense(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    chain.add("Gemm", *_numbers(layer.weight), *_numbers(layer.bias), transB=1)
+
+
+_WRITERS: dict[type[nn.Module], Callable[[_Chain, Any, torch.Tensor], None]] = {
+    nn.Conv2d: _convolution,
+    nn.MaxPool2d: _max_pool,
+    nn.AdaptiveAvgPool2d: _adaptive_average,
+    nn.ReLU: lambda chain, layer, at: chain.add("Relu"),
+    nn.Identity: lambda chain, layer, at: None,
+    nn.Flatten: lambda chain, layer, at: chain.add("Flatten", axis=1),
+    nn.Linear: _dense,
+}
+"""How each kind of layer is written."""

@@ -1,0 +1,295 @@
+"""The HTTP side of the server: every answer is a message of the wire, every body is counted.
+
+What a caller may not know has one answer, 404 ``unknown``: for a token that is missing, malformed,
+wrong or revoked, for a job of another device and for one that does not exist. It is given before a
+body is read, after the same work. Nothing a device sent is logged or comes back in a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from understudy.core.errors import MissingExtra, WireError
+from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.wire_items import ITEM_BYTES, Message
+from understudy.server.job_service import ConflictError, JobService, UnsupportedJobError
+from understudy.server.job_store import JobRow, QuotaRefusedError
+from understudy.server.sealed_folders import JobGoneError
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
+    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Message as Event
+except ImportError as error:
+    raise MissingExtra("the server", "server") from error
+
+_log = logging.getLogger(__name__)
+
+Pause = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds; the tests give one that does not."""
+
+BODY_SECONDS = 30.0
+"""How long a body may take to arrive."""
+POLL_SECONDS = 0.5
+LONGEST_WAIT = 30
+"""Seconds that a ``GET`` of a job waits at most for a change."""
+WAITING = 4
+"""Requests of one device that may wait at a time; further ones are answered at once."""
+BODIES = 16
+"""Bodies that are in memory at a time."""
+
+_NO_TOKEN, _NO_JOB = bytes(32), "0" * 32
+_TOKEN = re.compile(r"Bearer ([0-9a-f]{64})")
+_JOB = re.compile(r"[0-9a-f]{32}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+REFUSALS: dict[wire.RefusalCode, int] = {
+    "unknown": 404,
+    "malformed": 422,
+    "unsupported": 422,
+    "too-large": 413,
+    "quota": 429,
+    "conflict": 409,
+    "incomplete": 408,
+    "server": 500,
+}
+"""The HTTP status of each refusal."""
+
+_UNKNOWN = "the token does not hold, or this device has no such job"
+
+
+class _BodyTooLargeError(Exception):
+    """More bytes have arrived than the method may have."""
+
+
+class _RefusedError(Exception):
+    def __init__(self, code: wire.RefusalCode, detail: str) -> None:
+        self.code, self.detail = code, detail
+        super().__init__(detail)
+
+
+class Gate:
+    """Counts the bytes of every body as they arrive, and lets no error out but as a refusal.
+
+    Args:
+        app: What is called with at most so many.
+        limits: Bytes by method; a method that is not listed has no body.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Mapping[str, int]) -> None:
+        self.app, self.limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and refuse it where its body is too long."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit, count, begun = self.limits.get(scope["method"], 0), 0, False
+        stated = [value for name, value in scope["headers"] if name == b"content-length"]
+        if any(not value.isdigit() or int(value[:20]) > limit for value in stated):
+            await _too_large(limit)(scope, receive, send)
+            return
+
+        async def counted() -> Event:
+            nonlocal count
+            event = await receive()
+            count += len(event.get("body", b""))
+            if count > limit:
+                raise _BodyTooLargeError
+            return event
+
+        async def noted(event: Event) -> None:
+            nonlocal begun
+            begun = True
+            await send(event)
+
+        try:
+            await self.app(scope, counted, noted)
+        except _BodyTooLargeError:
+            refusal = _too_large(limit)
+        except Exception as error:  # nothing is let through to a log that prints its text
+            _log.error("a request failed: %s", type(error).__name__)
+            refusal = _refusal("server", "the server failed: try again")
+        else:
+            return
+        if not begun:
+            await refusal(scope, receive, send)
+
+
+def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI:
+    """The ASGI application of a server.
+
+    Args:
+        service: What it serves.
+        pause: How a long poll waits between two looks.
+    """
+    app = FastAPI(
+        title="understudy serve",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,  # a redirection repeats what was asked
+    )
+    endpoints = _Endpoints(service, pause)
+    job = "/v1/jobs/{job}"
+    for method, path, endpoint in (
+        ("GET", "/v1/about", endpoints.about),
+        ("POST", "/v1/pair", endpoints.pair),
+        ("POST", "/v1/jobs", endpoints.submit),
+        ("GET", job, endpoints.state),
+        ("DELETE", job, endpoints.delete),
+        ("PUT", job + "/items/{digest}", endpoints.put_item),
+        ("POST", job + "/start", endpoints.start),
+        ("GET", job + "/model", endpoints.model),
+    ):
+        app.add_route(path, endpoint, methods=[method])
+    app.add_exception_handler(_RefusedError, _refused)
+    app.add_exception_handler(HTTPException, _no_such_path)
+    app.add_middleware(Gate, limits={"POST": wire.MESSAGE_BYTES, "PUT": ITEM_BYTES})
+    return app
+
+
+class _Endpoints:
+    def __init__(self, service: JobService, pause: Pause) -> None:
+        self._service, self._pause = service, pause
+        self._waiting: Counter[str] = Counter()
+        self._bodies = asyncio.Semaphore(BODIES)
+
+    async def about(self, request: Request) -> Response:
+        return _answer(await run_in_threadpool(self._service.about))
+
+    async def pair(self, request: Request) -> Response:
+        wanted = await self._message(request, wire.PairingRequest)
+        result = await run_in_threadpool(self._service.pair, wanted.secret)
+        if result is None:
+            raise _RefusedError("unknown", "the pairing code does not hold: ask for a new one")
+        return _answer(result)
+
+    async def submit(self, request: Request) -> Response:
+        device, _ = await self._access(request)
+        if device is None:
+            raise _RefusedError("unknown", _UNKNOWN)
+        submission = await self._message(request, wire.JobSubmission)
+        return _answer(await _done(self._service.submit, device, submission))
+
+    async def state(self, request: Request) -> Response:
+        device, row = await self._job(request)
+        revision, wait = _number(request, "revision"), _number(request, "wait")
+        looks = round(min(wait or 0, LONGEST_WAIT) / POLL_SECONDS)
+        if row.revision == revision and self._waiting[device] < WAITING:
+            self._waiting[device] += 1
+            try:
+                for _ in range(looks):
+                    await self._pause(POLL_SECONDS)
+                    _, row = await self._job(request)
+                    if row.revision != revision or await request.is_disconnected():
+                        break
+            finally:
+                self._waiting[device] -= 1
+                self._waiting += Counter()  # forgets devices at 0
+        return _answer(await _done(self._service.state, row))
+
+    async def put_item(self, request: Request) -> Response:
+        _, row = await self._job(request)
+        digest = request.path_params["digest"]
+        if not _DIGEST.fullmatch(digest):
+            raise _RefusedError("malformed", "an item is named by its digest")
+        async with self._bodies:
+            data = await _body(request)
+            return _answer(await _done(self._service.put_item, row, digest, data))
+
+    async def start(self, request: Request) -> Response:
+        _, row = await self._job(request)
+        return _answer(await _done(self._service.start, row))
+
+    async def model(self, request: Request) -> Response:
+        _, row = await self._job(request)
+        data = await _done(self._service.model, row)
+        return Response(data, media_type="application/octet-stream")
+
+    async def delete(self, request: Request) -> Response:
+        _, row = await self._job(request)
+        return _answer(await _done(self._service.delete, row))
+
+    async def _access(self, request: Request) -> tuple[str | None, JobRow | None]:
+        stated = _TOKEN.fullmatch(request.headers.get("authorization", ""))
+        token = bytes.fromhex(stated.group(1)) if stated else _NO_TOKEN
+        asked = _JOB.fullmatch(request.path_params.get("job", ""))
+        return await run_in_threadpool(
+            self._service.access, token, asked.group() if asked else _NO_JOB
+        )
+
+    async def _job(self, request: Request) -> tuple[str, JobRow]:
+        device, row = await self._access(request)
+        if device is None or row is None:
+            raise _RefusedError("unknown", _UNKNOWN)
+        return device, row
+
+    async def _message(self, request: Request, kind: type[wire.M]) -> wire.M:
+        async with self._bodies:
+            data = await _body(request)
+            try:
+                return wire.decode_message(kind, data)
+            except WireError as error:
+                raise _RefusedError("malformed", str(error)) from None
+
+
+async def _done(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What the call gives, outside of the event loop; its errors as refusals."""
+    try:
+        return await run_in_threadpool(call, *arguments)
+    except WireError as error:
+        raise _RefusedError("malformed", str(error)) from None
+    except UnsupportedJobError as error:
+        raise _RefusedError("unsupported", str(error)) from None
+    except QuotaRefusedError as error:
+        raise _RefusedError("quota", str(error)) from None
+    except (ConflictError, JobGoneError) as error:
+        raise _RefusedError("conflict", str(error)) from None
+
+
+async def _body(request: Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.body()
+    except (TimeoutError, ClientDisconnect):
+        raise _RefusedError("incomplete", "the body did not arrive whole: send it again") from None
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise _RefusedError("malformed", f"{name} is a number of at most nine digits")
+    return int(text)
+
+
+def _answer(message: Message, status: int = 200) -> Response:
+    return Response(wire.encode_message(message), status, media_type="application/json")
+
+
+def _too_large(limit: int) -> Response:
+    return _refusal("too-large", f"a body has at most {limit} bytes")
+
+
+def _refusal(code: wire.RefusalCode, detail: str) -> Response:
+    return _answer(wire.Refusal(error=code, detail=detail[:300]), REFUSALS[code])
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, _RefusedError):
+        raise error
+    return _refusal(error.code, error.detail)
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    return _refusal("unknown", _UNKNOWN)

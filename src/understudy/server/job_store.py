@@ -1,0 +1,429 @@
+"""What the server knows of devices and jobs: counts, times and digests, in SQLite or PostgreSQL.
+
+No noun, no item and no model is in the database: those are in the `sealed_folders`. Every method is
+one transaction, so that the server and its workers may be killed between any two of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Index,
+    Integer,
+    MetaData,
+    RowMapping,
+    Table,
+    Text,
+    UniqueConstraint,
+    and_,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    make_url,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from understudy.core.errors import ConfigError, MissingExtra, RunError
+
+WallClock = Callable[[], int]
+"""Seconds since 1970."""
+
+DAY = 24 * 3600
+TOMBSTONE = 30 * DAY
+"""How long the receipt of a deleted job can be asked for again."""
+ATTEMPTS = 20
+"""Workers that may die in one stage of a job before it fails."""
+_WAIT_S = 60
+_CREATION_LOCK = 0x737075636B  # any constant: PostgreSQL's advisory lock while tables are made
+
+LIVE = ("open", "queued", "running", "done", "failed")
+"""States of a job of which something is stored."""
+
+_TABLES = MetaData()
+_PAIRINGS = Table(
+    "pairings",
+    _TABLES,
+    Column("secret", Text, primary_key=True),
+    Column("expires", Integer, nullable=False),
+)
+_DEVICES = Table(
+    "devices",
+    _TABLES,
+    Column("id", Text, primary_key=True),
+    Column("token", Text, nullable=False, unique=True),
+    Column("created", Integer, nullable=False),
+    Column("revoked", Integer, nullable=False, default=0),
+)
+_JOBS = Table(
+    "jobs",
+    _TABLES,
+    Column("id", Text, primary_key=True),
+    Column("device", Text, nullable=False),
+    Column("submission", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("revision", Integer, nullable=False, default=1),
+    Column("item_bytes", Integer, nullable=False),
+    Column("created", Integer, nullable=False),
+    Column("expires", Integer, nullable=False),
+    Column("finished", Integer, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("worker", Text),
+    Column("lease", Integer, nullable=False, default=0),
+    Column("failure", Text),
+    Column("delivered", Integer, nullable=False, default=0),
+    Column("reason", Text),
+    Column("receipt", Text),
+    UniqueConstraint("device", "submission"),
+    Index("jobs_by_state", "state", "lease"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What one device may use.
+
+    Attributes:
+        open_jobs: Jobs that are not deleted.
+        jobs_a_day: Jobs begun in 24 hours, deleted ones too.
+        stored_bytes: Bytes of items of all its jobs.
+    """
+
+    open_jobs: int = 4
+    jobs_a_day: int = 32
+    stored_bytes: int = 128 * 2**20
+
+
+class QuotaRefusedError(RunError):
+    """The device has used what it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job as the database knows it; see the columns of the table."""
+
+    id: str
+    device: str
+    submission: str
+    state: Literal["open", "queued", "running", "done", "failed", "deleting", "deleted"]
+    revision: int
+    item_bytes: int
+    created: int
+    expires: int
+    finished: int
+    attempts: int
+    worker: str | None
+    lease: int
+    failure: Literal["pipeline", "crashed"] | None
+    delivered: int
+    reason: Literal["requested", "expired"] | None
+    receipt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """A device: its id, when it was paired (seconds since 1970), and whether its token holds."""
+
+    id: str
+    created: int
+    revoked: bool
+
+
+class JobStore:
+    """The tables, opened or made.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
+        clock: Gives the time.
+
+    Raises:
+        ConfigError: The database cannot be opened.
+    """
+
+    def __init__(self, url: str, clock: WallClock) -> None:
+        self._engine, self.clock = _engine(url), clock
+        try:
+            with self._write() as connection:
+                if self._engine.dialect.name == "postgresql":
+                    connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
+                _TABLES.create_all(connection)
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            cause = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+            raise ConfigError(
+                f"the server's database cannot be opened: {cause}. Check --database"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    # Devices
+
+    def add_pairing(self, secret: str, expires: int) -> None:
+        """Keep the keyed hash of a pairing secret; others that have expired go."""
+        with self._write() as connection:
+            connection.execute(delete(_PAIRINGS).where(_PAIRINGS.c.expires <= self.clock()))
+            connection.execute(insert(_PAIRINGS).values(secret=secret, expires=expires))
+
+    def pair(self, secret: str, token: str) -> str | None:
+        """The id of a new device with this keyed token; None where the secret does not hold."""
+        device = secrets.token_hex(8)
+        with self._write() as connection:
+            used = connection.execute(
+                delete(_PAIRINGS).where(
+                    _PAIRINGS.c.secret == secret, _PAIRINGS.c.expires > self.clock()
+                )
+            )
+            if used.rowcount != 1:
+                return None
+            row = {"id": device, "token": token, "created": self.clock()}
+            connection.execute(insert(_DEVICES).values(row))
+        return device
+
+    def devices(self) -> list[DeviceRow]:
+        """Every device that was ever paired, oldest first."""
+        columns = (_DEVICES.c.id, _DEVICES.c.created, _DEVICES.c.revoked)
+        with self._read() as connection:
+            rows = connection.execute(select(*columns).order_by(_DEVICES.c.created)).all()
+        return [DeviceRow(row.id, row.created, bool(row.revoked)) for row in rows]
+
+    def revoke(self, device: str) -> bool:
+        """Let a device's token hold no more; False where there is no such device."""
+        with self._write() as connection:
+            changed = connection.execute(
+                update(_DEVICES).where(_DEVICES.c.id == device).values(revoked=1)
+            )
+        return changed.rowcount == 1
+
+    def access(self, token: str, job: str) -> tuple[str | None, JobRow | None]:
+        """The device of a keyed token, and its job of that id: one query, whatever is missing."""
+        with_jobs = _DEVICES.outerjoin(
+            _JOBS, and_(_JOBS.c.device == _DEVICES.c.id, _JOBS.c.id == job)
+        )
+        wanted = and_(_DEVICES.c.token == token, _DEVICES.c.revoked == 0)
+        query = select(_DEVICES.c.id.label("owner"), *_JOBS.c).select_from(with_jobs).where(wanted)
+        with self._read() as connection:
+            row = connection.execute(query).mappings().one_or_none()
+        if row is None:
+            return None, None
+        return row["owner"], None if row["id"] is None else _job(row)
+
+    # Jobs, as devices use them
+
+    def submit(
+        self, device: str, job: str, submission: str, item_bytes: int, expires: int, quotas: Quotas
+    ) -> JobRow:
+        """A new open job, or the one that this device has of the same submission.
+
+        Raises:
+            QuotaRefusedError: The device has used what it may.
+        """
+        now = self.clock()
+        with self._write() as connection:
+            connection.execute(  # one submission of a device at a time
+                select(_DEVICES.c.id).where(_DEVICES.c.id == device).with_for_update()
+            )
+            same = and_(_JOBS.c.device == device, _JOBS.c.submission == submission)
+            known = connection.execute(select(_JOBS).where(same)).mappings().one_or_none()
+            if known is not None:
+                return _job(known)
+            self._check_quotas(connection, device, item_bytes, quotas)
+            connection.execute(
+                insert(_JOBS).values(
+                    id=job,
+                    device=device,
+                    submission=submission,
+                    state="open",
+                    item_bytes=item_bytes,
+                    created=now,
+                    expires=expires,
+                )
+            )
+            return _one(connection, job)
+
+    def _check_quotas(
+        self, connection: Connection, device: str, item_bytes: int, quotas: Quotas
+    ) -> None:
+        mine = _JOBS.c.device == device
+        live = and_(mine, _JOBS.c.state.in_([*LIVE, "deleting"]))
+        recent = and_(mine, _JOBS.c.created > self.clock() - DAY)
+        count, stored = connection.execute(
+            select(func.count(), func.coalesce(func.sum(_JOBS.c.item_bytes), 0)).where(live)
+        ).one()
+        today = connection.execute(select(func.count()).where(recent)).scalar_one()
+        if count >= quotas.open_jobs:
+            raise QuotaRefusedError(f"at most {quotas.open_jobs} jobs at a time: delete one first")
+        if today >= quotas.jobs_a_day:
+            raise QuotaRefusedError(f"at most {quotas.jobs_a_day} jobs in 24 hours: wait")
+        if stored + item_bytes > quotas.stored_bytes:
+            raise QuotaRefusedError(
+                f"at most {quotas.stored_bytes} bytes of items: {stored} are stored, and "
+                f"{item_bytes} would be added; delete a job, or send fewer references"
+            )
+
+    def job(self, job: str) -> JobRow | None:
+        """A job; None where there is none."""
+        with self._read() as connection:
+            row = connection.execute(select(_JOBS).where(_JOBS.c.id == job)).mappings().first()
+        return None if row is None else _job(row)
+
+    def queue(self, job: str) -> JobRow:
+        """Let workers take an open job; any other stays as it is."""
+        return self._change(job, _JOBS.c.state == "open", state="queued")
+
+    def mark_delivered(self, job: str) -> None:
+        """Remember that the model was sent."""
+        self._change(job, _JOBS.c.state == "done", delivered=1, revision=_JOBS.c.revision)
+
+    def mark_deleting(self, job: str, reason: str) -> JobRow:
+        """No worker and no device can use the job from here on; its files are still there."""
+        return self._change(job, _JOBS.c.state.in_(LIVE), state="deleting", reason=reason)
+
+    def mark_deleted(self, job: str, receipt: str) -> JobRow:
+        """The files are gone; the receipt stays."""
+        values = {"state": "deleted", "receipt": receipt, "worker": None}
+        return self._change(job, _JOBS.c.state == "deleting", **values)
+
+    def overdue(self) -> list[JobRow]:
+        """Jobs whose time is over, and those whose deletion was interrupted."""
+        over = and_(_JOBS.c.state.in_(LIVE), _JOBS.c.expires <= self.clock())
+        query = select(_JOBS).where(or_(over, _JOBS.c.state == "deleting"))
+        with self._read() as connection:
+            return [_job(row) for row in connection.execute(query).mappings()]
+
+    def settled(self) -> list[str]:
+        """Ids of jobs that no worker works at any more, and that are not deleted."""
+        query = select(_JOBS.c.id).where(_JOBS.c.state.in_(["done", "failed"]))
+        with self._read() as connection:
+            return list(connection.execute(query).scalars())
+
+    def forget(self) -> None:
+        """Remove the rows of jobs that were deleted long ago."""
+        gone = and_(_JOBS.c.state == "deleted", _JOBS.c.expires <= self.clock() - TOMBSTONE)
+        with self._write() as connection:
+            connection.execute(delete(_JOBS).where(gone))
+
+    # Jobs, as workers use them
+
+    def claim(self, worker: str, lease: int) -> JobRow | None:
+        """The job that has waited longest, now this worker's for so many seconds.
+
+        A job of another worker whose lease is over waits, too. One that `ATTEMPTS` workers died of
+        in the same stage fails.
+        """
+        now = self.clock()
+        free = or_(
+            _JOBS.c.state == "queued", and_(_JOBS.c.state == "running", _JOBS.c.lease <= now)
+        )
+        query = select(_JOBS).where(free, _JOBS.c.expires > now)
+        oldest = query.order_by(_JOBS.c.created, _JOBS.c.id).limit(1)
+        with self._write() as connection:
+            row = connection.execute(oldest.with_for_update(skip_locked=True)).mappings().first()
+            if row is None:
+                return None
+            values: dict[str, Any] = {"state": "running", "worker": worker, "lease": now + lease}
+            values["attempts"] = row["attempts"] + 1
+            if row["attempts"] >= ATTEMPTS:
+                values |= {"state": "failed", "failure": "crashed", "worker": None}
+            values["revision"] = row["revision"] + 1
+            connection.execute(update(_JOBS).where(_JOBS.c.id == row["id"]).values(values))
+            claimed = _one(connection, row["id"])
+        return claimed if claimed.state == "running" else None
+
+    def renew(self, job: str, worker: str, lease: int) -> bool:
+        """Whether the job is still this worker's, which it is for so many seconds more."""
+        return self._as_worker(job, worker, lease=self.clock() + lease)
+
+    def advance(self, job: str, worker: str, finished: int) -> bool:
+        """So many stages are on disk; False where the job is not this worker's any more."""
+        revision = _JOBS.c.revision + 1
+        return self._as_worker(job, worker, finished=finished, attempts=1, revision=revision)
+
+    def complete(self, job: str, worker: str, failure: str | None = None) -> bool:
+        """The model is on disk, or the job has failed; False as for `advance`."""
+        values = {"state": "failed" if failure else "done", "failure": failure, "worker": None}
+        return self._as_worker(job, worker, **values, revision=_JOBS.c.revision + 1)
+
+    def release(self, worker: str) -> None:
+        """A worker has died: what it was at can be taken up at once."""
+        own = and_(_JOBS.c.worker == worker, _JOBS.c.state == "running")
+        with self._write() as connection:
+            connection.execute(update(_JOBS).where(own).values(lease=0))
+
+    def _as_worker(self, job: str, worker: str, /, **values: Any) -> bool:
+        own = and_(_JOBS.c.id == job, _JOBS.c.worker == worker, _JOBS.c.state == "running")
+        with self._write() as connection:
+            return connection.execute(update(_JOBS).where(own).values(values)).rowcount == 1
+
+    def _change(self, job: str, condition: Any, **values: Any) -> JobRow:
+        values = {"revision": _JOBS.c.revision + 1, **values}
+        with self._write() as connection:
+            connection.execute(update(_JOBS).where(_JOBS.c.id == job, condition).values(values))
+            return _one(connection, job)
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self._engine.execution_options(job_write=True).begin() as connection:
+            yield connection
+
+
+def _job(row: RowMapping) -> JobRow:
+    return JobRow(**{name: row[name] for name in _JOBS.c.keys()})  # noqa: SIM118
+
+
+def _one(connection: Connection, job: str) -> JobRow:
+    return _job(connection.execute(select(_JOBS).where(_JOBS.c.id == job)).mappings().one())
+
+
+def _engine(url: str) -> Any:
+    try:
+        target = make_url(url.replace("postgres://", "postgresql://", 1))
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "--database cannot be read: write sqlite:///FILE or postgresql://USER@HOST/NAME"
+        ) from None
+    if target.get_backend_name() == "sqlite":
+        engine = create_engine(target, hide_parameters=True, connect_args={"timeout": _WAIT_S})
+        event.listen(engine, "connect", _sqlite_connected)
+        event.listen(engine, "begin", _sqlite_begins)
+        return engine
+    if target.get_backend_name() != "postgresql":
+        raise ConfigError("--database is of SQLite or of PostgreSQL")
+    try:
+        return create_engine(
+            target.set(drivername="postgresql+psycopg"),
+            hide_parameters=True,
+            pool_pre_ping=True,
+            isolation_level="READ COMMITTED",
+        )
+    except ImportError as error:
+        raise MissingExtra("a server with PostgreSQL", "postgres") from error
+
+
+def _sqlite_connected(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin below, not by the driver's guess
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+
+
+def _sqlite_begins(connection: Connection) -> None:
+    write = connection.get_execution_options().get("job_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,251 @@
+"""Run a server: its folder, its certificate, its workers, and uvicorn in front."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import signal
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from understudy.backends.registry import load_model
+from understudy.core.errors import ConfigError, MissingExtra
+from understudy.core.ports import Generator
+from understudy.core.types import Images, Labels, Shape
+from understudy.methods.sanitize.jobs import JobPipeline
+from understudy.methods.sanitize.text_pipeline import TextPipeline, TrainedNetwork
+from understudy.server.application import application
+from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
+from understudy.server.job_store import JobStore, Quotas
+from understudy.server.sealed_folders import JobFolders
+from understudy.server.worker import WorkerPool
+
+try:
+    import uvicorn
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+except ImportError as error:
+    raise MissingExtra("the server", "server") from error
+
+
+@dataclass(frozen=True)
+class SmallNetworkTraining:
+    """The small CNN of `metrics.networks`. A `text_pipeline.NetworkTraining`.
+
+    Attributes:
+        epochs: Passes over the images; None for the recipe's own number.
+    """
+
+    epochs: int | None = None
+
+    def build(self, shape: Shape, classes: int) -> Any:
+        """An untrained network."""
+        from understudy.metrics.networks import small_cnn
+
+        return small_cnn(shape, classes)
+
+    def train(
+        self, images: Images, labels: Labels, classes: int, seed: int, beat: Callable[[], None]
+    ) -> TrainedNetwork:
+        """Train it by its recipe."""
+        from understudy.metrics.networks.classifier_training import train_on_images
+
+        return train_on_images(
+            images,
+            labels,
+            classes=classes,
+            seed=seed,
+            epochs=self.epochs,
+            progress=lambda done, of: beat(),
+        )
+
+
+PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {
+    "text": lambda generator: TextPipeline(generator, SmallNetworkTraining()),
+}
+"""Pipelines by the name that ``--pipeline`` gives; each is made with the server's generator."""
+
+TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
+CONNECTIONS = 64
+"""Connections at a time; further ones are answered 503."""
+_CERTIFICATE_DAYS = 3650
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How a server is run.
+
+    Attributes:
+        folder: Its keys, its files and its database.
+        database: URL of the database; None for an SQLite file in the folder.
+        pipeline: One of `PIPELINES`.
+        generator: A generator of the backends, by its name.
+        workers: Worker processes.
+        host: Address to listen on.
+        port: Port to listen on.
+        tls: Whether to speak TLS, with a certificate of its own.
+        url: How devices reach it; None for host and port.
+        retention_hours: Hours after which everything of a job is deleted, at most 24.
+        quotas: What one device may use.
+    """
+
+    folder: Path
+    database: str | None = None
+    pipeline: str = "text"
+    generator: str = "embedded:studio"
+    workers: int = 1
+    host: str = "127.0.0.1"
+    port: int = 8443
+    tls: bool = True
+    url: str | None = None
+    retention_hours: int = 24
+    quotas: Quotas = field(default_factory=Quotas)
+
+    def __post_init__(self) -> None:
+        if self.pipeline not in PIPELINES:
+            raise ConfigError(f"no pipeline {self.pipeline!r}; there are {sorted(PIPELINES)}")
+        if not 1 <= self.retention_hours <= 24:
+            raise ConfigError(f"jobs are kept 1 to 24 hours, not {self.retention_hours}")
+        if self.workers < 1 or not 1 <= self.port <= 65535:
+            raise ConfigError("a server has a worker or more, and a port of 1 to 65535")
+
+    @property
+    def address(self) -> str:
+        """How devices reach it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.url or f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+    def store(self) -> JobStore:
+        """Its database, opened."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        url = self.database or f"sqlite:///{self.folder.absolute() / 'server.db'}"
+        return JobStore(url, lambda: int(time.time()))
+
+    def __call__(self) -> JobService:
+        """Everything opened, the models loaded: what a worker process does first."""
+        pipeline = PIPELINES[self.pipeline](load_model(Generator, self.generator))
+        try:
+            program = f"understudy {version('understudy')}"
+        except PackageNotFoundError:
+            program = "understudy"
+        return JobService(
+            self.store(),
+            JobFolders(self.folder),
+            ServerKeys.of(self.folder),
+            pipeline,
+            quotas=self.quotas,
+            retention=self.retention_hours * 3600,
+            version=program,
+        )
+
+
+def pairing_line(options: ServerOptions) -> str:
+    """A new pairing code for the server of this folder, whether it runs or not."""
+    certificate = certificate_of(options.folder, options.host)[2] if options.tls else None
+    keys = ServerKeys.of(options.folder)
+    store = options.store()
+    try:
+        return new_pairing_code(store, keys, options.address, certificate).text()
+    finally:
+        store.close()
+
+
+def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
+    """Serve until interrupted.
+
+    Args:
+        options: How.
+        announce: Is given each line for the server's owner, a pairing code among them.
+    """
+    service = options()
+    pool = WorkerPool(options, service, options.workers)
+    service = replace(service, stop_worker=pool.stop_worker)
+    files = certificate_of(options.folder, options.host) if options.tls else None
+    config = uvicorn.Config(
+        application(service),
+        host=options.host,
+        port=options.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=15,
+        lifespan="off",
+        ssl_certfile=files[0] if files else None,
+        ssl_keyfile=str(files[1]) if files else None,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    over = threading.Event()
+    tending = threading.Thread(target=_tend, args=(service, pool, over), daemon=True)
+    tending.start()
+    announce(f"serving {service.pipeline.name} at {options.address}")
+    announce(f"to pair a device within 15 minutes: {pairing_line(options)}")
+    # uvicorn ends its connections, then raises the signal again for whoever had it before.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    try:
+        uvicorn.Server(config).run()
+    finally:
+        over.set()
+        tending.join()
+        pool.close()
+        service.store.close()
+
+
+def _tend(service: JobService, pool: WorkerPool, over: threading.Event) -> None:
+    swept = 0.0
+    while not over.is_set():
+        if time.monotonic() - swept > SWEEP_SECONDS or swept == 0:
+            service.sweep()
+            swept = time.monotonic()
+        pool.tend()
+        over.wait(TEND_SECONDS)
+
+
+def certificate_of(folder: Path, host: str) -> tuple[Path, Path, str]:
+    """The certificate, its key, and its SHA-256; self-signed, made where there is none.
+
+    Devices compare the fingerprint of their pairing code, and trust no authority.
+    """
+    certificate_file, key_file = folder / "tls.crt", folder / "tls.key"
+    if not certificate_file.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "understudy")])
+        now = datetime.datetime.now(datetime.UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
+            .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        form = serialization.PrivateFormat.PKCS8
+        encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+        descriptor = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key.private_bytes(encoding, form, plain))
+        certificate_file.write_bytes(certificate.public_bytes(encoding))
+    der = ssl.PEM_cert_to_DER_cert(certificate_file.read_text(encoding="ascii"))
+    return certificate_file, key_file, sha256(der).hexdigest()
+
+
+def _alternative_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,212 @@
+"""Running a server: options, certificate, pairing by the command line, PostgreSQL, timing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+from tests.conftest import Missing
+from tests.server.site import CANARY, CLASSES, NOUN, Device, Server, submitted
+from typer.testing import CliRunner
+
+from understudy.cli.main import app
+from understudy.core.errors import ConfigError, InputError
+from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.signed_results import decode_model
+from understudy.server.job_service import ServerKeys
+from understudy.server.job_store import DAY, JobStore
+from understudy.server.serve import ServerOptions, certificate_of
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pipeline": "none"}, {"retention_hours": 25}, {"retention_hours": 0}, {"workers": 0}],
+)
+def test_options_that_cannot_be_are_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        ServerOptions(tmp_path, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])
+def test_a_database_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="--database"):
+        JobStore(url, lambda: 0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "camera.local"])
+def test_the_certificate_is_made_once_and_named_by_its_digest(tmp_path: Path, host: str) -> None:
+    certificate, key, digest = certificate_of(tmp_path, host)
+    assert certificate_of(tmp_path, host) == (certificate, key, digest)
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    assert sha256(der).hexdigest() == digest
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+
+def test_the_keys_are_made_once_by_any_number_of_processes(tmp_path: Path) -> None:
+    keys: list[ServerKeys] = []
+    threads = [Thread(target=lambda: keys.append(ServerKeys.of(tmp_path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(keys)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["server.key"]
+    assert stat.S_IMODE((tmp_path / "server.key").stat().st_mode) == 0o600
+    (tmp_path / "server.key").write_bytes(b"short")
+    with pytest.raises(InputError, match="no server key"):
+        ServerKeys.of(tmp_path)
+
+
+def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(app, ["serve", *words, "--data", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        return result.output.strip()
+
+    server = Server(tmp_path, now=int(time.time()))
+    line = run("pair", "--host", "::1", "--port", "9000")
+    code = wire.PairingCode.read(line)
+    assert code.url == "https://[::1]:9000"
+    assert code.certificate == certificate_of(tmp_path, "::1")[2]
+    assert code.public_key == server.service.keys.public_key
+    assert wire.PairingCode.read(run("pair", "--no-tls")).certificate is None
+    paired = server.service.pair(code.secret)
+    assert paired is not None
+    (device,) = server.store.devices()
+    assert run("devices").startswith(f"{device.id}  paired 20")
+    run("revoke", device.id)
+    assert run("devices").endswith("revoked")
+    with server.client() as client:
+        assert Device(client, paired.token).call("POST", "/v1/jobs").status_code == 404
+    wrong = CliRunner().invoke(app, ["serve", "revoke", "nobody", "--data", str(tmp_path)])
+    assert isinstance(wrong.exception, ConfigError)
+
+
+@pytest.fixture
+def postgres_url(missing: Missing) -> Iterator[str]:
+    try:
+        from tests.privacy import postgres_server
+    except ImportError as error:
+        missing("postgres", f"needs pip install 'understudy[postgres]': {error}")
+    try:
+        with postgres_server.serving() as socket:
+            yield postgres_server.create_schema(socket, "jobs")
+    except postgres_server.NoServerError as reason:
+        missing("postgres", str(reason))
+
+
+def test_jobs_in_postgresql(postgres_url: str, tmp_path: Path) -> None:
+    server = Server(tmp_path, database=postgres_url)
+    with server.client() as client:
+        device, other = Device(client, server.token()), Device(client, server.token())
+        job = device.send(submitted())
+        assert other.call("GET", f"/v1/jobs/{job}").status_code == 404
+        again = Server(tmp_path, database=postgres_url)
+        assert again.work()
+        assert not server.work()
+        key = server.service.keys.public_key
+        answer = device.call("GET", f"/v1/jobs/{job}/model")
+        assert decode_model(answer.content, key)[0].job == job
+        another = device.send(submitted(0))
+        server.now += DAY
+        assert server.service.sweep() == 2
+        assert device.state("GET", f"/v1/jobs/{another}").state == "deleted"
+        dump = [str(row) for row in server.store.devices()]
+        assert len(dump) == 2
+    with server.store._read() as connection:
+        rows = connection.exec_driver_sql("SELECT jobs::text FROM jobs").all()
+    assert len(rows) == 2
+    assert not [word for word in (NOUN, CLASSES[0], CANARY.decode()) if word in str(rows)]
+    for one in (server, again):
+        one.store.close()
+
+
+@pytest.mark.slow
+def test_the_same_answer_takes_the_same_time(server: Server, device: Device, other: Device) -> None:
+    """Medians of 400 calls each, in turn, differ by less than the calls of one kind vary."""
+    job = device.send(submitted())
+    revoked = Device(device.client, server.token())
+    server.store.revoke(server.store.devices()[-1].id)
+    callers = {
+        "another device": other,
+        "wrong": Device(device.client, "0" * 64),
+        "missing": Device(device.client, ""),
+        "revoked": revoked,
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in callers}
+    for _ in range(400):
+        for name, caller in callers.items():
+            start = time.perf_counter()
+            assert caller.call("GET", f"/v1/jobs/{job}").status_code == 404
+            seconds[name].append(time.perf_counter() - start)
+    quartiles = {name: np.quantile(taken, [0.25, 0.5, 0.75]) for name, taken in seconds.items()}
+    print({name: (1e6 * values).round().tolist() for name, values in quartiles.items()})
+    medians = [values[1] for values in quartiles.values()]
+    spread = min(values[2] - values[0] for values in quartiles.values())
+    assert max(medians) - min(medians) < spread
+
+
+@pytest.mark.slow
+def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
+    """TLS by the fingerprint, a real job of text alone, and its deletion."""
+    pytest.importorskip("diffusers")
+    words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "serve"]
+    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        code = wire.PairingCode.read(lines[1].split()[-1])
+        where = urlsplit(code.url)
+        for _ in range(600):  # uvicorn binds after the lines are printed
+            try:
+                pem = ssl.get_server_certificate((str(where.hostname), where.port or 0))
+                break
+            except OSError:
+                time.sleep(0.1)
+        assert sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest() == code.certificate
+        context = ssl.create_default_context(cadata=pem)
+        with httpx.Client(base_url=code.url, verify=context, timeout=60) as client:
+            body = wire.encode_message(wire.PairingRequest(secret=code.secret))
+            answer = client.post("/v1/pair", content=body)
+            paired = wire.decode_message(wire.PairingResult, answer.content)
+            head = {"authorization": f"Bearer {paired.token}"}
+            job = submitted(0, side=64, images_per_class=8)
+            body = wire.encode_message(job.submission)
+            answer = client.post("/v1/jobs", content=body, headers=head)
+            state = wire.decode_message(wire.JobState, answer.content)
+            path = f"/v1/jobs/{state.job}"
+            client.post(f"{path}/start", headers=head)
+            while state.state not in ("done", "failed"):
+                answer = client.get(f"{path}?revision={state.revision}&wait=20", headers=head)
+                state = wire.decode_message(wire.JobState, answer.content)
+            assert (state.state, state.failure) == ("done", None)
+            answer = client.get(f"{path}/model", headers=head)
+            result, model = decode_model(answer.content, code.public_key)
+            assert result.label_classes == CLASSES
+            assert len(model) < 2.5e6
+            receipt = client.delete(path, headers=head)
+            assert json.loads(receipt.content)["delivered"] is True
+        assert list((tmp_path / "keys").iterdir()) == []
+    finally:
+        process.send_signal(signal.SIGTERM)
+        if process.stdout is not None:
+            process.stdout.close()
+        code_of_exit = process.wait(60)
+    assert code_of_exit == 0
