@@ -1,0 +1,1 @@
+"""SpinML (sanitize): a device shares sanitised references, a server trains a small model."""
