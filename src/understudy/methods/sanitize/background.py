@@ -21,6 +21,7 @@ from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.segments import Remnants, SecondLook, grown, instances
 
 _INPAINTING = "inpainting"
+_GREY = 127.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,18 +218,24 @@ def _drawn(
 
 
 def _smoothed(image: Vector, unseen: NDArray[np.bool_]) -> Vector:
-    """Pixels that are unseen as weighted means of the others, the nearest ones first."""
-    known = (~unseen).astype(np.float64)
-    if not known.any():
-        return np.full_like(image, 127.0)
-    result, left = image.copy(), unseen.copy()
-    sigma = 1.0
-    while left.any():
-        weight = ndimage.gaussian_filter(known, sigma)
-        blurred = ndimage.gaussian_filter(image * known[..., None], (sigma, sigma, 0))
-        ready = left & (weight > 0.05)
-        result[ready] = blurred[ready] / weight[ready][:, None]
-        left &= ~ready
-        sigma *= 1.5
-    soft = ndimage.gaussian_filter(result, (1.5, 1.5, 0))
+    """Pixels that are unseen as means of the others, from ever smaller images (pull and push)."""
+    if unseen.all():
+        return np.full_like(image, _GREY)
+    values = np.concatenate([np.where(unseen[..., None], 0.0, image), ~unseen[..., None]], axis=2)
+    filled = _pushed(values)
+    soft = ndimage.gaussian_filter(filled, (1.5, 1.5, 0))
     return np.where(unseen[..., None], soft, image)
+
+
+def _pushed(values: Vector) -> Vector:
+    """(height, width, channels): values over their weights, the last channel; gaps are filled."""
+    weight = values[..., -1:]
+    own = values[..., :-1] / np.maximum(weight, 1e-9)
+    if weight.min() > 0:
+        return np.asarray(own)
+    height, width = weight.shape[:2]
+    even = np.pad(values, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+    coarse = _pushed((even[::2] + even[1::2])[:, ::2] + (even[::2] + even[1::2])[:, 1::2])
+    wider = coarse.repeat(2, axis=0).repeat(2, axis=1)[:height, :width]
+    wider = ndimage.gaussian_filter(wider, (1, 1, 0), mode="nearest")
+    return np.where(weight > 0, own, wider)

@@ -236,9 +236,9 @@ def grown(masks: Masks, pixels: int) -> Masks:
     """Masks that reach so many pixels further on all sides, corners rounded."""
     if pixels == 0:
         return masks
-    away = np.arange(-pixels, pixels + 1)
-    disc = away[:, None] ** 2 + away**2 <= (pixels + 0.5) ** 2
-    return np.stack([ndimage.binary_dilation(mask, disc) for mask in masks])
+    distances = (ndimage.distance_transform_edt(~mask) for mask in masks)
+    near = [mask.any() & (far <= pixels + 0.5) for mask, far in zip(masks, distances, strict=True)]
+    return np.asarray(near, dtype=bool).reshape(masks.shape)
 
 
 def instances(mask: NDArray[np.bool_], *, least: int = 4) -> Found:
