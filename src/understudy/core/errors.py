@@ -9,7 +9,8 @@
     │   │   ├── HubUnreachable     a model is not on this machine and the hub does not answer
     │   │   └── UnsupportedTask    a model was asked for something it cannot do
     │   ├── LedgerError            the ledger cannot be reached, or its rows do not add up
-    │   └── RunError               a run folder cannot be started, resumed or read
+    │   ├── RunError               a run folder cannot be started, resumed or read
+    │   └── WireError              bytes between device and server are not what the schema allows
     ├── BudgetRefused              the budget does not cover the request; exits with 3
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
 
@@ -106,6 +107,13 @@ class LedgerError(InputError):
 
 class RunError(InputError):
     """A run folder cannot be started, resumed or read."""
+
+
+class WireError(InputError):
+    """Bytes between a device and a server are not what the wire's schema allows.
+
+    The message names the field at fault and never what stood there.
+    """
 
 
 class BudgetRefused(UnderstudyError):
