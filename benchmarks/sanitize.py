@@ -67,7 +67,7 @@ PARTS = ("hidden", "attacks", "information", "maps", "photos")
 HOMES, EACH, FEW = 40, 10, 5
 MARKER = np.array((255, 0, 255), dtype=np.uint8)
 HOLES = HoleSettings()
-STEPS, ROWS = 600, 1200
+STEPS, ROWS = 500, 1200
 
 
 def main(parts: Sequence[str] = PARTS, *, sheets: Path | None = None, tiny: bool = False) -> None:
@@ -205,7 +205,7 @@ def hidden(homes: int, sheets: Path | None) -> None:
             print(f"  {time.perf_counter() - start:.0f} s", flush=True)
     _first_search(one, table)
     if sheets is not None:
-        _sheet(one, room_of(one, found, looks()["both"]), sheets / "levels.png")
+        _sheet(one, room_of(one, found, looks()["another network"]), sheets / "levels.png")
 
 
 def _first_search(one: Street, table: Table) -> None:
@@ -226,8 +226,9 @@ def _first_search(one: Street, table: Table) -> None:
 def attacks(homes: int, sheets: Path | None) -> None:
     """What a server reads: the status by homes it has not met, and which home it is."""
     one, found = street(homes), segments(homes)
-    result = room_of(one, found.hidden[0], looks()["both"])
-    alone = room_of(one, found.hidden[0], nothing_left, replace(HOLES, shared=False, rounds=0))
+    # Before any photo is held back: all of them.
+    result = room_of(one, found.hidden[0], nothing_left)
+    alone = room_of(one, found.hidden[0], nothing_left, replace(HOLES, shared=False))
     table = Table(
         f"Attacks on what is sent, {homes} homes x {EACH} references",
         ("what is sent", "status", "chance", "home", "chance", "attacker"),
@@ -298,7 +299,7 @@ def _row(table: Table, name: str, one: Street, views: Mapping[str, NDArray[np.ge
 def information(homes: int, sheets: Path | None) -> None:
     """MI of both parts for each preference: half of the homes, with the others for the bias."""
     one, found = street(homes), segments(homes)
-    room = room_of(one, found.hidden[0], looks()["both"]).images
+    room = room_of(one, found.hidden[0], nothing_left).images
     target = PhotoPart(one.photos, found.visible((2,), 0), "dog")
     whole = PhotoPart(room, np.ones_like(one.dogs), "room")
     poses = PoseSanitizer(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
@@ -381,26 +382,26 @@ class RemnantNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        widths = (16, 32, 64, 96)
+        widths = (24, 48, 64)
         self.down = nn.ModuleList(
-            nn.Sequential(*_block(before, after))
+            nn.Sequential(nn.Conv2d(before, after, 4, stride=2, padding=1), *_block(after))
             for before, after in zip((3, *widths[:-1]), widths, strict=True)
         )
         self.up = nn.ModuleList(
-            nn.Sequential(*_block(widths[at] + widths[at - 1], widths[at - 1]))
-            for at in range(len(widths) - 1, 0, -1)
+            nn.Sequential(nn.Conv2d(deep + flat, flat, 1), *_block(flat))
+            for deep, flat in ((64, 48), (48, 24))
         )
         self.head = nn.Conv2d(widths[0], 1, 1)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        levels = []
+        size, levels = pixels.shape[2:], []
         for block in self.down:
-            pixels = block(pixels if not levels else functional.max_pool2d(pixels, 2))
+            pixels = block(pixels)
             levels.append(pixels)
         for block, level in zip(self.up, levels[-2::-1], strict=True):
             larger = functional.interpolate(pixels, size=level.shape[2:])
             pixels = block(torch.cat([larger, level], dim=1))
-        return self.head(pixels)[:, 0]
+        return functional.interpolate(self.head(pixels), size=size, mode="bilinear")[:, 0]
 
     @torch.no_grad()
     def score(self, images: Images, classes: Sequence[str]) -> NDArray[np.float32]:
@@ -429,11 +430,9 @@ class RemnantNetwork(nn.Module):
         return network.eval()
 
 
-def _block(before: int, after: int) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for width in (before, after):
-        layers += [nn.Conv2d(width, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
-    return layers
+def _block(width: int) -> list[nn.Module]:
+    layers: list[nn.Module] = [nn.BatchNorm2d(width), nn.ReLU()]
+    return [*layers, nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
 
 
 def _pixels(images: Images) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -24,8 +25,10 @@ from understudy.methods.sanitize.sanitizers import (
     Sanitizer,
     SegmentSanitizer,
     TextSanitizer,
+    items_of,
     load_sanitizer,
 )
+from understudy.methods.sanitize.wire_items import decode_item, encode_item
 from understudy.playhouse.dog import DOG_KEYPOINTS
 
 
@@ -157,6 +160,37 @@ def test_noise_has_its_deviation_and_follows_the_seed() -> None:
     assert one.mean() == pytest.approx(127, abs=0.3)
     assert (one == NoiseSanitizer(10).sanitize(flat, seed=1).values).all()
     assert (one != NoiseSanitizer(10).sanitize(flat, seed=2).values).any()
+
+
+def test_the_items_of_the_wire_are_what_was_drawn() -> None:
+    own = part()
+    background = PhotoPart(own.photos, np.ones_like(own.mask), "room")
+
+    def sent(sanitizer: Sanitizer, of: PhotoPart, number: int) -> list:
+        items = items_of(sanitizer.sanitize(of), of, number)
+        return [decode_item(encode_item(item)) for item in items]
+
+    edges = EdgesSanitizer().sanitize(own)
+    assert [item.edges().tolist() for item in sent(EdgesSanitizer(), own, 1)] == [
+        one.tolist() for one in edges.values
+    ]
+    boxes = [item.box().tolist() for item in sent(BoxSanitizer(8), own, 1)]
+    assert boxes == BoxSanitizer(8).sanitize(own).values.tolist()
+    for item, image, mask in zip(
+        sent(SegmentSanitizer(), own, 2), own.photos, own.mask, strict=True
+    ):
+        np.testing.assert_array_equal(item.mask(), mask)
+        np.testing.assert_array_equal(item.image()[mask], image[mask])
+    rooms_sent = [item.image() for item in sent(SegmentSanitizer(), background, 0)]
+    np.testing.assert_array_equal(rooms_sent, own.photos)
+    poses = sent(PoseSanitizer(MarkedPoses(), certainty=0.5), own, 1)
+    assert [item.points()[:4, 2].tolist() for item in poses] == [[1, 1, 0, 0]] * 3
+    assert sent(TextSanitizer(), own, 1) == []
+    own.mask[1] = False
+    assert len(sent(BoxSanitizer(8), own, 1)) == 2
+    stamped = replace(edges, kind="stamp")
+    with pytest.raises(InputError, match="no item for 'stamp'"):
+        items_of(stamped, own, 1)
 
 
 def test_sanitizers_are_loaded_by_name() -> None:

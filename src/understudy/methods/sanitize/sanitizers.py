@@ -8,7 +8,7 @@ Other packages add theirs by entry points of the group ``understudy.sanitizers``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -19,10 +19,16 @@ from understudy.core.entry_points import SANITIZERS, registered, registration_of
 from understudy.core.errors import ConfigError, InputError
 from understudy.core.ports import PoseEstimator
 from understudy.core.types import Images, Masks
+from understudy.methods.sanitize.wire_items import (
+    FILL,
+    BackgroundItem,
+    BoxItem,
+    EdgesItem,
+    Item,
+    PoseItem,
+    TargetItem,
+)
 from understudy.steps.hints import LIMBS, edges, skeleton
-
-FILL_GREY = 127
-"""What a segment is drawn on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ class EdgesSanitizer:
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, height, width) bool, True on an edge."""
-        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL_GREY))
+        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         lines = (edges(alone, sigma=self.sigma) > 0) & part.mask
         drawn = np.repeat(lines[..., None], part.photos.shape[3], axis=3).astype(np.uint8) * 255
         return Sanitized(self.kind, self.level, lines, drawn, _none(part))
@@ -199,7 +205,7 @@ class PoseSanitizer:
 
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, keypoints, 3) float32: x and y in pixels, and 1 where the keypoint is sent."""
-        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL_GREY))
+        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
         height, width = part.mask.shape[1:]
         points = np.zeros((len(alone), len(self.estimator.keypoints), 3), dtype=np.float32)
         for row, people in enumerate(self.estimator.pose(alone)):
@@ -232,7 +238,7 @@ class SegmentSanitizer:
     def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
         """(n, height, width, channels) uint8; 127 outside of the part."""
         inside = part.mask[..., None]
-        values = np.where(inside, part.photos, np.uint8(FILL_GREY))
+        values = np.where(inside, part.photos, np.uint8(FILL))
         return Sanitized(
             self.kind, self.level, values, np.where(inside, values, np.uint8(0)), _none(part)
         )
@@ -267,6 +273,38 @@ class NoiseSanitizer:
 
 def _none(part: PhotoPart) -> NDArray[np.bool_]:
     return np.asarray(~part.mask.any(axis=(1, 2)))
+
+
+def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
+    """What is sent of a part as items of the wire, one a photo; photos without it have none.
+
+    Args:
+        sanitized: What a sanitizer of this package gave; text has no items.
+        part: What it was given.
+        number: Of the part in the request: 0 is the background.
+
+    Raises:
+        WireError: Photos that are not squares of a size that the wire has.
+        InputError: The kind of another package's sanitizer, which the wire has no item for.
+    """
+    side = part.photos.shape[1]
+    make: Mapping[str, Callable[[int], Item]] = {
+        "box": lambda row: BoxItem.of(number, side, sanitized.values[row]),
+        "pose": lambda row: PoseItem.of(number, side, sanitized.values[row]),
+        "edges": lambda row: EdgesItem.of(number, sanitized.values[row]),
+        "segment": lambda row: (
+            TargetItem.of(number, sanitized.values[row], part.mask[row])
+            if number
+            else BackgroundItem.of(sanitized.values[row])
+        ),
+    }
+    if sanitized.kind == "text":
+        return []
+    if sanitized.kind not in make:
+        raise InputError(
+            f"the wire has no item for {sanitized.kind!r}; it has {', '.join(sorted(make))}"
+        )
+    return [make[sanitized.kind](int(row)) for row in np.flatnonzero(~sanitized.empty)]
 
 
 def load_sanitizer(name: str, **options: Any) -> Sanitizer:
