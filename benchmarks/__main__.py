@@ -21,7 +21,7 @@ from benchmarks.tables import Skipped, machine
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
-    *("independence", "small_classes", "selection", "memorisation"),
+    *("independence", "small_classes", "selection", "memorisation", "sanitize"),
 )
 
 

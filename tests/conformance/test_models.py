@@ -25,7 +25,7 @@ from understudy.testing import (
     DetectorSuite,
     EncoderSuite,
     PoseEstimatorSuite,
-    SegmenterSuite,
+    ScoringSegmenterSuite,
     TextEncoderSuite,
 )
 from understudy.testing.embedding_suites import EMBEDDED, encoder_once
@@ -116,7 +116,7 @@ class TestCaptioners(CaptionerSuite):
         return load_once(Captioner, placed(request.param, hub, request))
 
 
-class TestSegmenters(SegmenterSuite):
+class TestSegmenters(ScoringSegmenterSuite):
     @pytest.fixture(params=SEGMENTERS)
     def segmenter(self, request: pytest.FixtureRequest, hub: Path) -> Segmenter:
         return load_once(Segmenter, placed(request.param, hub, request))

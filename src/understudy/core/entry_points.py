@@ -1,4 +1,4 @@
-"""What installed packages register: methods, backends and sources, this package's own among them.
+"""What packages register: methods, backends, sources and sanitizers, our own among them.
 
 Each is an entry point of a group. The groups are the whole door: a plug-in is an installed package
 with an entry point, and nothing here changes for it.
@@ -16,6 +16,7 @@ from understudy.core.errors import UnderstudyError
 METHODS = "understudy.methods"
 BACKENDS = "understudy.backends"
 SOURCES = "understudy.sources"
+SANITIZERS = "understudy.sanitizers"
 
 PACKAGE = "understudy"
 
@@ -33,6 +34,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "onnx": "understudy.backends.onnx:backend",
     },
     SOURCES: {"playhouse": "understudy.playhouse:open_playhouse"},
+    SANITIZERS: {
+        "box": "understudy.methods.sanitize.sanitizers:BoxSanitizer",
+        "edges": "understudy.methods.sanitize.sanitizers:EdgesSanitizer",
+        "noise": "understudy.methods.sanitize.sanitizers:NoiseSanitizer",
+        "pose": "understudy.methods.sanitize.sanitizers:PoseSanitizer",
+        "segment": "understudy.methods.sanitize.sanitizers:SegmentSanitizer",
+        "text": "understudy.methods.sanitize.sanitizers:TextSanitizer",
+    },
 }
 """The entry points that ``pyproject.toml`` declares for this package, which needs no installation:
 a source tree on the path works like an installed package, and so does one installed long ago."""
@@ -46,7 +55,7 @@ class Registration:
         package: Name of the package that registers it.
         value: Where it is: ``module:object``.
         name: The name it is asked for by.
-        group: What it is: `METHODS`, `BACKENDS` or `SOURCES`.
+        group: What it is: `METHODS`, `BACKENDS`, `SOURCES` or `SANITIZERS`.
     """
 
     package: str
@@ -97,7 +106,7 @@ def registration_of(
     Private images go to whatever is loaded here, so no package may take over a name of another.
 
     Args:
-        group: `METHODS`, `BACKENDS` or `SOURCES`.
+        group: `METHODS`, `BACKENDS`, `SOURCES` or `SANITIZERS`.
         name: The name it is asked for by.
         kind: The noun for it in messages, such as ``"backend"``.
         error: Makes the exception from a message.

@@ -130,6 +130,7 @@ class RunComplete(RunError):
     def __init__(self, folder: Path | str) -> None:
         super().__init__(f"{folder}: this run is complete; there is nothing to resume")
 
+
 class WireError(InputError):
     """Bytes between a device and a server are not what the wire's schema allows.
 

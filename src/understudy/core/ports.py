@@ -16,6 +16,7 @@ from understudy.core.types import (
     Images,
     Maps,
     Masks,
+    Scores,
     Seeds,
     Shape,
     Texts,
@@ -275,6 +276,29 @@ class Segmenter(Model, Protocol):
 
     def segment(self, images: Images) -> Maps:
         """(n, height, width) int64 at the size of the images."""
+        ...
+
+
+@runtime_checkable
+class ScoringSegmenter(Segmenter, Protocol):
+    """A segmenter that says how sure it is of a class at each pixel.
+
+    What must not be missed is found at a lower score than the best class needs.
+    """
+
+    def score(self, images: Images, classes: Texts) -> Scores:
+        """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1].
+
+        The class of a pixel in `segment` is the one with its largest score (up to rounding). A row
+        depends on its own image only.
+
+        Args:
+            images: (n, height, width, channels) uint8.
+            classes: Some of the model's class names, in any order.
+
+        Raises:
+            BackendError: No images, or a class that the model does not know.
+        """
         ...
 
 

@@ -30,6 +30,9 @@ Masks = NDArray[np.bool_]
 Maps = NDArray[np.int64]
 """Semantic maps: (n, height, width) int64, an index into the model's class names a pixel."""
 
+Scores = NDArray[np.float32]
+"""Scores of classes: (n, classes, height, width) float32 in [0, 1]."""
+
 Texts = Sequence[str]
 """Captions or prompts, one a row."""
 

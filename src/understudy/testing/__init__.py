@@ -49,6 +49,7 @@ from understudy.testing.query_suite import QuerySuite  # noqa: E402
 from understudy.testing.recognition_suites import (  # noqa: E402
     DetectorSuite,
     PoseEstimatorSuite,
+    ScoringSegmenterSuite,
     SegmenterSuite,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "PoseEstimatorSuite",
     "PromptedDecoderSuite",
     "QuerySuite",
+    "ScoringSegmenterSuite",
     "SegmenterSuite",
     "TextEncoderSuite",
     "TunerSuite",

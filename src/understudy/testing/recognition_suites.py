@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from understudy.backends.registry import load_model
-from understudy.core.ports import Detector, PoseEstimator, Segmenter
+from understudy.core.errors import BackendError
+from understudy.core.ports import Detector, PoseEstimator, ScoringSegmenter, Segmenter
 from understudy.core.types import Found
 from understudy.testing.sample_inputs import (
     check_refusals,
@@ -85,6 +86,54 @@ class SegmenterSuite:
 
     def test_a_segmenter_refuses_other_images(self, segmenter: Segmenter) -> None:
         check_refusals(segmenter.segment)
+
+
+class ScoringSegmenterSuite(SegmenterSuite):
+    """What every segmenter with scores must do, besides what every segmenter must.
+
+    A subclass states ``name``, or overrides the fixture ``segmenter``.
+
+    Attributes:
+        name: The name that loads the segmenter.
+    """
+
+    def test_a_score_is_of_a_class_and_a_pixel(self, segmenter: Segmenter) -> None:
+        assert isinstance(segmenter, ScoringSegmenter)
+        chosen = segmenter.classes[-1:] + segmenter.classes[:1]
+        for images in (striped_images(), striped_images((30, 50, 1), 3)):
+            scores = segmenter.score(images, chosen)
+            assert scores.shape == (len(images), 2, *images.shape[1:3])
+            assert scores.dtype == np.float32
+            assert ((scores >= 0) & (scores <= 1)).all()
+        assert segmenter.score(striped_images()[:0], chosen).shape == (0, 2, 40, 56)
+        assert segmenter.score(striped_images(), ()).shape == (6, 0, 40, 56)
+
+    def test_the_largest_score_is_the_class_of_a_pixel(self, segmenter: Segmenter) -> None:
+        assert isinstance(segmenter, ScoringSegmenter)
+        images = striped_images()
+        scores = segmenter.score(images, segmenter.classes)
+        chosen = np.take_along_axis(scores, segmenter.segment(images)[:, None], axis=1)
+        assert (chosen[:, 0] >= scores.max(axis=1) - 1e-4).all()
+
+    def test_scores_come_in_the_order_of_the_classes(self, segmenter: Segmenter) -> None:
+        assert isinstance(segmenter, ScoringSegmenter)
+        images, classes = striped_images(), segmenter.classes
+        np.testing.assert_array_equal(
+            segmenter.score(images, classes[::-1])[:, ::-1], segmenter.score(images, classes)
+        )
+
+    def test_a_score_depends_on_its_own_image_only(self, segmenter: Segmenter) -> None:
+        assert isinstance(segmenter, ScoringSegmenter)
+        images = striped_images()
+        together = segmenter.score(images, segmenter.classes)
+        for row in range(len(images)):
+            alone = segmenter.score(images[row : row + 1], segmenter.classes)
+            np.testing.assert_allclose(alone[0], together[row], atol=1e-4)
+
+    def test_an_unknown_class_has_no_score(self, segmenter: Segmenter) -> None:
+        assert isinstance(segmenter, ScoringSegmenter)
+        with pytest.raises(BackendError, match="no class 'unicorn'"):
+            segmenter.score(striped_images(), ("unicorn",))
 
 
 class DetectorSuite:

@@ -10,7 +10,7 @@ with a mask for each of many queries (MaskFormer, Mask2Former, OneFormer).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ from understudy.backends.arrays import index_slices
 from understudy.backends.hub.preprocessing import check_model_images
 from understudy.backends.plugin import read_options
 from understudy.backends.vision.dense import DenseNetwork, VisionOptions, network_kind
-from understudy.core.types import Images, Maps
+from understudy.core.errors import BackendError
+from understudy.core.types import Images, Maps, Scores, Texts
 
 _NUMBERS = 2**26  # scores held at once when they are brought to the size of the images
 
 
 class HubSegmenter(DenseNetwork):
-    """Images to semantic maps."""
+    """Images to semantic maps, and to the scores of classes."""
 
     def __init__(self, model: str, options: VisionOptions, kind: Any, *, task: bool) -> None:
         super().__init__(model, options, kind, "segmenter")
@@ -47,21 +48,53 @@ class HubSegmenter(DenseNetwork):
             maps[rows] = class_maps.cpu().numpy()
         return maps
 
+    def score(self, images: Images, classes: Texts) -> Scores:
+        """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1].
+
+        Probabilities; where each of many queries has a mask, their sum, 1 at most.
+
+        Raises:
+            BackendError: No images, or a class that the model does not know.
+        """
+        check_model_images(images, self.name)
+        indices = [self._index(name) for name in classes]
+        scores = np.empty((len(images), len(indices), *images.shape[1:3]), dtype=np.float32)
+        for rows in index_slices(len(images), self._options.batch):
+            raw, normalised = self._scores(self._run(images[rows]))
+            parts = [
+                (part if normalised else part.softmax(dim=1))[:, indices].clamp(0, 1).cpu()
+                for part in _enlarged(raw, images.shape[1:3])
+            ]
+            scores[rows] = torch.cat(parts).numpy()
+        return scores
+
+    def _index(self, name: str) -> int:
+        if name not in self.classes:
+            raise BackendError(
+                f"{self.name} knows no class {name!r}; it knows {', '.join(self.classes)}"
+            )
+        return self.classes.index(name)
+
     def _maps(self, outputs: Any, size: tuple[int, ...]) -> torch.Tensor:
         """The best class of each pixel."""
-        if "class_queries_logits" in outputs:
-            # The last class of a query is "nothing".
-            classes = outputs.class_queries_logits.float().softmax(dim=-1)[..., :-1]
-            masks = outputs.masks_queries_logits.float().sigmoid()
-            scores = torch.einsum("bqc,bqhw->bchw", classes, masks)
-        else:
-            scores = outputs.logits.float()
-        step = max(1, _NUMBERS // (scores.shape[1] * size[0] * size[1]))
-        parts = [
-            functional.interpolate(part, size=size, mode="bilinear").argmax(dim=1)
-            for part in torch.split(scores, step)
-        ]
-        return torch.cat(parts)
+        scores, _ = self._scores(outputs)
+        return torch.cat([part.argmax(dim=1) for part in _enlarged(scores, size)])
+
+    def _scores(self, outputs: Any) -> tuple[torch.Tensor, bool]:
+        """(n, classes, h, w) at the size of the outputs, and whether they are probabilities."""
+        if "class_queries_logits" not in outputs:
+            return outputs.logits.float(), False
+        # The last class of a query is "nothing".
+        classes = outputs.class_queries_logits.float().softmax(dim=-1)[..., :-1]
+        masks = outputs.masks_queries_logits.float().sigmoid()
+        return torch.einsum("bqc,bqhw->bchw", classes, masks), True
+
+
+def _enlarged(scores: torch.Tensor, size: tuple[int, ...]) -> Iterator[torch.Tensor]:
+    """Scores at the size of the images, so many rows at a time as memory has room for."""
+    step = max(1, _NUMBERS // (scores.shape[1] * size[0] * size[1]))
+    for part in torch.split(scores, step):
+        yield functional.interpolate(part, size=size, mode="bilinear")
 
 
 def load_segmenter(rest: str, options: Mapping[str, Any]) -> HubSegmenter:

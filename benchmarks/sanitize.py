@@ -1,0 +1,707 @@
+"""What leaves a device at each level: pixels that stay, attacks, information; the playhouse.
+
+40 homes, 10 references each. The first search is the mini studio's segmenter. The second look is
+another one beside it, a small network that learns from public renders, half of them with a dog
+that was erased in part. Truth comes from the renderer and is used for measuring alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from torch import nn
+from torch.nn import functional
+
+from benchmarks.tables import CACHE, DATA, Table, need
+from understudy.audit.adjacent_datasets import InMemorySource
+from understudy.backends.registry import load_encoder, load_model
+from understudy.core.ports import Generator, Segmenter, TextEncoder
+from understudy.core.types import Found, Images, Maps, Masks
+from understudy.engine.local import LocalEngine
+from understudy.methods.sanitize.background import Backgrounds, HoleSettings, backgrounds
+from understudy.methods.sanitize.noisy_maps import MAP_STAGE, cell_means, noisy_mean_map
+from understudy.methods.sanitize.sanitizers import (
+    BoxSanitizer,
+    EdgesSanitizer,
+    NoiseSanitizer,
+    PhotoPart,
+    PoseSanitizer,
+    SegmentSanitizer,
+)
+from understudy.methods.sanitize.segments import (
+    Remnants,
+    SearchSettings,
+    SecondLook,
+    Segments,
+    grown,
+    search,
+)
+from understudy.metrics.disclosure import PartMessages, disclosed_information
+from understudy.metrics.message_attacks import (
+    AttackAccuracy,
+    camera_residuals,
+    convolutional_attacker,
+    outline_attack,
+    reidentification,
+)
+from understudy.metrics.semantic import prompt_similarity
+from understudy.playhouse import DrawnImage, Home, World
+from understudy.playhouse.dog import DOG_KEYPOINTS
+from understudy.playhouse.picture import DOG
+from understudy.privacy.account import Account, Plan
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import Vault
+
+PARTS = ("hidden", "attacks", "information", "maps", "photos")
+HOMES, EACH, FEW = 40, 10, 5
+MARKER = np.array((255, 0, 255), dtype=np.uint8)
+HOLES = HoleSettings()
+STEPS, ROWS = 500, 1200
+
+
+def main(parts: Sequence[str] = PARTS, *, sheets: Path | None = None, tiny: bool = False) -> None:
+    """The tables; sheets of what leaves, into a folder."""
+    homes = 8 if tiny else HOMES
+    for name in parts:
+        PART_FUNCTIONS[name](homes, sheets)
+
+
+@dataclass(frozen=True)
+class Street:
+    """The references of some homes, row by row: all of a home, then those of the next."""
+
+    drawn: list[DrawnImage]
+    each: int
+
+    @property
+    def photos(self) -> Images:
+        return np.stack([one.image for one in self.drawn])
+
+    @property
+    def dogs(self) -> Masks:
+        return np.stack([one.segments == DOG for one in self.drawn])
+
+    @property
+    def statuses(self) -> NDArray[np.int64]:
+        return np.array([one.label for one in self.drawn])
+
+    @property
+    def homes(self) -> list[str]:
+        return [one.unit for one in self.drawn]
+
+    def by_home(self) -> list[slice]:
+        return [slice(at, at + self.each) for at in range(0, len(self.drawn), self.each)]
+
+
+@cache
+def street(homes: int, each: int = EACH) -> Street:
+    return Street([Home(at).draw(day) for at in range(homes) for day in range(each)], each)
+
+
+@cache
+def segments(homes: int, each: int = EACH) -> Segments:
+    return search(
+        street(homes, each).photos,
+        ["dog"],
+        load_model(Segmenter, "embedded:studio"),
+        SearchSettings(),
+    )
+
+
+def room_of(
+    one: Street,
+    hidden: Masks,
+    look: Callable[[Images, Sequence[str]], Remnants],
+    holes: HoleSettings = HOLES,
+    inpainter: Generator | None = None,
+) -> Backgrounds:
+    """Each home's backgrounds by themselves, put together again."""
+    results = [
+        backgrounds(
+            one.photos[rows],
+            hidden[rows],
+            ["dog"],
+            look,
+            settings=holes,
+            inpainter=inpainter,
+            prompt="an empty room",
+        )
+        for rows in one.by_home()
+    ]
+    remnants = [
+        np.concatenate([getattr(result.remnants, name) for result in results])
+        for name in ("masks", "areas", "held_back")
+    ]
+    joined = [
+        np.concatenate([getattr(result, name) for result in results])
+        for name in ("images", "holes", "hidden")
+    ]
+    unseen = float(np.mean([result.unseen for result in results]))
+    return Backgrounds(*joined, unseen, Remnants(*remnants))
+
+
+def looks() -> dict[str, SecondLook]:
+    studio = load_model(Segmenter, "embedded:studio")
+    return {
+        "the same segmenter": SecondLook(segmenters=(studio,)),
+        "another network": SecondLook(segmenters=(RemnantNetwork.trained(),)),
+        "both": SecondLook(segmenters=(studio, RemnantNetwork.trained())),
+    }
+
+
+def nothing_left(images: Images, nouns: Sequence[str]) -> Remnants:
+    """A second look that finds nothing."""
+    blank = np.zeros(images.shape[:3], dtype=bool)
+    return Remnants(blank, blank.mean(axis=(1, 2)), blank.any(axis=(1, 2)))
+
+
+def left_of(one: Street, result: Backgrounds, holes: HoleSettings) -> NDArray[np.float64]:
+    """Part of each photo's dog that is in its background: the dogs painted, the same holes.
+
+    The fill is the median of several photos, so what is painted there is a dog of one of them.
+    """
+    painted = np.where(one.dogs[..., None], MARKER, one.photos)
+    drawn = [replace(d, image=image) for d, image in zip(one.drawn, painted, strict=True)]
+    again = room_of(Street(drawn, one.each), result.hidden, nothing_left, replace(holes, rounds=0))
+    colours, plain = again.images.astype(int), result.images.astype(int)
+    left = np.minimum(colours[..., 0], colours[..., 2]) - colours[..., 1] > 100
+    left &= np.abs(colours - plain).max(axis=3) > 20
+    return left.sum(axis=(1, 2)) / np.maximum(one.dogs.sum(axis=(1, 2)), 1)
+
+
+def hidden(homes: int, sheets: Path | None) -> None:
+    """Acceptance 6: what is left of a dog that stays home, 5 references a home."""
+    one = street(homes, FEW)
+    found = segments(homes, FEW).hidden[0]
+    table = Table(
+        f"A dog at L0, {homes} homes x {FEW} photos: what is left of it in the background",
+        ("second look", "rounds", "held back", "left, mean", "left, worst", "unseen"),
+    )
+    for name, look in looks().items():
+        for rounds in (0, 1):
+            holes = replace(HOLES, rounds=rounds)
+            start = time.perf_counter()
+            result = room_of(one, found, look, holes)
+            left, sent = left_of(one, result, holes), ~result.remnants.held_back
+            table.row(
+                name,
+                rounds,
+                f"{1 - sent.mean():.1%}",
+                f"{left[sent].mean():.3%}",
+                f"{left[sent].max():.2%}",
+                f"{result.unseen:.1%}",
+            )
+            print(f"  {time.perf_counter() - start:.0f} s", flush=True)
+    _first_search(one, table)
+    if sheets is not None:
+        _sheet(one, room_of(one, found, looks()["another network"]), sheets / "levels.png")
+
+
+def _first_search(one: Street, table: Table) -> None:
+    """What simpler searches leave, before any grid of holes."""
+    studio = load_model(Segmenter, "embedded:studio")
+    plain = SearchSettings(
+        scales=(1.0,), flips=False, threshold=0.5, growth=3, look_alikes=False, belongings=False
+    )
+    for name, settings in (
+        ("first search alone, one scale", plain),
+        ("all scales", SearchSettings()),
+    ):
+        mask = search(one.photos, ["dog"], studio, settings).hidden[0]
+        left = (one.dogs & ~mask).sum(axis=(1, 2)) / one.dogs.sum(axis=(1, 2))
+        table.row(name, "-", "-", f"{left.mean():.3%}", f"{left.max():.2%}", "-")
+
+
+def attacks(homes: int, sheets: Path | None) -> None:
+    """What a server reads: the status by homes it has not met, and which home it is."""
+    one, found = street(homes), segments(homes)
+    # Before any photo is held back: all of them.
+    result = room_of(one, found.hidden[0], nothing_left)
+    alone = room_of(one, found.hidden[0], nothing_left, replace(HOLES, shared=False))
+    table = Table(
+        f"Attacks on what is sent, {homes} homes x {EACH} references",
+        ("what is sent", "status", "chance", "home", "chance", "attacker"),
+    )
+    part = PhotoPart(one.photos, one.dogs, "dog")
+    for grid in (1, 4, 8, 16, 32):
+        boxes = BoxSanitizer(grid).sanitize(part).values.astype(float)
+        _row(table, f"L1 box, grid {grid} px", one, {"box": boxes})
+    exact = np.where(one.dogs[..., None], np.uint8(0), one.photos)
+    _row(table, "L2 background, exact hole", one, {"": exact, "network": exact})
+    _row(table, "L2 background, own hole on the grid", one, _views(alone.images, one))
+    _row(table, "L2 background, ours", one, _views(result.images, one))
+    room = PhotoPart(result.images, np.ones_like(one.dogs), "room")
+    _row(
+        table,
+        "L1 edges of the background, ours",
+        one,
+        _views(EdgesSanitizer().sanitize(room).drawn, one),
+    )
+    target = PhotoPart(one.photos, found.masks[0], "dog")
+    _row(
+        table,
+        "L1 edges of the dog (disclosed)",
+        one,
+        {"network": EdgesSanitizer().sanitize(target).drawn},
+    )
+    _row(
+        table,
+        "L2 segment of the dog (disclosed)",
+        one,
+        {"network": SegmentSanitizer().sanitize(target).drawn},
+    )
+
+
+def _views(images: Images, one: Street) -> Mapping[str, Images]:
+    residuals = camera_residuals(images, one.homes)
+    return {
+        "image": images,
+        "residual": residuals,
+        "network": images,
+        "network on residual": residuals,
+    }
+
+
+def _row(table: Table, name: str, one: Street, views: Mapping[str, NDArray[np.generic]]) -> None:
+    """The best attacker on any view of what is sent."""
+    results: list[tuple[str, AttackAccuracy]] = []
+    for view, messages in views.items():
+        network = {"network": convolutional_attacker(15)} if view.startswith("network") else None
+        if network is not None:
+            messages = messages[:, ::2, ::2]
+        read = outline_attack(
+            messages, one.statuses, one.homes, attackers=network, folds=4 if network else 5
+        )
+        results.append((f"{read[0].attacker}, {view}".strip(", "), read[0]))
+    words, best = max(results, key=lambda pair: pair[1].accuracy.value)
+    home = reidentification(next(iter(views.values())), one.homes)
+    table.row(
+        name,
+        f"{best.accuracy.value:.0%}",
+        f"{best.chance:.0%}",
+        f"{home.accuracy.value:.0%}",
+        f"{home.chance:.1%}",
+        f"  {words}",
+    )
+
+
+def information(homes: int, sheets: Path | None) -> None:
+    """MI of both parts for each preference: half of the homes, with the others for the bias."""
+    one, found = street(homes), segments(homes)
+    room = room_of(one, found.hidden[0], nothing_left).images
+    target = PhotoPart(one.photos, found.visible((2,), 0), "dog")
+    whole = PhotoPart(room, np.ones_like(one.dogs), "room")
+    poses = PoseSanitizer(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
+    sent = {
+        "L0": None,
+        "L1 box": BoxSanitizer().sanitize(target).drawn,
+        "L1 pose": poses.sanitize(target).drawn,
+        "L1 edges": EdgesSanitizer().sanitize(target).drawn,
+        "L2": SegmentSanitizer().sanitize(target).drawn,
+        **{f"L2, noise {s}": NoiseSanitizer(s).sanitize(target).drawn for s in (5, 10, 50)},
+    }
+    rooms = {"L0": None, "L1": EdgesSanitizer().sanitize(whole).drawn, "L2": room}
+    table = Table(
+        f"Mutual information, bias removed; {homes // 2} homes x {EACH} references",
+        ("(target, background)", "target", "+-", "plain", "background", "+-", "plain"),
+    )
+    pairs = [(t, "L0") for t in sent] + [
+        ("L0", "L1"),
+        ("L0", "L2"),
+        ("L1 edges", "L2"),
+        ("L2", "L2"),
+    ]
+    for pair in pairs:
+        messages = [m for m in (sent[pair[0]], rooms[pair[1]]) if m is not None]
+        table.row(
+            f"({pair[0]}, {pair[1]})",
+            *_disclosed(one, one.dogs, messages),
+            *_disclosed(one, ~one.dogs, messages),
+        )
+    unrelated = np.roll(one.photos, 3 * EACH, axis=0)
+    table.row(
+        "photos of other homes",
+        *_disclosed(one, one.dogs, [unrelated]),
+        *_disclosed(one, ~one.dogs, [unrelated]),
+    )
+    _prompts(one)
+
+
+def _disclosed(one: Street, parts: Masks, messages: Sequence[Images]) -> tuple[str, str, str]:
+    half = len(one.drawn) // 2
+    own, others = (
+        PartMessages(one.photos[rows], parts[rows], tuple(m[rows] for m in messages))
+        for rows in (slice(half), slice(half, None))
+    )
+    result = disclosed_information(own, others)
+    width = (result.corrected.high - result.corrected.low) / 2
+    return f"{result.corrected.value:.2%}", f"{width:.2%}", f"{result.uncorrected:.2%}"
+
+
+def _prompts(one: Street) -> None:
+    """SIM of the request's words and the photos (the paper's Table 4d)."""
+    encoder = load_encoder("embedded:studio", shape=one.photos.shape[1:])
+    assert isinstance(encoder, TextEncoder)
+    texts = [f"a dog {status}" for status in ("eating", "sitting", "sleeping", "playing")]
+    result = prompt_similarity(
+        encoder.encode(one.photos), encoder.encode_text(texts), encoder.encode_text([""])
+    )
+    print(
+        f"SIM of prompts {result.prompts.value:.3f}, of the empty prompt "
+        f"{result.empty.value:.3f}, above it {result.above.value:.3f}"
+    )
+
+
+class DrawnPoses:
+    """The renderer's keypoints, row by row: a pose estimator that is never wrong."""
+
+    name, licence, keypoints = "renderer", "none", DOG_KEYPOINTS
+
+    def __init__(self, poses: Sequence[NDArray[np.float32]]) -> None:
+        self._poses = poses
+
+    def pose(self, images: Images) -> list[NDArray[np.float32]]:
+        return [pose[None] for pose in self._poses[: len(images)]]
+
+
+class RemnantNetwork(nn.Module):
+    """A small network that finds what is left of dogs; a segmenter."""
+
+    name, licence, classes = "benchmark:remnants", "none", ("room", "dog")
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (24, 48, 64)
+        self.down = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(before, after, 4, stride=2, padding=1), *_block(after))
+            for before, after in zip((3, *widths[:-1]), widths, strict=True)
+        )
+        self.up = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(deep + flat, flat, 1), *_block(flat))
+            for deep, flat in ((64, 48), (48, 24))
+        )
+        self.head = nn.Conv2d(widths[0], 1, 1)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        size, levels = pixels.shape[2:], []
+        for block in self.down:
+            pixels = block(pixels)
+            levels.append(pixels)
+        for block, level in zip(self.up, levels[-2::-1], strict=True):
+            larger = functional.interpolate(pixels, size=level.shape[2:])
+            pixels = block(torch.cat([larger, level], dim=1))
+        return functional.interpolate(self.head(pixels), size=size, mode="bilinear")[:, 0]
+
+    @torch.no_grad()
+    def score(self, images: Images, classes: Sequence[str]) -> NDArray[np.float32]:
+        """(n, classes, height, width)."""
+        dog = torch.cat(
+            [self(_pixels(part)) for part in np.array_split(images, -(-len(images) // 64))]
+        )
+        scores = dog.sigmoid().numpy()
+        return np.stack([scores if name == "dog" else 1 - scores for name in classes], axis=1)
+
+    def segment(self, images: Images) -> Maps:
+        return (self.score(images, ("dog",))[:, 0] >= 0.5).astype(np.int64)
+
+    @classmethod
+    @cache
+    def trained(cls) -> RemnantNetwork:
+        """Trained once, and kept."""
+        file = CACHE / "sanitize-remnants.pt"
+        torch.manual_seed(0)
+        network = cls()
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            _train(network)
+            torch.save(network.state_dict(), file)
+        network.load_state_dict(torch.load(file))
+        return network.eval()
+
+
+def _block(width: int) -> list[nn.Module]:
+    layers: list[nn.Module] = [nn.BatchNorm2d(width), nn.ReLU()]
+    return [*layers, nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+
+
+def _pixels(images: Images) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2) / 127.5 - 1
+
+
+def _train(network: RemnantNetwork) -> None:
+    """Public dogs, half of them erased in part, and rooms of persons and bottles without any."""
+    world = World(64, ("dog", "dog", "dog", "person", "bottle"))
+    drawn = [world.draw(seed) for seed in range(8_000_000, 8_000_000 + ROWS)]
+    images = np.stack([one.image for one in drawn])
+    dogs = np.stack([one.segments == DOG for one in drawn])
+    rng = np.random.default_rng(0)
+    optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.02)
+    rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=STEPS)
+    network.train()
+    for step in range(STEPS):
+        rows = rng.integers(len(images), size=32)
+        pixels, truth = _erased(images[rows], dogs[rows], rng)
+        logits = network(_changed(_pixels(pixels)))
+        loss = functional.binary_cross_entropy_with_logits(
+            logits, torch.from_numpy(truth).float(), pos_weight=torch.tensor(2.0)
+        )
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        rate.step()
+        if step % 100 == 0:
+            print(f"  second network: step {step}, loss {loss.item():.3f}", flush=True)
+
+
+def _erased(images: Images, dogs: Masks, rng: np.random.Generator) -> tuple[Images, Masks]:
+    """Boxes of half of the images filled from another place of the same image."""
+    images, dogs = images.copy(), dogs.copy()
+    for image, dog in zip(images, dogs, strict=True):
+        if rng.random() < 0.5:
+            top, left = rng.integers(0, 48, 2)
+            height, width = rng.integers(12, 56, 2)
+            box = np.s_[top : top + height, left : left + width]
+            colour = image[rng.integers(64), rng.integers(64)]
+            shift = np.roll(image, rng.integers(16, 48, 2), axis=(0, 1))[box]
+            image[box] = colour if rng.random() < 0.5 else shift // 2 + colour // 2
+            dog[box] = False
+    return images, dogs
+
+
+def _changed(pixels: torch.Tensor) -> torch.Tensor:
+    """Light, tint, static."""
+    count = len(pixels)
+    tint = 0.75 + 0.5 * torch.rand((count, 3, 1, 1))
+    shift = 0.5 * (torch.rand((count, 1, 1, 1)) - 0.5)
+    static = 0.12 * torch.rand((count, 1, 1, 1)) * torch.randn_like(pixels)
+    return (pixels * tint * (0.6 + 0.7 * torch.rand((count, 1, 1, 1))) + shift + static).clamp(
+        -1, 1
+    )
+
+
+def maps(homes: int, sheets: Path | None) -> None:
+    """L1 under differential privacy: the noisy mean of a home's dog edges."""
+    table = Table(
+        "Noisy mean of the edges of one home's dog, 8 x 8 cells, delta 1e-5",
+        ("references", "epsilon", "noise / largest mean", "correlation with the true mean"),
+    )
+    home = Home(0)
+    for count in (10, 100, 1000):
+        drawn = [home.draw(day) for day in range(count)]
+        photos = np.stack([one.image for one in drawn])
+        alone = np.where(
+            np.stack([one.segments == DOG for one in drawn])[..., None], photos, np.uint8(127)
+        )
+        for epsilon in (1.0, 8.0):
+            mean, noisy, noise = _noisy_map(alone, epsilon)
+            fit = np.corrcoef(mean.ravel(), noisy.ravel())[0, 1]
+            table.row(str(count), f"{epsilon:g}", f"{noise / mean.max():.2f}", f"{fit:.2f}")
+
+
+def _noisy_map(alone: Images, epsilon: float) -> tuple[NDArray, NDArray, float]:
+    import tempfile
+
+    def edges_of(images: Images) -> Images:
+        dog = (images != 127).any(axis=3)
+        return EdgesSanitizer().sanitize(PhotoPart(images, dog, "dog")).drawn
+
+    source = InMemorySource(
+        f"dogs-{len(alone)}", "images", ("all",), alone, np.zeros(len(alone), dtype=np.int64)
+    )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "cache").mkdir()
+        with Ledger(str(folder / "ledger.db")) as ledger:
+            plan = Plan.of(Budget(epsilon, 1e-5), {MAP_STAGE.name: MAP_STAGE.weight})
+            account = Account(ledger, ledger.register(source).id, Unit(), plan, folder / "stages")
+            vault = Vault(source, account, LocalEngine(1), folder / "cache")
+            result = noisy_mean_map(vault, edges_of)
+    return cell_means(edges_of(alone), 8).mean(axis=0), result.mean, result.noise_sd
+
+
+def photos(homes: int, sheets: Path | None) -> None:
+    """Real photos: COCO's masks as the first search, FastestDet as the second look."""
+    folder = need(DATA / "images" / "photos")
+    detector = FastestDet(need(DATA / "models" / "FastestDet.onnx"))
+    table = Table(
+        "Real photos (COCO masks cut out, FastestDet looks again), each a camera of its own",
+        ("object at L0", "photos", "detected before", "held back", "left, mean", "left, worst"),
+    )
+    for noun in ("person", "dog", "chair"):
+        images, masks = coco(folder, noun)
+        look = SecondLook(
+            segmenters=(),
+            detectors=(detector,),
+            settings=SearchSettings(scales=(1.0,), growth=0, belongings=False),
+        )
+        before = look(images, [noun]).held_back
+        rows = [
+            backgrounds(
+                images[at : at + 1],
+                grown(masks[at : at + 1], 4),
+                [noun],
+                look,
+                settings=HoleSettings(grid=32, distance=8),
+            )
+            for at in range(len(images))
+        ]
+        held = np.array([bool(row.remnants.held_back[0]) for row in rows])
+        left = np.array(
+            [
+                (mask & ~row.holes[0]).sum() / mask.sum()
+                for mask, row in zip(masks, rows, strict=True)
+            ]
+        )[~held]
+        table.row(
+            noun,
+            str(len(images)),
+            f"{before.mean():.0%}",
+            f"{held.mean():.0%}",
+            f"{left.mean() if len(left) else 0:.2%}",
+            f"{left.max() if len(left) else 0:.2%}",
+        )
+        if sheets is not None:
+            filled = np.concatenate([row.images for row in rows])
+            _real_sheet(images, masks, filled, held, noun, sheets / f"photos-{noun}.png")
+
+
+def coco(folder: Path, noun: str, size: int = 256) -> tuple[Images, Masks]:
+    """The photos that show an object, and its pixels, ``size`` pixels a side."""
+    known = json.loads((folder / "coco49_instances.json").read_text(encoding="utf-8"))
+    category = next(one["id"] for one in known["categories"] if one["name"] == noun)
+    images, masks = [], []
+    for photo in known["images"]:
+        shapes = [
+            polygon
+            for one in known["annotations"]
+            if one["image_id"] == photo["id"]
+            and one["category_id"] == category
+            and isinstance(one["segmentation"], list)
+            for polygon in one["segmentation"]
+        ]
+        file = folder / "img" / f"coco_{photo['file_name']}"
+        if not shapes or not file.exists():
+            continue
+        canvas = Image.new("1", (photo["width"], photo["height"]))
+        for polygon in shapes:
+            ImageDraw.Draw(canvas).polygon(polygon, fill=1)
+        mask = np.asarray(canvas.resize((size, size)))
+        if mask.sum() < 40:
+            continue
+        images.append(np.asarray(Image.open(file).convert("RGB").resize((size, size))))
+        masks.append(mask)
+    return np.stack(images), np.stack(masks)
+
+
+class FastestDet:
+    """80 classes of COCO, one box a cell (dog-qiuqiu/FastestDet)."""
+
+    name, licence = "FastestDet", "BSD-3-Clause"
+
+    def __init__(self, file: Path, certainty: float = 0.4) -> None:
+        import onnxruntime
+
+        self._session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        self._certainty = certainty
+        folder = DATA / "images" / "photos" / "coco49_instances.json"
+        categories = json.loads(folder.read_text(encoding="utf-8"))["categories"]
+        self.classes = tuple(one["name"] for one in sorted(categories, key=lambda one: one["id"]))
+
+    def detect(self, images: Images) -> list[Found]:
+        return [self._one(image) for image in images]
+
+    def _one(self, image: NDArray[np.uint8]) -> Found:
+        height, width = image.shape[:2]
+        small = np.asarray(Image.fromarray(image).resize((352, 352)))[:, :, ::-1]
+        pixels = small.transpose(2, 0, 1)[None].astype(np.float32) / 255
+        (out,) = self._session.run(None, {self._session.get_inputs()[0].name: pixels})
+        cells = out.reshape(out.shape[-3:]) if out.ndim == 4 else out
+        _, rows, columns = cells.shape
+        score = cells[0] ** 0.6 * cells[5:].max(axis=0) ** 0.4
+        row, column = np.nonzero(score > self._certainty)
+        at = cells[:, row, column]
+        x, y = (column + np.tanh(at[1])) / columns, (row + np.tanh(at[2])) / rows
+        w, h = (1 / (1 + np.exp(-at[k])) for k in (3, 4))
+        boxes = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], axis=1)
+        boxes = np.clip(boxes, 0, 1) * (width, height, width, height)
+        order = np.argsort(-score[row, column])
+        return Found(
+            boxes[order].astype(np.float32),
+            at[5:].argmax(axis=0)[order].astype(np.int64),
+            np.clip(score[row, column][order], 0, 1).astype(np.float32),
+        )
+
+
+def _sheet(one: Street, result: Backgrounds, file: Path) -> None:
+    """Three homes: the photo, what is hidden, the background, its edges, box, edges, segment."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    studio = segments(len(one.drawn) // one.each, one.each)
+    target = PhotoPart(one.photos, studio.visible((2,), 0), "dog")
+    room = PhotoPart(result.images, np.ones_like(one.dogs), "room")
+    poses = PoseSanitizer(DrawnPoses([d.instances[0].keypoints for d in one.drawn]), "dog", 0.0)
+    dimmed = np.where(result.hidden[..., None], one.photos, one.photos // 4)
+    held = result.remnants.held_back[:, None, None, None]
+    columns = [
+        one.photos,
+        dimmed,
+        np.where(held, result.images // 3, result.images),
+        EdgesSanitizer().sanitize(room).drawn,
+        *(
+            s.sanitize(target).drawn
+            for s in (
+                BoxSanitizer(),
+                poses,
+                EdgesSanitizer(),
+                SegmentSanitizer(),
+                NoiseSanitizer(50),
+            )
+        ),
+    ]
+    rows = [
+        np.concatenate([c[at] for c in columns], axis=1)
+        for at in range(0, 12 * one.each, one.each + 1)
+    ]
+    _save(np.concatenate(rows[:9]), file, 2)
+
+
+def _real_sheet(
+    images: Images, masks: Masks, filled: Images, held: NDArray[np.bool_], noun: str, file: Path
+) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    cut = np.where(masks[..., None], images, images // 4)
+    sent = np.where(held[:, None, None, None], filled // 3, filled)
+    target = PhotoPart(images, masks, noun)
+    columns = [
+        images,
+        cut,
+        sent,
+        *(s.sanitize(target).drawn for s in (EdgesSanitizer(2.0), SegmentSanitizer())),
+    ]
+    rows = [np.concatenate([c[at] for c in columns], axis=1) for at in range(min(6, len(images)))]
+    _save(np.concatenate(rows), file, 1)
+
+
+def _save(image: NDArray[np.uint8], file: Path, times: int) -> None:
+    size = (image.shape[1] * times, image.shape[0] * times)
+    Image.fromarray(image).resize(size, Image.Resampling.NEAREST).save(file)
+    print(f"  {file}")
+
+
+PART_FUNCTIONS: Mapping[str, Callable[[int, Path | None], None]] = {
+    "hidden": hidden,
+    "attacks": attacks,
+    "information": information,
+    "maps": maps,
+    "photos": photos,
+}

@@ -1,0 +1,334 @@
+"""Sanitizers: what of an object or of the background leaves the device, and at which level.
+
+SpinML, section 3.2: L0 sends text alone, L1 a feature (edges, a pose, a box), L2 the segment;
+section 5.5: the segment with noise. Not one of them is differentially private; `noisy_maps` is.
+A sanitizer gives what is sent, and an image of it: what a preview shows, what attacks read.
+Other packages add theirs by entry points of the group ``understudy.sanitizers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.entry_points import SANITIZERS, registered, registration_of
+from understudy.core.errors import ConfigError, InputError
+from understudy.core.ports import PoseEstimator
+from understudy.core.types import Images, Masks
+from understudy.methods.sanitize.wire_items import (
+    FILL,
+    BackgroundItem,
+    BoxItem,
+    EdgesItem,
+    Item,
+    PoseItem,
+    TargetItem,
+)
+from understudy.steps.hints import LIMBS, edges, skeleton
+
+
+@dataclass(frozen=True, slots=True)
+class PhotoPart:
+    """One object, or the background, of some photos.
+
+    Attributes:
+        photos: (n, height, width, channels) uint8; of a background with its holes filled.
+        mask: (n, height, width): the pixels that may be sent, none of a more private object.
+        noun: What the owner calls it.
+    """
+
+    photos: Images
+    mask: Masks
+    noun: str
+
+    def __post_init__(self) -> None:
+        if self.photos.ndim != 4 or self.mask.shape != self.photos.shape[:3]:
+            raise InputError(
+                f"every photo has its mask, found photos {self.photos.shape} and masks "
+                f"{self.mask.shape}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sanitized:
+    """What is sent of one part.
+
+    Attributes:
+        kind: ``"text"``, ``"box"``, ``"pose"``, ``"edges"`` or ``"segment"``; another package's
+            sanitizer may have another.
+        level: 0, 1 or 2.
+        values: One array a photo in its first axis: boxes (n, 4), poses (n, k, 3), edges
+            (n, height, width) bool, segments (n, height, width, channels) uint8; (n, 0) of text.
+        drawn: (n, height, width, channels) uint8: an image of the same, black where nothing is
+            sent.
+        empty: (n,) bool: photos of which nothing can be sent, for the object is not in them.
+    """
+
+    kind: str
+    level: int
+    values: NDArray[Any]
+    drawn: Images
+    empty: NDArray[np.bool_]
+
+
+@runtime_checkable
+class Sanitizer(Protocol):
+    """Keeps of a part what its level allows.
+
+    What it gives depends on the photos through the pixels inside the masks alone.
+
+    Attributes:
+        kind: What it sends, one word.
+        level: 0, 1 or 2.
+    """
+
+    kind: ClassVar[str]
+    level: ClassVar[int]
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """What is sent of a part."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextSanitizer:
+    """L0: nothing of the photo; the request holds the noun."""
+
+    kind: ClassVar[str] = "text"
+    level: ClassVar[int] = 0
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """Nothing."""
+        count = len(part.photos)
+        return Sanitized(
+            self.kind, self.level, np.zeros((count, 0)), np.zeros_like(part.photos), _none(part)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSanitizer:
+    """L1: the object's box, grown to the lines of a grid.
+
+    A tight box tells the status in 9 photos of 10; on a grid of half the image it hardly does.
+
+    Attributes:
+        grid: Pixels a side of its cells.
+    """
+
+    kind: ClassVar[str] = "box"
+    level: ClassVar[int] = 1
+
+    grid: int = 32
+
+    def __post_init__(self) -> None:
+        if self.grid < 1:
+            raise ConfigError(f"the grid of boxes must be 1 pixel or more, found {self.grid}")
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """(n, 4) float32: left, top, right, bottom in pixels."""
+        boxes = np.zeros((len(part.photos), 4), dtype=np.float32)
+        drawn = np.zeros_like(part.photos)
+        height, width = part.mask.shape[1:]
+        for box, image, mask in zip(boxes, drawn, part.mask, strict=True):
+            if mask.any():
+                box[[1, 3]] = self._sides(mask.any(axis=1), height)
+                box[[0, 2]] = self._sides(mask.any(axis=0), width)
+                left, top, right, bottom = box.astype(np.int64)
+                image[top:bottom, left:right] = 255
+        return Sanitized(self.kind, self.level, boxes, drawn, _none(part))
+
+    def _sides(self, along: NDArray[np.bool_], side: int) -> tuple[int, int]:
+        pixels = np.flatnonzero(along)
+        low, high = int(pixels[0]), int(pixels[-1]) + 1
+        return low // self.grid * self.grid, min(side, -(-high // self.grid) * self.grid)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgesSanitizer:
+    """L1: Canny's edges of the part alone; pixels outside of it have no edges.
+
+    The part is laid on grey first, so an edge depends on its pixels alone; its own outline is one.
+
+    Attributes:
+        sigma: Of the Gaussian that smooths first, in pixels.
+    """
+
+    kind: ClassVar[str] = "edges"
+    level: ClassVar[int] = 1
+
+    sigma: float = 0.8
+
+    def __post_init__(self) -> None:
+        if self.sigma <= 0:
+            raise ConfigError(f"sigma of the edges must be above 0, found {self.sigma:g}")
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """(n, height, width) bool, True on an edge."""
+        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
+        lines = (edges(alone, sigma=self.sigma) > 0) & part.mask
+        drawn = np.repeat(lines[..., None], part.photos.shape[3], axis=3).astype(np.uint8) * 255
+        return Sanitized(self.kind, self.level, lines, drawn, _none(part))
+
+
+@dataclass(frozen=True, slots=True)
+class PoseSanitizer:
+    """L1: the object's keypoints.
+
+    The estimator is shown the part on grey alone. Of several poses the surest is taken.
+
+    Attributes:
+        estimator: Finds them.
+        skeleton: ``"person"`` or ``"dog"``, the lines that are drawn; None: points.
+        certainty: Keypoints of a lower score are left out.
+    """
+
+    kind: ClassVar[str] = "pose"
+    level: ClassVar[int] = 1
+
+    estimator: PoseEstimator
+    skeleton: str | None = None
+    certainty: float = 0.3
+
+    def __post_init__(self) -> None:
+        missing = {name for limb in LIMBS.get(self.skeleton or "", ()) for name in limb} - set(
+            self.estimator.keypoints
+        )
+        if missing or (self.skeleton is not None and self.skeleton not in LIMBS):
+            raise ConfigError(
+                f"{self.estimator.name} has no keypoints for the skeleton {self.skeleton!r}: "
+                f"skeletons are {', '.join(LIMBS)}; it lacks {', '.join(sorted(missing)) or 'none'}"
+            )
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """(n, keypoints, 3) float32: x and y in pixels, and 1 where the keypoint is sent."""
+        alone = np.where(part.mask[..., None], part.photos, np.uint8(FILL))
+        height, width = part.mask.shape[1:]
+        points = np.zeros((len(alone), len(self.estimator.keypoints), 3), dtype=np.float32)
+        for row, people in enumerate(self.estimator.pose(alone)):
+            if len(people) and part.mask[row].any():
+                best = people[people[:, :, 2].mean(axis=1).argmax()]
+                inside = (best[:, :2] >= 0).all(axis=1) & (best[:, :2] <= (width, height)).all(1)
+                sent = (best[:, 2] >= self.certainty) & inside
+                points[row][sent] = np.column_stack([best[sent, :2], np.ones(sent.sum())])
+        drawn = np.stack([self._drawn(one, part.photos.shape[1:]) for one in points])
+        return Sanitized(
+            self.kind, self.level, points, drawn, np.asarray(~points[..., 2].any(axis=1))
+        )
+
+    def _drawn(self, points: NDArray[np.float32], shape: tuple[int, ...]) -> Images:
+        if self.skeleton is not None and shape[2] == 3:
+            return skeleton(points, self.estimator.keypoints, self.skeleton, (shape[0], shape[1]))
+        image = np.zeros(shape, dtype=np.uint8)
+        at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), (shape[1] - 1, shape[0] - 1))
+        image[at[:, 1], at[:, 0]] = 255
+        return image
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSanitizer:
+    """L2: the part as it is, on grey."""
+
+    kind: ClassVar[str] = "segment"
+    level: ClassVar[int] = 2
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """(n, height, width, channels) uint8; 127 outside of the part."""
+        inside = part.mask[..., None]
+        values = np.where(inside, part.photos, np.uint8(FILL))
+        return Sanitized(
+            self.kind, self.level, values, np.where(inside, values, np.uint8(0)), _none(part)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseSanitizer:
+    """The segment with Gaussian noise on its pixels (SpinML, section 5.5).
+
+    The paper's deviations are 5, 10 and 50 of 255. It is no differential privacy to speak of:
+    at 50 and one photo of 64 x 64 pixels epsilon is above a thousand.
+
+    Attributes:
+        deviation: Standard deviation of the noise, of 255.
+    """
+
+    kind: ClassVar[str] = "segment"
+    level: ClassVar[int] = 2
+
+    deviation: float = 50.0
+
+    def __post_init__(self) -> None:
+        if self.deviation <= 0:
+            raise ConfigError(f"the deviation of the noise must be above 0, found {self.deviation}")
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0) -> Sanitized:
+        """(n, height, width, channels) uint8; 127 outside of the part."""
+        noise = np.random.default_rng(seed).normal(0, self.deviation, part.photos.shape)
+        noisy = np.rint(np.clip(part.photos + noise, 0, 255)).astype(np.uint8)
+        return SegmentSanitizer().sanitize(PhotoPart(noisy, part.mask, part.noun))
+
+
+def _none(part: PhotoPart) -> NDArray[np.bool_]:
+    return np.asarray(~part.mask.any(axis=(1, 2)))
+
+
+def items_of(sanitized: Sanitized, part: PhotoPart, number: int) -> list[Item]:
+    """What is sent of a part as items of the wire, one a photo; photos without it have none.
+
+    Args:
+        sanitized: What a sanitizer of this package gave; text has no items.
+        part: What it was given.
+        number: Of the part in the request: 0 is the background.
+
+    Raises:
+        WireError: Photos that are not squares of a size that the wire has.
+        InputError: The kind of another package's sanitizer, which the wire has no item for.
+    """
+    side = part.photos.shape[1]
+    make: Mapping[str, Callable[[int], Item]] = {
+        "box": lambda row: BoxItem.of(number, side, sanitized.values[row]),
+        "pose": lambda row: PoseItem.of(number, side, sanitized.values[row]),
+        "edges": lambda row: EdgesItem.of(number, sanitized.values[row]),
+        "segment": lambda row: (
+            TargetItem.of(number, sanitized.values[row], part.mask[row])
+            if number
+            else BackgroundItem.of(sanitized.values[row])
+        ),
+    }
+    if sanitized.kind == "text":
+        return []
+    if sanitized.kind not in make:
+        raise InputError(
+            f"the wire has no item for {sanitized.kind!r}; it has {', '.join(sorted(make))}"
+        )
+    return [make[sanitized.kind](int(row)) for row in np.flatnonzero(~sanitized.empty)]
+
+
+def load_sanitizer(name: str, **options: Any) -> Sanitizer:
+    """A sanitizer by its name, of this package or of another.
+
+    Args:
+        name: Of an entry point of the group ``understudy.sanitizers``.
+        options: What it is made with.
+
+    Raises:
+        ConfigError: There is none of the name, it cannot be loaded, or it takes other options.
+    """
+    registration = registration_of(SANITIZERS, name, "sanitizer", ConfigError)
+    if registration is None:
+        known = ", ".join(sorted(registered(SANITIZERS)))
+        raise ConfigError(f"there is no sanitizer {name!r}; there are {known}")
+    make: Callable[..., object] = registration.load("sanitizer", ConfigError)
+    try:
+        sanitizer = make(**options)
+    except TypeError as error:
+        raise ConfigError(f"the sanitizer {name!r} takes other options: {error}") from error
+    if not isinstance(sanitizer, Sanitizer):
+        raise ConfigError(
+            f"the sanitizer {name!r} ({registration.value}) gave a {type(sanitizer).__name__} "
+            "without kind, level or sanitize"
+        )
+    return sanitizer

@@ -1,0 +1,244 @@
+"""What leaves at each level depends on the pixels of the part alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tests.methods.sanitize.painted_world import SIDE, rooms
+
+from understudy.core import entry_points
+from understudy.core.entry_points import SANITIZERS
+from understudy.core.errors import ConfigError, InputError
+from understudy.core.types import Images
+from understudy.methods.sanitize.sanitizers import (
+    BoxSanitizer,
+    EdgesSanitizer,
+    NoiseSanitizer,
+    PhotoPart,
+    PoseSanitizer,
+    Sanitizer,
+    SegmentSanitizer,
+    TextSanitizer,
+    items_of,
+    load_sanitizer,
+)
+from understudy.methods.sanitize.wire_items import decode_item, encode_item
+from understudy.playhouse.dog import DOG_KEYPOINTS
+
+
+class MarkedPoses:
+    """A pose about the darkest and the brightest pixel; a second, less sure one is elsewhere."""
+
+    name, licence, keypoints = "test:poses", "none", ("dark", "bright", "unsure", "outside")
+
+    def pose(self, images: Images) -> list[np.ndarray]:
+        poses = []
+        for image in images.sum(axis=3):
+            ends = [np.unravel_index(at, image.shape) for at in (image.argmin(), image.argmax())]
+            sure = [(column, row, 0.9) for row, column in ends]
+            people = [[(1, 1, 0.1)] * 4, [*sure, (3, 3, 0.2), (SIDE + 4, 3, 0.8)]]
+            poses.append(np.array(people, dtype=np.float32))
+        return poses
+
+
+ALL: tuple[Sanitizer, ...] = (
+    TextSanitizer(),
+    BoxSanitizer(8),
+    EdgesSanitizer(),
+    PoseSanitizer(MarkedPoses()),
+    SegmentSanitizer(),
+    NoiseSanitizer(20),
+)
+
+
+def part(count: int = 3) -> PhotoPart:
+    photos, masks = rooms(count)
+    return PhotoPart(photos, masks, "dog")
+
+
+@pytest.mark.parametrize("sanitizer", ALL, ids=lambda one: type(one).__name__)
+def test_a_sanitizer_gives_a_value_a_photo_and_an_image_of_it(sanitizer: Sanitizer) -> None:
+    assert isinstance(sanitizer, Sanitizer)
+    own = part()
+    result = sanitizer.sanitize(own)
+    assert (result.kind, result.level) == (sanitizer.kind, sanitizer.level)
+    assert len(result.values) == 3
+    assert result.drawn.shape == own.photos.shape
+    assert result.drawn.dtype == np.uint8
+    assert not result.empty.any() or sanitizer.kind == "text"
+    absent = PhotoPart(own.photos, np.zeros_like(own.mask), "dog")
+    nothing = sanitizer.sanitize(absent)
+    assert nothing.empty.all()
+    assert not nothing.drawn.any()
+
+
+@pytest.mark.parametrize("sanitizer", ALL, ids=lambda one: type(one).__name__)
+@settings(max_examples=15, deadline=None)
+@given(rest=arrays(np.uint8, (3, SIDE, SIDE, 3), elements=st.integers(0, 255)))
+def test_nothing_outside_of_the_part_changes_what_is_sent(
+    sanitizer: Sanitizer, rest: Images
+) -> None:
+    own = part()
+    other = PhotoPart(np.where(own.mask[..., None], own.photos, rest), own.mask, "dog")
+    one, two = sanitizer.sanitize(own), sanitizer.sanitize(other)
+    np.testing.assert_array_equal(one.values, two.values)
+    np.testing.assert_array_equal(one.drawn, two.drawn)
+
+
+def test_text_says_nothing_of_a_photo() -> None:
+    assert TextSanitizer().sanitize(part()).values.shape == (3, 0)
+
+
+def test_a_box_lies_on_the_grid_and_holds_the_object() -> None:
+    own = part(8)
+    tight = BoxSanitizer(1).sanitize(own).values
+    assert ((tight[:, 2] - tight[:, 0] == 10) & (tight[:, 3] - tight[:, 1] == 8)).all()
+    snapped = BoxSanitizer(16).sanitize(own)
+    assert (snapped.values % 16 == 0).all()
+    assert (snapped.values[:, :2] <= tight[:, :2]).all()
+    assert (snapped.values[:, 2:] >= tight[:, 2:]).all()
+    assert (snapped.drawn[own.mask] == 255).all()
+    odd = BoxSanitizer(20).sanitize(own).values
+    assert odd.max() <= SIDE
+
+
+def test_edges_are_those_of_the_part() -> None:
+    photos, masks = rooms(1)
+    rows, columns = np.nonzero(masks[0])
+    photos[0, rows.min() + 2 : rows.min() + 6, columns.min() + 4] = 0
+    lines = EdgesSanitizer().sanitize(PhotoPart(photos, masks, "dog")).values
+    assert lines.dtype == np.bool_
+    assert lines.any()
+    assert not (lines & ~masks).any()
+
+
+def test_the_surest_pose_is_sent_without_keypoints_that_are_not_sure_or_not_there() -> None:
+    own = part()
+    result = PoseSanitizer(MarkedPoses(), certainty=0.5).sanitize(own)
+    assert result.values.shape == (3, 4, 3)
+    assert result.values[:, :, 2].tolist() == [[1, 1, 0, 0]] * 3
+    assert (result.values[:, 2:] == 0).all()
+    dark = result.values[:, 0, :2].astype(int)
+    assert own.mask[np.arange(3), dark[:, 1], dark[:, 0]].all()
+    assert ((result.drawn > 0).any(axis=3).sum(axis=(1, 2)) == 2).all()
+
+
+class DogPoses(MarkedPoses):
+    keypoints = DOG_KEYPOINTS
+
+    def pose(self, images: Images) -> list[np.ndarray]:
+        at = np.linspace(4, SIDE - 4, len(self.keypoints), dtype=np.float32)
+        return [np.stack([at, at[::-1], np.ones_like(at)], axis=1)[None]] * len(images)
+
+
+def test_a_skeleton_is_drawn_of_the_keypoints() -> None:
+    drawn = PoseSanitizer(DogPoses(), skeleton="dog").sanitize(part()).drawn
+    assert (drawn.any(axis=3).sum(axis=(1, 2)) > 20).all()
+    for estimator, skeleton in ((MarkedPoses(), "dog"), (DogPoses(), "cat")):
+        with pytest.raises(ConfigError, match="skeleton"):
+            PoseSanitizer(estimator, skeleton=skeleton)
+
+
+def test_a_segment_is_the_part_on_grey() -> None:
+    own = part()
+    values = SegmentSanitizer().sanitize(own).values
+    np.testing.assert_array_equal(values[own.mask], own.photos[own.mask])
+    assert (values[~own.mask] == 127).all()
+
+
+def test_noise_has_its_deviation_and_follows_the_seed() -> None:
+    photos = np.full((20, SIDE, SIDE, 3), 127, dtype=np.uint8)
+    flat = PhotoPart(photos, np.ones(photos.shape[:3], dtype=bool), "wall")
+    one = NoiseSanitizer(10).sanitize(flat, seed=1).values.astype(float)
+    assert one.std() == pytest.approx(10, rel=0.05)
+    assert one.mean() == pytest.approx(127, abs=0.3)
+    assert (one == NoiseSanitizer(10).sanitize(flat, seed=1).values).all()
+    assert (one != NoiseSanitizer(10).sanitize(flat, seed=2).values).any()
+
+
+def test_the_items_of_the_wire_are_what_was_drawn() -> None:
+    own = part()
+    background = PhotoPart(own.photos, np.ones_like(own.mask), "room")
+
+    def sent(sanitizer: Sanitizer, of: PhotoPart, number: int) -> list:
+        items = items_of(sanitizer.sanitize(of), of, number)
+        return [decode_item(encode_item(item)) for item in items]
+
+    edges = EdgesSanitizer().sanitize(own)
+    assert [item.edges().tolist() for item in sent(EdgesSanitizer(), own, 1)] == [
+        one.tolist() for one in edges.values
+    ]
+    boxes = [item.box().tolist() for item in sent(BoxSanitizer(8), own, 1)]
+    assert boxes == BoxSanitizer(8).sanitize(own).values.tolist()
+    for item, image, mask in zip(
+        sent(SegmentSanitizer(), own, 2), own.photos, own.mask, strict=True
+    ):
+        np.testing.assert_array_equal(item.mask(), mask)
+        np.testing.assert_array_equal(item.image()[mask], image[mask])
+    rooms_sent = [item.image() for item in sent(SegmentSanitizer(), background, 0)]
+    np.testing.assert_array_equal(rooms_sent, own.photos)
+    poses = sent(PoseSanitizer(MarkedPoses(), certainty=0.5), own, 1)
+    assert [item.points()[:4, 2].tolist() for item in poses] == [[1, 1, 0, 0]] * 3
+    assert sent(TextSanitizer(), own, 1) == []
+    own.mask[1] = False
+    assert len(sent(BoxSanitizer(8), own, 1)) == 2
+    stamped = replace(edges, kind="stamp")
+    with pytest.raises(InputError, match="no item for 'stamp'"):
+        items_of(stamped, own, 1)
+
+
+def test_sanitizers_are_loaded_by_name() -> None:
+    assert load_sanitizer("box", grid=16) == BoxSanitizer(16)
+    assert load_sanitizer("text") == TextSanitizer()
+    assert load_sanitizer("noise", deviation=5.0) == NoiseSanitizer(5.0)
+    with pytest.raises(ConfigError, match=r"no sanitizer 'blur'.*box, edges, noise, pose"):
+        load_sanitizer("blur")
+    with pytest.raises(ConfigError, match=r"other options.*colour"):
+        load_sanitizer("box", colour="red")
+
+
+class Stamp:
+    """A sanitizer of another package."""
+
+    kind, level = "stamp", 1
+
+    def sanitize(self, part: PhotoPart, *, seed: int = 0):
+        raise NotImplementedError
+
+
+def test_another_package_adds_a_sanitizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def register(value: str) -> None:
+        points = [EntryPoint("stamp", value, SANITIZERS)]
+        monkeypatch.setattr(entry_points, "entry_points", lambda group: points)
+
+    register("stamps:Stamp")
+    monkeypatch.setitem(
+        __import__("sys").modules,
+        "stamps",
+        __import__("types").SimpleNamespace(Stamp=Stamp, Paper=dict),
+    )
+    assert isinstance(load_sanitizer("stamp"), Stamp)
+    register("stamps:Paper")
+    with pytest.raises(ConfigError, match="gave a dict"):
+        load_sanitizer("stamp")
+    register("stamps:Ink")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        load_sanitizer("stamp")
+
+
+def test_refused() -> None:
+    photos, masks = rooms(2)
+    with pytest.raises(InputError, match="every photo has its mask"):
+        PhotoPart(photos, masks[:1], "dog")
+    with pytest.raises(ConfigError, match="grid"):
+        BoxSanitizer(0)
+    with pytest.raises(ConfigError, match="sigma"):
+        EdgesSanitizer(0)
+    with pytest.raises(ConfigError, match="deviation"):
+        NoiseSanitizer(0)
