@@ -259,10 +259,13 @@ def read_pairs(path: Path) -> Pairs | None:
 
 def _budget(run: RunFile, ledger: str | None) -> BudgetState | None:
     """How the dataset stands now; None where the ledger of the run is not at hand."""
-    if ledger is None and not Path(run.ledger).is_file():
+    address = ledger or run.ledger
+    if address is None or run.dataset_id is None:
+        return None  # a run without private data
+    if ledger is None and not Path(address).is_file():
         return None  # opening a ledger that is not there would make an empty one
     try:
-        with Ledger(ledger or run.ledger) as book:
+        with Ledger(address) as book:
             return spending(book, run.dataset_id)
     except LedgerError:
         if ledger is not None:

@@ -268,7 +268,7 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     Raises:
         ConfigError: An unknown or missing option, or values that make no sense together.
     """
-    from understudy.backends.option_reading import WrongValue, read_value
+    from understudy.backends.option_reading import read_value
 
     known = select_options()
     for name in options:
@@ -277,8 +277,6 @@ def make_select_config(options: Mapping[str, Any]) -> SelectConfig:
     for name in ("candidates", "out", "keep"):
         if options.get(name) is None:
             raise ConfigError(f"{name} is missing: understudy select CANDIDATES --keep 50% --out D")
-    try:
-        values = {name: read_value(name, value, known[name]) for name, value in options.items()}
-    except WrongValue as error:
-        raise ConfigError(str(error)) from error
-    return SelectConfig(**values)
+    return SelectConfig(
+        **{name: read_value(name, value, known[name]) for name, value in options.items()}
+    )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
-from understudy.core.types import Fit, Receipt, Release
+from understudy.core.types import Fit, Receipt, Release, Shape
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.data.inspection import source_notes
@@ -283,7 +283,7 @@ def run(
 def _require_room(prepared: Prepared) -> None:
     """Refuse a release of so many samples that this machine cannot hold it."""
     context = prepared.context
-    shape = context.shape if len(context.shape) == 3 else None
+    shape: Shape | None = context.shape if len(context.shape) == 3 else None
     if context.decoder is not None:
         shape = context.decoder.shape
     dim = context.shape[0] if len(context.shape) == 1 else None
