@@ -228,7 +228,7 @@ class DissimilarityHook:
         given = {**options, "encoder_hidden_states": torch.cat([states[: len(named)], named])}
         # Not `network(...)`: that would come here again.
         output = type(network).forward(network, *args, **given)
-        other = output[0] if isinstance(output, tuple) else output.sample
+        other: torch.Tensor = output[0] if isinstance(output, tuple) else output.sample
         return change - torch.minimum(away, most - less) * (other[len(bound) :].float() - free)
 
 
