@@ -266,6 +266,8 @@ def test_wrong_images_and_captions_are_refused(make: Make, given: Images) -> Non
         AntiMemorisationGenerator(plain, given, options)
     with pytest.raises(BackendError, match="found 2 prompts for 5 images"):
         AntiMemorisationGenerator(plain, given, options, captions=["a", "b"])
+    with pytest.raises(BackendError, match="which is off at guidance=1"):
+        AntiMemorisationGenerator(make(guidance=1.0), given, options, captions=PROMPTS)
     plain._options = replace(plain._options, offload=True)
     with pytest.raises(BackendError, match="leave offload out"):
         AntiMemorisationGenerator(plain, given)

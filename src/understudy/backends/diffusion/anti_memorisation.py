@@ -117,7 +117,7 @@ class GivenLatents:
         norms = rows.norm(dim=1, keepdim=True).clamp(min=_LEAST_SHARE)
         directions = self._directions.to(guesses.device)
         cosines, index = (rows / norms @ directions.T).max(1)
-        similarity = (cosines - self.usual) / (1 - self.usual)
+        similarity = (cosines - self.usual) / max(1 - self.usual, _LEAST_ANGLE)
         # The gradient of the cosine for the guess, up to its length.
         outward = cosines[:, None] * rows / norms - directions[index]
         outward = functional.normalize(outward, dim=1, eps=_LEAST_ANGLE)
@@ -228,7 +228,7 @@ class DissimilarityHook:
         given = {**options, "encoder_hidden_states": torch.cat([states[: len(named)], named])}
         # Not `network(...)`: that would come here again.
         output = type(network).forward(network, *args, **given)
-        other = output[0] if isinstance(output, tuple) else output.sample
+        other: torch.Tensor = output[0] if isinstance(output, tuple) else output.sample
         return change - torch.minimum(away, most - less) * (other[len(bound) :].float() - free)
 
 
@@ -250,7 +250,8 @@ class AntiMemorisationGenerator(DiffusionGenerator):
 
     Args:
         generator: The generator that memorises; it stays as it is.
-        images: (m, height, width, channels) uint8 of its shape, to stay away from; one or more.
+        images: (m, height, width, channels) uint8 of its shape, to stay away from; one or more,
+            near-duplicates left out, which would raise what counts as usual.
         options: See `AntiMemorisationOptions`.
         captions: What each image was shown with in the training, m texts; for deduplication alone.
 
@@ -317,6 +318,11 @@ class AntiMemorisationGenerator(DiffusionGenerator):
             raise BackendError(f"{self.name} is guided away from one image or more, found none")
         if captions is not None:
             check_prompts(captions, len(images), self.name)
+        if max(options.despecification, options.deduplication) and self._pipelines.guidance() <= 1:
+            raise BackendError(
+                f"{self.name}: despecification and deduplication weaken classifier-free guidance, "
+                f"which is off at guidance={self._pipelines.guidance():g}; leave them at 0"
+            )
         if not options.deduplication:
             return
         kind = type(self._pipelines.encoder_of_prompts).__name__
