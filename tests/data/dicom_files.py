@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image, features
 from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
+from pydicom.encaps import encapsulate
 from pydicom.uid import (
     CTImageStorage,
     ExplicitVRLittleEndian,
+    JPEG2000Lossless,
     MRImageStorage,
     SecondaryCaptureImageStorage,
     generate_uid,
@@ -81,6 +85,17 @@ def dicom(
     return image
 
 
+def jpeg_2000(pixels: np.ndarray, **elements: Any) -> FileDataset:
+    """A file of (height, width) uint8 numbers, compressed without loss by Pillow."""
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG2000", no_jp2=True)
+    image = dicom(pixels, bits=8, **elements)
+    image.PixelData = encapsulate([file.getvalue()])
+    image["PixelData"].is_undefined_length = True
+    image.file_meta.TransferSyntaxUID = JPEG2000Lossless
+    return image
+
+
 def saved(image: FileDataset, path: Path) -> Path:
     """Write a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +105,8 @@ def saved(image: FileDataset, path: Path) -> Path:
 
 def hospital(folder: Path, patients: int = 10, images: int = 2) -> Path:
     """Class folders of three modalities: CT of 12 bits, MR of 16, and colour ultrasound.
+
+    And an MR of 8 bits a patient as JPEG 2000, where Pillow can write it.
 
     MONOCHROME1 and 2, windows and slopes as scanners write them; persons in the headers alone.
     """
@@ -108,4 +125,8 @@ def hospital(folder: Path, patients: int = 10, images: int = 2) -> Path:
             us = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
             image = dicom(us, modality="US", kind="RGB", bits=8, patient=patient)
             saved(image, folder / "us" / f"1.2.{patient}.{number}")
+        if features.check("jpg_2000"):
+            grey = rng.integers(0, 256, (8, 8)).astype(np.uint8)
+            image = jpeg_2000(grey, modality="MR", patient=patient)
+            saved(image, folder / "mr" / f"J{patient}")
     return folder

@@ -27,6 +27,16 @@ def encode(pixels: np.ndarray, format: str = "PNG", **options: Any) -> bytes:
     return file.getvalue()
 
 
+def claiming(archive: bytes, *, packed: int | None = None, unpacked: int | None = None) -> bytes:
+    """A zip archive whose directory claims other lengths of its first member than it has."""
+    content = bytearray(archive)
+    entry = content.index(b"PK\1\2")
+    for offset, length in ((20, packed), (24, unpacked)):
+        if length is not None:
+            content[entry + offset : entry + offset + 4] = length.to_bytes(4, "little")
+    return bytes(content)
+
+
 def class_folders(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), rows: int = 3) -> Path:
     """``folder/<class>/<n>.png``, ``rows`` pictures a class, seeds counting up from 0."""
     seed = 0

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.data.dicom_files import CANARIES, dicom, hospital, saved
+from pydicom.pixels import processing
+from tests.data.dicom_files import CANARIES, dicom, hospital, jpeg_2000, saved
 from tests.data.samples import KEY, check_source, read_all
 
 from understudy.core.errors import MissingExtra, SourceError
@@ -17,8 +18,6 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import HoldOut, split
 from understudy.data.image_decoding import BadImage
 from understudy.data.reading_options import AS_STORED, Reading, Window
-
-processing = pytest.importorskip("pydicom.pixels.processing")
 
 RAMP = np.arange(4096, dtype=np.uint16).reshape(64, 64)
 
@@ -117,18 +116,10 @@ def test_colour_palettes_and_planes() -> None:
 
 
 def test_jpeg_2000_comes_back_and_other_compressions_name_a_remedy() -> None:
-    from pydicom.encaps import encapsulate
-    from pydicom.uid import JPEG2000Lossless, JPEGLSLossless
+    from pydicom.uid import JPEGLSLossless
 
     grey = (RAMP // 16).astype(np.uint8)
-    file = BytesIO()
-    from PIL import Image
-
-    Image.fromarray(grey).save(file, "JPEG2000", no_jp2=True)
-    image = dicom(grey, bits=8)
-    image.PixelData = encapsulate([file.getvalue()])
-    image["PixelData"].is_undefined_length = True
-    image.file_meta.TransferSyntaxUID = JPEG2000Lossless
+    image = jpeg_2000(grey)
     np.testing.assert_array_equal(shown(image), grey)
     image.file_meta.TransferSyntaxUID = JPEGLSLossless
     with pytest.raises(BadImage, match=r"JPEG-LS.*no decoder is installed: pip install"):

@@ -55,6 +55,12 @@ def test_folders_in_class_folders_are_refused_without_a_unit(tmp_path: Path) -> 
         open_source(nested(tmp_path))
 
 
+def test_folders_that_only_sort_images_are_read_on_request(tmp_path: Path) -> None:
+    nested(tmp_path)
+    source = open_source(f"{tmp_path}?folders=all")
+    assert (len(source), source.classes, source.has_units) == (8, ("ill", "well"), False)
+
+
 def test_a_file_without_a_folder_has_no_unit(tmp_path: Path) -> None:
     nested(tmp_path)
     (tmp_path / "ill" / "x.png").write_bytes(encode(picture(0)))

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import shutil
 import stat
-import struct
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture
+from tests.data.samples import KEY, check_source, claiming, class_folders, encode, picture
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
@@ -111,21 +110,16 @@ def test_a_link_is_a_bad_file(tmp_path: Path) -> None:
 
 
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/1.png", bytes(1 << 29))
-        archive.writestr("b/1.png", b"")
+    path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
+    path.write_bytes(claiming(path.read_bytes(), unpacked=1 << 29))
     with pytest.raises(SourceError, match="zip bomb"):
-        open_source(tmp_path / "x.zip")
+        open_source(path)
 
 
 def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
     """Two entries of the directory with the data of one member, many times larger than the file."""
     path = made(tmp_path / "x.zip", "a/1.png", "b/1.png")
-    content = bytearray(path.read_bytes())
-    start = content.index(b"PK\1\2")
-    entry = struct.pack("<I", 10_000_000)
-    content[start + 20 : start + 24] = entry
-    path.write_bytes(content)
+    path.write_bytes(claiming(path.read_bytes(), packed=10_000_000))
     with pytest.raises(SourceError, match="overlap"):
         open_source(path)
 

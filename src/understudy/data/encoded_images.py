@@ -342,8 +342,9 @@ class RecordSource:
 
     def _look(self, record: Record) -> Header:
         """The header; with ``skip_bad`` the whole image, as a header can be all that is left."""
-        head = image_header(record.data, self._options.reading)
-        if self._options.skip_bad:
+        whole = self._options.skip_bad
+        head = image_header(record.data, self._options.reading, upright=not whole)
+        if whole:
             height, width, channels = image_pixels(record, self._options, whole=True).shape
             head = replace(head, height=height, width=width, grey=channels == 1)
         if self._options.observer is not None:

@@ -42,7 +42,7 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
         labels |= {safe: name for name, safe in names.items() if safe in labels}
 
     lenient = options.classes is not None or not options.labelled
-    nested = options.unit is not None or not options.labelled
+    nested = options.unit is not None or not options.labelled or options.reading.nested
 
     def records() -> Iterator[Record]:
         yield from _stray_files(folder)
@@ -212,7 +212,7 @@ def _inner_folder(folder: Path, *, linked: bool) -> str:
     images = sum(is_image_name(name) for _, _, names in os.walk(folder) for name in names)
     return (
         f"is a folder inside a class folder, of {images} images. If it is a person's, say so with "
-        "--unit-from folder; else images belong directly in the class folder"
+        "--unit-from folder; if it only sorts them, with '?folders=all' after the dataset's name"
     )
 
 

@@ -81,8 +81,14 @@ class Header:
     burnt_in: bool = False
 
 
-def header(data: bytes | Path, reading: Reading = AS_STORED) -> Header:
+def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
     """Read an image's header only; cheap.
+
+    Args:
+        data: The encoded image, or the file that holds it.
+        reading: What to do with 16 bits and with several frames.
+        upright: Whether the size is that of the image as it is turned, for which Pillow decodes a
+            PNG; else as it is stored.
 
     Raises:
         BadImage: Empty, of no known format, larger than ``MAX_PIXELS``, of several frames or of
@@ -93,7 +99,7 @@ def header(data: bytes | Path, reading: Reading = AS_STORED) -> Header:
             _check_frames(image, reading)
             windowed = _is_windowed(image, reading)
             width, height = image.size
-            if _turned(image):
+            if upright and _turned(image):
                 width, height = height, width
             return Header(height, width, image.mode in _GREY, windowed or None)
     except _DAMAGE as error:

@@ -54,8 +54,13 @@ def begins_as_dicom(path: Path) -> bool:
         return False
 
 
-def image_header(data: bytes | Path, reading: Reading) -> Header:
+def image_header(data: bytes | Path, reading: Reading, *, upright: bool = True) -> Header:
     """What a file says of its image, or of each of them.
+
+    Args:
+        data: The file, or its bytes.
+        reading: How it is read.
+        upright: As for `header`.
 
     Raises:
         BadImage: It cannot be read; ends a sentence that begins with the name of the file.
@@ -63,7 +68,9 @@ def image_header(data: bytes | Path, reading: Reading) -> Header:
     kind = _kind(data)
     if kind == "dicom":
         return dicom.dicom_header(data, reading)
-    return nifti.nifti_header(data, reading) if kind == "nifti" else header(data, reading)
+    if kind == "nifti":
+        return nifti.nifti_header(data, reading)
+    return header(data, reading, upright=upright)
 
 
 def image_pixels(

@@ -56,6 +56,7 @@ class Reading:
         axis: Of a volume: 0 sagittal, 1 coronal, 2 axial slices; None: a volume is refused.
         slices: Which of them: (first, last), last not included; None: the middle one.
         encoding: Of the text of a manifest; None: UTF-8, or as its first bytes say.
+        nested: Whether what lies in folders inside a class folder is of that class.
     """
 
     window: Window | None = None
@@ -63,6 +64,7 @@ class Reading:
     axis: int | None = None
     slices: tuple[int, int | None] | None = None
     encoding: str | None = None
+    nested: bool = False
 
     @property
     def splits_files(self) -> bool:
@@ -92,9 +94,9 @@ def split_name(name: str) -> tuple[str, Reading]:
             raise ConfigError(
                 f"{name}: unknown option {key!r} after the '?'; there are: {', '.join(_READERS)}"
             )
-        if key in values:
+        if key in values or (key == "folders" and "nested" in values):
             raise ConfigError(f"{name}: the option {key} comes twice")
-        values[key] = _READERS[key](text)
+        values["nested" if key == "folders" else key] = _READERS[key](text)
     if not pairs:
         raise ConfigError(f"{name}: write options as NAME=VALUE: {', '.join(_READERS)}")
     if "slices" in values and "axis" not in values:
@@ -164,10 +166,17 @@ def _encoding(text: str) -> str:
     return text
 
 
+def _nested(text: str) -> bool:
+    if text != "all":
+        raise ConfigError(f"folders is all, found {text!r}")
+    return True
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     "window": window_of,
     "frames": _frames,
     "axis": _axis,
     "slices": _slices,
     "encoding": _encoding,
+    "folders": _nested,
 }

@@ -48,7 +48,7 @@ def open_zip(path: Path, options: Options) -> RecordSource:
         raise SourceError("holds images beside folders of images, which is no known layout", path)
 
     depth = int(options.labelled and not flat)
-    lenient = options.unit is not None or not options.labelled
+    lenient = options.unit is not None or not options.labelled or options.reading.nested
 
     def records() -> Iterator[Record]:
         yield from (Record(str(path), b"", stray=True) for _ in range(archive.outside))
@@ -103,7 +103,8 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
 
 
 _INNER_FOLDER = (
-    "lies in a folder inside a class folder. If that is a person's, say so with --unit-from folder"
+    "lies in a folder inside a class folder. If that is a person's, say so with --unit-from "
+    "folder; if it only sorts images, with '?folders=all' after the dataset's name"
 )
 
 

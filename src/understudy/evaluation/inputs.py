@@ -16,6 +16,7 @@ from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
 from understudy.data.holdout import split
 from understudy.data.names import UNLABELLED_NAME
+from understudy.data.units import rule_of, unit_column
 from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
@@ -170,7 +171,7 @@ def _real(
             "say --test: real rows that were not in the private dataset. This run held none out "
             "(understudy synthesize --hold-out 5%)"
         )
-    unit = None if hold_out is None else hold_out.unit
+    unit = _unit_rule(path) if hold_out is None else hold_out.unit
     members = open_source(real, split="train", unit=unit, **declared)
     held_out: Source | None = None
     if hold_out is not None:
@@ -179,6 +180,15 @@ def _real(
     if tests is None:
         raise ConfigError("there is no test set")
     return members, held_out, tests
+
+
+def _unit_rule(path: Path) -> str | None:
+    """The rule by which a run told units from folders or names; None where it did not."""
+    owner = path.parent / "owner" / "run.json"
+    settings = read_json(owner).get("settings", {}) if owner.is_file() else {}
+    names = ("unit", "unit_from", "unit_from_name")
+    column = unit_column(*(settings.get(name) for name in names))
+    return column if rule_of(column) is not None else None
 
 
 def _perceptual(path: str | Path, release: Source) -> PerceptualDistance:
