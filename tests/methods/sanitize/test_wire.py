@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from understudy.core.errors import WireError
-from understudy.methods.sanitize import wire
+from understudy.methods.sanitize import signed_results, wire
 from understudy.methods.sanitize.wire_items import (
     FILL,
     HEADER_BYTES,
@@ -276,27 +276,60 @@ def test_a_manifest_has_as_many_items_of_every_part_as_the_request_states() -> N
         wire.JobSubmission(request=request(0), manifest=job.manifest)
 
 
-def test_a_model_comes_back_and_another_one_does_not() -> None:
-    model = b"model bytes"
-    result = wire.ModelResult(
+@pytest.fixture(scope="module")
+def private() -> bytes:
+    return signed_results.new_signing_key()
+
+
+def model_result(private: bytes, model: bytes) -> wire.ModelResult:
+    return signed_results.sign(
+        wire.ModelResult,
+        private,
         job="0" * 32,
         submission="1" * 64,
-        model=wire.model_digest(model),
+        model=signed_results.model_digest(model),
         model_bytes=len(model),
         kind="classifier",
         label_classes=CLASSES,
         side=64,
         validation=0.5,
         pipeline="text alone",
-        public_key="2" * 64,
-        signature="3" * 128,
     )
-    body = wire.encode_model(result, model)
-    assert wire.decode_model(body) == (result, model)
+
+
+def test_a_model_comes_back_and_another_one_does_not(private: bytes) -> None:
+    model, key = b"model bytes", signed_results.public_key_of(private)
+    result = model_result(private, model)
+    body = signed_results.encode_model(result, model)
+    assert signed_results.decode_model(body, key) == (result, model)
     for sent in (body[:-1], body + b"x", body[:-1] + b"x", b"", b"USPM" + body[3:]):
         with pytest.raises(WireError):
-            wire.decode_model(sent)
-    assert b"3" * 128 not in wire.signed_bytes(result)
+            signed_results.decode_model(sent, key)
+
+
+def test_a_signature_binds_every_field(private: bytes) -> None:
+    key, result = signed_results.public_key_of(private), model_result(private, b"model")
+    receipt = signed_results.sign(
+        wire.DeletionReceipt,
+        private,
+        job="0" * 32,
+        submission="1" * 64,
+        items=8,
+        item_bytes=4352,
+        delivered=True,
+        reason="requested",
+        deleted_at=1_800_000_000,
+    )
+    changes: dict[str, object] = {"job": "1" * 32, "submission": "2" * 64, "model": "3" * 64}
+    changes |= {"validation": 0.6, "label_classes": CLASSES[::-1], "signature": "4" * 128}
+    for message, other in ((result, changes), (receipt, {"items": 7, "deleted_at": 0})):
+        signed_results.check_signature(message, key)
+        for name, value in other.items():
+            with pytest.raises(WireError, match="was changed"):
+                signed_results.check_signature(message.model_copy(update={name: value}), key)
+    other_key = signed_results.new_signing_key()
+    with pytest.raises(WireError, match="another server"):
+        signed_results.check_signature(model_result(other_key, b"model"), key)
 
 
 def test_a_pairing_code_is_read_whole_or_not_at_all() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import struct
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
@@ -47,8 +46,6 @@ MESSAGE_BYTES = 48 * 1024
 """Bytes of a message at most."""
 MODEL_BYTES = 16 * 1024 * 1024
 """Bytes of a model at most."""
-_MODEL_MAGIC = b"USPM"
-_LENGTHS = struct.Struct(">4sII")  # magic, bytes of the result, bytes of the model
 
 Noun = Annotated[
     str, StringConstraints(pattern=r"^[a-z](?:[a-z -]{0,30}[a-z])?$", min_length=1, max_length=32)
@@ -242,7 +239,7 @@ class ModelLicence(Message):
 
 
 class ModelResult(Message):
-    """What a job gave, signed; `encode_model` adds the model itself."""
+    """What a job gave, signed; `signed_results.encode_model` adds the model itself."""
 
     purpose: ClassVar[str] = "model"
 
@@ -349,7 +346,7 @@ class PairingCode(Message):
 
 
 RefusalCode = Literal[
-    "unknown", "malformed", "too-large", "quota", "conflict", "incomplete", "busy", "server"
+    "unknown", "malformed", "too-large", "unsupported", "quota", "conflict", "busy", "server"
 ]
 
 
@@ -385,7 +382,7 @@ def encode_message(message: Message) -> bytes:
     Raises:
         WireError: It is longer than `MESSAGE_BYTES`.
     """
-    data = _canonical(message.model_dump(mode="json"))
+    data = canonical(message.model_dump(mode="json"))
     if len(data) > MESSAGE_BYTES:
         raise WireError(f"a message has at most {MESSAGE_BYTES} bytes, not {len(data)}")
     return data
@@ -408,7 +405,8 @@ def decode_message(kind: type[M], data: bytes) -> M:
     return message
 
 
-def _canonical(values: object) -> bytes:
+def canonical(values: object) -> bytes:
+    """JSON values in their one form."""
     return json.dumps(values, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
@@ -463,41 +461,3 @@ def submission_digest(submission: JobSubmission) -> str:
     """BLAKE2b of the encoded submission, 64 hexadecimal digits."""
     data = encode_message(submission)
     return blake2b(data, digest_size=32, person=b"understudy-job").hexdigest()
-
-
-def model_digest(model: bytes) -> str:
-    """BLAKE2b of a model's bytes, 64 hexadecimal digits."""
-    return blake2b(model, digest_size=32, person=b"understudy-model").hexdigest()
-
-
-def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
-    """What the signature of a message is over: all of its fields but the signature."""
-    values = message.model_dump(mode="json", exclude={"signature"})
-    return f"understudy/{message.purpose}/v1\0".encode() + _canonical(values)
-
-
-def encode_model(result: ModelResult, model: bytes) -> bytes:
-    """The result and the model in one body: the answer to ``GET model``."""
-    head = encode_message(result)
-    return _LENGTHS.pack(_MODEL_MAGIC, len(head), len(model)) + head + model
-
-
-def decode_model(data: bytes) -> tuple[ModelResult, bytes]:
-    """The result and the model, whose length and digest are those that the result states.
-
-    The signature is for `signatures.check_signature` to compare.
-
-    Raises:
-        WireError: The bytes are too many, or anything else than that.
-    """
-    if not _LENGTHS.size <= len(data) <= _LENGTHS.size + MESSAGE_BYTES + MODEL_BYTES:
-        raise WireError("these bytes are too few or too many for a model")
-    magic, head_bytes, model_bytes = _LENGTHS.unpack_from(data)
-    start = _LENGTHS.size + head_bytes
-    if magic != _MODEL_MAGIC or start + model_bytes != len(data):
-        raise WireError("these bytes do not begin with the lengths of a result and a model")
-    result = decode_message(ModelResult, data[_LENGTHS.size : start])
-    model = data[start:]
-    if (result.model, result.model_bytes) != (model_digest(model), len(model)):
-        raise WireError("the model is not the one that the result names: get it again")
-    return result, model
