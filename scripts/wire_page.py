@@ -12,7 +12,7 @@ from understudy.methods.sanitize.wire_items import ITEMS, SIDES, SKELETONS, Mess
 
 HEAD = """# The wire
 
-All that passes between a device and a server of `understudy sanitize`, printed from
+All that passes between a device and a server of the method `sanitize`, printed from
 `understudy.methods.sanitize.wire` and `wire_items`. A proxy between the two sees these messages and
 nothing else. [The server](server.md) says what happens to them.
 

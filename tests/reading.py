@@ -59,6 +59,8 @@ def _understudy(arguments: list[str], whole: bool) -> str | None:
     while hasattr(command, "commands"):
         if not arguments:
             return None
+        if command.invoke_without_command and arguments[0].startswith("-"):
+            break  # the options of a group that is a command by itself, such as serve
         name = arguments.pop(0)
         child = command.get_command(context, name)
         if child is None:

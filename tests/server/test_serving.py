@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
@@ -27,6 +28,7 @@ from understudy.cli.main import app
 from understudy.core.errors import ConfigError, InputError
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.signed_results import decode_model
+from understudy.server import serve
 from understudy.server.job_service import ServerKeys
 from understudy.server.job_store import DAY, JobStore
 from understudy.server.serve import ServerOptions, certificate_of
@@ -96,6 +98,29 @@ def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
         assert Device(client, paired.token).call("POST", "/v1/jobs").status_code == 404
     wrong = CliRunner().invoke(app, ["serve", "revoke", "nobody", "--data", str(tmp_path)])
     assert isinstance(wrong.exception, ConfigError)
+
+
+def test_retention_goes_on_after_a_failure(
+    server: Server,
+    device: Device,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    device.send(submitted())
+    server.now += DAY
+    over, rounds = Event(), itertools.count()
+
+    class Pool:
+        def tend(self) -> None:
+            if next(rounds) == 0:
+                raise OSError("secretword")
+            over.set()
+
+    monkeypatch.setattr(serve, "TEND_SECONDS", 0)
+    serve._tend(server.service, Pool(), over)  # type: ignore[arg-type]
+    assert list(server.service.folders.jobs()) == []
+    assert "OSError" in caplog.text
+    assert "secretword" not in caplog.text
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import logging
 import os
 import signal
 import ssl
@@ -75,6 +76,8 @@ PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {
     "text": lambda generator: TextPipeline(generator, SmallNetworkTraining()),
 }
 """Pipelines by the name that ``--pipeline`` gives; each is made with the server's generator."""
+
+_log = logging.getLogger(__name__)
 
 TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
 CONNECTIONS = 64
@@ -205,10 +208,13 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
 def _tend(service: JobService, pool: WorkerPool, over: threading.Event) -> None:
     swept = 0.0
     while not over.is_set():
-        if time.monotonic() - swept > SWEEP_SECONDS or swept == 0:
-            service.sweep()
-            swept = time.monotonic()
-        pool.tend()
+        try:
+            pool.tend()
+            if time.monotonic() - swept > SWEEP_SECONDS or swept == 0:
+                service.sweep()
+                swept = time.monotonic()
+        except Exception as error:  # a database that is away for a while must not end retention
+            _log.error("tending failed, and is tried again: %s", type(error).__name__)
         over.wait(TEND_SECONDS)
 
 
