@@ -269,9 +269,22 @@ def test_candidates_of_another_length_are_refused(tmp_path):
 
 
 def test_more_than_there_are_is_refused_before_anything_is_paid(tmp_path):
-    with pytest.raises(ConfigError, match="up to the 180 candidates"):
+    with pytest.raises(ConfigError, match="more than the 180 candidates"):
         synthesize(**options(tmp_path, count=181))
     assert not list((tmp_path / "out").rglob("*.npz"))
+
+
+def test_one_sample_is_no_share(tmp_path):
+    """--count 1 asks for one sample, and three classes need three."""
+    with pytest.raises(ConfigError, match="1 samples for 3 classes"):
+        synthesize(**options(tmp_path, count=1))
+
+
+def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
+    settings = {"rounds": 2, "learning_rate": 1e30}
+    with pytest.raises(ConfigError, match="smaller learning_rate"), np.errstate(all="ignore"):
+        synthesize(**options(tmp_path, settings=settings))
+    assert not list((tmp_path / "out" / "owner").rglob("stages/*.npz"))
 
 
 def test_a_method_that_selects_nothing_refuses_candidates(tmp_path):

@@ -39,6 +39,7 @@ from understudy.methods.selection.base import ProxySettings, Reference, RoundSco
 from understudy.methods.selection.candidate_set import CandidateSet, embedded, read_candidates
 from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.methods.selection.reference import (
+    DIVERGED,
     GradientReference,
     MomentStages,
     moment_reference,
@@ -206,10 +207,7 @@ def select_candidates(
     def one_round(number: int, state: Arrays) -> Arrays:
         result = proxy.scores(state["gamma"], reference)
         if not np.isfinite(result.scores).all():
-            raise ConfigError(
-                "the proxy's training does not converge (its scores are not finite): take a "
-                "smaller learning_rate"
-            )
+            raise ConfigError(DIVERGED)
         scale = float(state["scale"]) if number else deviation_within(result.scores, labels)
         rate = step_size / (1 + _SLOWER * number)
         moved = state["gamma"] + rate * (result.scores / scale - subtracted)
@@ -358,8 +356,8 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     """
     params = _settled(params, materials.context)
     candidates = read_candidates(materials)
-    keep = materials.count or params.keep
-    budgets = class_budgets(candidates.labels, len(materials.classes), keep, params.budgets)
+    share = _share(materials.count, params.keep, len(candidates.labels))
+    budgets = class_budgets(candidates.labels, len(materials.classes), share, params.budgets)
     space = _space(materials, candidates, params.axes)
     proxy = LinearProxy(
         space.forward(candidates.embeddings),
@@ -382,6 +380,21 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     )
     facts = {**result.facts, "notes": result.warnings}
     return candidates.release(materials, result.indices, METHOD.name, facts)
+
+
+def _share(count: int | None, keep: float, candidates: int) -> float:
+    """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is.
+
+    Raises:
+        ConfigError: More than there are.
+    """
+    if count is None:
+        return keep
+    if count > candidates:
+        raise ConfigError(
+            f"--count {count:,} is more than the {candidates:,} candidates: ask for as many at most"
+        )
+    return count / candidates
 
 
 def _space(materials: Materials, candidates: CandidateSet, axes: int) -> Space:
