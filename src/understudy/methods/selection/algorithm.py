@@ -32,7 +32,7 @@ from understudy.methods.base import (
 from understudy.methods.selection.arithmetic import (
     ClassBudgets,
     class_budgets,
-    largest,
+    largest_weights,
     project,
 )
 from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, Utility
@@ -221,11 +221,23 @@ def select_candidates(
     for number in range(rounds):
         state = keep(f"selection round {number + 1}", partial(one_round, number, state))
         progress(1)
-    indices = largest(state["gamma"], labels, budgets)
+    return _selected(state, labels, budgets, penalties, class_names, rounds)
+
+
+def _selected(
+    state: Arrays,
+    labels: Labels,
+    budgets: NDArray[np.int64],
+    penalties: Penalties | None,
+    class_names: tuple[str, ...],
+    rounds: int,
+) -> Selection:
+    """The largest weights of the last round, and what the owner should know of them."""
+    indices = largest_weights(state["gamma"], labels, budgets)
     warnings: tuple[str, ...] = () if state["converged"] else (_UNCONVERGED,)
     warnings += short_classes(labels, budgets, class_names)
     if penalties is not None:
-        warnings += dry_pool(indices, subtracted, penalties)
+        warnings += dry_pool(indices, penalties.total(len(labels)), penalties)
     facts = {"selected": len(indices), "candidates": len(labels), "rounds": rounds}
     return Selection(indices, state["gamma"], state["scores"], warnings, facts)
 
