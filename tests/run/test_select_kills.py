@@ -89,7 +89,7 @@ def resumed(understudy: Commands, command: list[object], chance: random.Random, 
     killed, more = 0, list[str]()
     for _ in range(KILLS_A_RUN):
         code = understudy.wait(
-            understudy.start(*command, *more), kill_after=chance.uniform(0, most)
+            understudy.start(*command, *more), kill_after=chance.uniform(most / 20, most)
         ).code
         assert code in (0, -9)
         if code == 0:
