@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.core.errors import InputError
-from understudy.core.independence import constantly, even_parts, filled, product, rounded
+from understudy.core.independence import (
+    constantly,
+    even_parts,
+    filled,
+    product,
+    rounded,
+    row_softmax,
+)
 from understudy.methods.evolution.algorithm import unit_vectors
+from understudy.privacy.queries import ClippedGradients
 from understudy.steps.grid import GridSpace
 from understudy.steps.space import Frame, Leading, Sphere, principal_frame, whitening
 
@@ -22,6 +30,12 @@ def frame() -> Frame:
     return principal_frame(covariance, 9, 3, mahalanobis=True, rest=True)
 
 
+def gradients(rows: np.ndarray) -> np.ndarray:
+    theta = np.random.default_rng(3).normal(size=(41, 7))
+    query = ClippedGradients(theta, 1.0)
+    return query.contributions(rows, np.zeros(len(rows), dtype=np.int64))[1]
+
+
 TRANSFORMS = {
     "product": (WIDE, lambda rows: product(rows, AXES)),
     "whitening": (WIDE, whitening(WIDE, 0.7, 11).forward),
@@ -29,6 +43,8 @@ TRANSFORMS = {
     "sphere": (WIDE, Sphere(np.full(40, 0.3)).forward),
     "frame": (WIDE, frame().forward),
     "unit length": (WIDE, unit_vectors),
+    "probabilities": (WIDE, lambda rows: row_softmax(50.0 * rows.astype(np.float64))),
+    "gradients": (WIDE, lambda rows: gradients(rows)),
     "descriptions": (GRID, GridSpace.of(GRID, (5, 8, 8)).forward),
 }
 
@@ -110,3 +126,12 @@ def test_what_fills_up_a_batch_is_black():
     assert whole.shape == (5, 3, 3, 1)
     assert not whole[2:].any()
     assert filled(images, 2) is images
+
+
+def test_probabilities_are_those_of_a_softmax():
+    logits = RNG.normal(size=(300, 7)) * 10.0 ** RNG.integers(-3, 4, (300, 1))
+    logits[:2] = [[0.0] * 7, [-1e300, 0, 1e300, 0, 0, 0, 0]]
+    powers = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -700))
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(row_softmax(logits), expected, rtol=1e-12, atol=1e-300)
+    assert row_softmax(logits)[1, 2] == 1

@@ -228,7 +228,7 @@ def options(tmp_path, **more):
     } | more
 
 
-def refused(tmp_path, match, error=ConfigError, **more):
+def check_refused(tmp_path, match, error=ConfigError, **more):
     with pytest.raises(error, match=match):
         synthesize(**options(tmp_path, **more))
     assert not (tmp_path / "ledger.db").exists()
@@ -236,19 +236,19 @@ def refused(tmp_path, match, error=ConfigError, **more):
 
 @pytest.mark.parametrize("name", ["reconstruction", "membership"])
 def test_penalties_are_refused_under_differential_privacy(tmp_path, name):
-    refused(tmp_path, f"{name} must be 0", settings={name: 1.0})
+    check_refused(tmp_path, f"{name} must be 0", settings={name: 1.0})
 
 
 def test_the_area_is_refused_with_gradients(tmp_path):
-    refused(tmp_path, "take utility=final", settings={"utility": "area"})
+    check_refused(tmp_path, "take utility=final", settings={"utility": "area"})
 
 
 def test_nothing_to_select_from_is_refused(tmp_path):
-    refused(tmp_path, "give --candidates", candidates=None)
+    check_refused(tmp_path, "give --candidates", candidates=None)
 
 
 def test_one_class_is_refused(tmp_path):
-    refused(tmp_path, "one class", label="none")
+    check_refused(tmp_path, "one class", label="none")
 
 
 def test_candidates_of_other_classes_are_refused_by_name(tmp_path):
@@ -256,27 +256,40 @@ def test_candidates_of_other_classes_are_refused_by_name(tmp_path):
         labels = np.char.replace(archive["labels"], "cat", "yak")
         np.savez(tmp_path / "others.npz", embeddings=archive["embeddings"], labels=labels)
     others = str(tmp_path / "others.npz")
-    refused(tmp_path, "yak", SourceError, candidates=others)
+    check_refused(tmp_path, "yak", SourceError, candidates=others)
 
 
 def test_candidates_without_labels_are_refused(tmp_path):
     np.savez(tmp_path / "bare.npz", embeddings=np.ones((9, 6), np.float32))
-    refused(tmp_path, "no labels", SourceError, candidates=str(tmp_path / "bare.npz"))
+    check_refused(tmp_path, "no labels", SourceError, candidates=str(tmp_path / "bare.npz"))
 
 
 def test_candidates_of_another_length_are_refused(tmp_path):
     others = str(embeddings(tmp_path / "others.npz", dim=4))
-    refused(tmp_path, "embeddings of 4 numbers", SourceError, candidates=others)
+    check_refused(tmp_path, "embeddings of 4 numbers", SourceError, candidates=others)
 
 
 def test_more_than_there_are_is_refused_before_anything_is_paid(tmp_path):
-    with pytest.raises(ConfigError, match="up to the 180 candidates"):
+    with pytest.raises(ConfigError, match="more than the 180 candidates"):
         synthesize(**options(tmp_path, count=181))
     assert not list((tmp_path / "out").rglob("*.npz"))
 
 
+def test_one_sample_is_no_share(tmp_path):
+    """--count 1 asks for one sample, and three classes need three."""
+    with pytest.raises(ConfigError, match="1 samples for 3 classes"):
+        synthesize(**options(tmp_path, count=1))
+
+
+def test_a_proxy_that_diverges_is_refused_before_anything_is_paid(tmp_path):
+    settings = {"rounds": 2, "learning_rate": 1e30}
+    with pytest.raises(ConfigError, match="smaller learning_rate"), np.errstate(all="ignore"):
+        synthesize(**options(tmp_path, settings=settings))
+    assert not list((tmp_path / "out" / "owner").rglob("stages/*.npz"))
+
+
 def test_a_method_that_selects_nothing_refuses_candidates(tmp_path):
-    refused(tmp_path, "no use for --candidates", method="clustering", settings={})
+    check_refused(tmp_path, "no use for --candidates", method="clustering", settings={})
 
 
 @pytest.mark.parametrize(

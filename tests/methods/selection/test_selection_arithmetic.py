@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from understudy.core.errors import ConfigError
 from understudy.methods.selection.arithmetic import (
     class_budgets,
-    largest,
+    largest_weights,
     project,
     robust_scores,
     selected_count,
@@ -98,7 +98,7 @@ def test_the_largest_of_each_class_are_taken_in_order(labels, keep, data):
     if budgets is None:
         return
     gamma = data.draw(hnp.arrays(np.float64, len(labels), elements=st.floats(0, 1, width=16)))
-    indices = largest(gamma, labels, budgets)
+    indices = largest_weights(gamma, labels, budgets)
     assert (np.diff(indices) > 0).all()
     assert np.bincount(labels[indices], minlength=CLASSES).tolist() == budgets.tolist()
     for label in np.unique(labels):
@@ -109,7 +109,7 @@ def test_the_largest_of_each_class_are_taken_in_order(labels, keep, data):
 
 
 def test_of_equal_weights_the_earlier_are_taken():
-    assert largest(np.ones(6), np.zeros(6, np.int64), np.array([3])).tolist() == [0, 1, 2]
+    assert largest_weights(np.ones(6), np.zeros(6, np.int64), np.array([3])).tolist() == [0, 1, 2]
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e6, 1e6)))

@@ -32,13 +32,14 @@ from understudy.methods.base import (
 from understudy.methods.selection.arithmetic import (
     ClassBudgets,
     class_budgets,
-    largest,
+    largest_weights,
     project,
 )
 from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, Utility
 from understudy.methods.selection.candidate_set import CandidateSet, embedded, read_candidates
 from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.methods.selection.reference import (
+    DIVERGED,
     GradientReference,
     MomentStages,
     moment_reference,
@@ -206,10 +207,7 @@ def select_candidates(
     def one_round(number: int, state: Arrays) -> Arrays:
         result = proxy.scores(state["gamma"], reference)
         if not np.isfinite(result.scores).all():
-            raise ConfigError(
-                "the proxy's training does not converge (its scores are not finite): take a "
-                "smaller learning_rate"
-            )
+            raise ConfigError(DIVERGED)
         scale = float(state["scale"]) if number else deviation_within(result.scores, labels)
         rate = step_size / (1 + _SLOWER * number)
         moved = state["gamma"] + rate * (result.scores / scale - subtracted)
@@ -223,11 +221,23 @@ def select_candidates(
     for number in range(rounds):
         state = keep(f"selection round {number + 1}", partial(one_round, number, state))
         progress(1)
-    indices = largest(state["gamma"], labels, budgets)
+    return _selected(state, labels, budgets, penalties, class_names, rounds)
+
+
+def _selected(
+    state: Arrays,
+    labels: Labels,
+    budgets: NDArray[np.int64],
+    penalties: Penalties | None,
+    class_names: tuple[str, ...],
+    rounds: int,
+) -> Selection:
+    """The largest weights of the last round, and what the owner should know of them."""
+    indices = largest_weights(state["gamma"], labels, budgets)
     warnings: tuple[str, ...] = () if state["converged"] else (_UNCONVERGED,)
     warnings += short_classes(labels, budgets, class_names)
     if penalties is not None:
-        warnings += dry_pool(indices, subtracted, penalties)
+        warnings += dry_pool(indices, penalties.total(len(labels)), penalties)
     facts = {"selected": len(indices), "candidates": len(labels), "rounds": rounds}
     return Selection(indices, state["gamma"], state["scores"], warnings, facts)
 
@@ -358,8 +368,8 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     """
     params = _settled(params, materials.context)
     candidates = read_candidates(materials)
-    keep = materials.count or params.keep
-    budgets = class_budgets(candidates.labels, len(materials.classes), keep, params.budgets)
+    share = _share(materials.count, params.keep, len(candidates.labels))
+    budgets = class_budgets(candidates.labels, len(materials.classes), share, params.budgets)
     space = _space(materials, candidates, params.axes)
     proxy = LinearProxy(
         space.forward(candidates.embeddings),
@@ -382,6 +392,21 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
     )
     facts = {**result.facts, "notes": result.warnings}
     return candidates.release(materials, result.indices, METHOD.name, facts)
+
+
+def _share(count: int | None, keep: float, candidates: int) -> float:
+    """What ``--count`` asks for as a share of the candidates; else ``keep`` as it is.
+
+    Raises:
+        ConfigError: More than there are.
+    """
+    if count is None:
+        return keep
+    if count > candidates:
+        raise ConfigError(
+            f"--count {count:,} is more than the {candidates:,} candidates: ask for as many at most"
+        )
+    return count / candidates
 
 
 def _space(materials: Materials, candidates: CandidateSet, axes: int) -> Space:

@@ -113,7 +113,7 @@ def _sums_above(values: Vector, kinks: Vector) -> Vector:
     return excess(kinks) - excess(kinks + 1)
 
 
-def largest(gamma: Vector, labels: Labels, budgets: NDArray[np.int64]) -> NDArray[np.int64]:
+def largest_weights(gamma: Vector, labels: Labels, budgets: NDArray[np.int64]) -> NDArray[np.int64]:
     """The k_c candidates of each class with the largest weights, in order: (k,) int64.
 
     Of equal weights the earlier candidate is taken.

@@ -24,6 +24,12 @@ from understudy.privacy.queries import ClippedGradients
 from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 
+DIVERGED = (
+    "the proxy's training does not converge (its weights or scores are not finite): take a smaller "
+    "learning_rate"
+)
+"""What is wrong where gradient descent overflows."""
+
 _PSEUDO_RECORDS = 200  # of each class
 
 
@@ -97,7 +103,13 @@ class GradientReference:
     _rounds: int = field(default=0, init=False)
 
     def gradient(self, state: Vector) -> Vector:
-        """The noisy sum at a proxy's weights: (d + 1, C) to (d + 1, C). Each call is a round."""
+        """The noisy sum at a proxy's weights: (d + 1, C) to (d + 1, C). Each call is a round.
+
+        Raises:
+            ConfigError: Weights that are not finite; nothing is paid for them.
+        """
+        if not np.isfinite(state).all():
+            raise ConfigError(DIVERGED)
         stage = self.stages[self._rounds]
         self._rounds += 1
         theta = self.keep(f"weights {self._rounds:03d}", lambda: {"theta": state})["theta"]
