@@ -124,7 +124,11 @@ def test_thirty_kills_at_random_moments(understudy: Commands, site: Path, form: 
             with Ledger(str(ledger)) as book:
                 dataset = book.register(open_source(site / "private.npz"))
                 book.set_budget(dataset.id, Budget(1.0))
-        killed += resumed(understudy, words(site, form, out, ledger), chance, longest)
+        begun = time.monotonic()
+        kills = resumed(understudy, words(site, form, out, ledger), chance, longest)
+        if kills == 0:  # the machine may be less busy than it was
+            longest = min(longest, time.monotonic() - begun)
+        killed += kills
         check_once(ledger)
         with Ledger(str(ledger)) as book:
             spent = [book.spent(one.id) for one in book.datasets()]
