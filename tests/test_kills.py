@@ -184,7 +184,8 @@ class Selected(Site):
         candidates = folder / "candidates"
         if not candidates.exists():
             class_folders(candidates, {"cat": 60, "dog": 60}, (6, 6, 1), seed=1)
-        options = ["--method", "selection", "--encoder", "embedded:dct", "--candidates", candidates]
+        options = ["--method", "selection", "--encoder", "embedded:dct", "--candidates-public"]
+        options += ["--candidates", candidates]
         self.settings = [*options, "--set", "rounds=4", "--set", "steps=20"]
         self.settings += ["--count", "40"]
 

@@ -26,7 +26,11 @@ METHODS = {
         "generator": "embedded:studio?steps=2",
         "settings": {"rounds": 2, "population": 8, "lookahead": 0},
     },
-    "selection": {"candidates": "base", "settings": {"rounds": 3, "steps": 20}},
+    "selection": {
+        "candidates": "base",
+        "candidates_public": True,
+        "settings": {"rounds": 3, "steps": 20},
+    },
 }
 
 

@@ -80,6 +80,7 @@ def test_a_selection_without_noise_is_refused_before_anything_is_read(tmp_path: 
 def test_a_release_of_no_guarantee_says_so_everywhere(site: Path) -> None:
     result = choose(site)
     assert result.receipt == NO_GUARANTEE
+    assert any(warning.startswith("20% of the private records") for warning in result.warnings)
     out = site / "out"
     statement = json.loads((out / "release" / "privacy.json").read_text())
     assert statement["guarantee"]["kind"] == "none"

@@ -82,6 +82,11 @@ def test_a_selection_killed_there_is_resumed(
     with Ledger(str(ledger)) as book:
         assert [len(book.spent(one.id).disclosures) for one in book.datasets()] == [1, 1]
     assert sum(bool(line["sample"]) for line in choice(out)) == 36
+    assert "no guarantee: private images steered this" in done.out
+    assert "no guarantee" in understudy.run("runs", site).out
+    assert "no epsilon covers" in understudy.run("ledger", "list", "--ledger", ledger).out
+    shown = understudy.run("ledger", "show", site / "private.npz", "--ledger", ledger).out
+    assert "which 36 of 180 candidates" in shown
 
 
 def resumed(understudy: Commands, command: list[object], chance: random.Random, most: float) -> int:
@@ -89,7 +94,7 @@ def resumed(understudy: Commands, command: list[object], chance: random.Random, 
     killed, more = 0, list[str]()
     for _ in range(KILLS_A_RUN):
         code = understudy.wait(
-            understudy.start(*command, *more), kill_after=chance.uniform(0, most)
+            understudy.start(*command, *more), kill_after=chance.uniform(most / 20, most)
         ).code
         assert code in (0, -9)
         if code == 0:
@@ -119,7 +124,11 @@ def test_thirty_kills_at_random_moments(understudy: Commands, site: Path, form: 
             with Ledger(str(ledger)) as book:
                 dataset = book.register(open_source(site / "private.npz"))
                 book.set_budget(dataset.id, Budget(1.0))
-        killed += resumed(understudy, words(site, form, out, ledger), chance, longest)
+        begun = time.monotonic()
+        kills = resumed(understudy, words(site, form, out, ledger), chance, longest)
+        if kills == 0:  # the machine may be less busy than it was
+            longest = min(longest, time.monotonic() - begun)
+        killed += kills
         check_once(ledger)
         with Ledger(str(ledger)) as book:
             spent = [book.spent(one.id) for one in book.datasets()]

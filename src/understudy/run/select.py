@@ -383,7 +383,13 @@ class _Choice:
                 steering.measured,
                 "the embeddings" if encoder is None else encoder.name,
             )
-        return attacks, () if attacks else (_UNMEASURED,)
+        warnings: tuple[str, ...] = () if attacks else (_UNMEASURED,)
+        if self.config.hold_out is None and (share := self.opened.share_held_out) is not None:
+            warnings += (
+                f"{share} of the private records were set aside: half of them calibrate the "
+                "distances and half measure what the selection leaks (--hold-out)",
+            )
+        return attacks, warnings
 
 
 _UNMEASURED = (

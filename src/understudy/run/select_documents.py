@@ -224,7 +224,7 @@ def write_documents(
     private, charged = opened.private, facts.charged
     source = private or opened.candidates
     owner = OwnerRecord(
-        dataset=source.name,
+        dataset=opened.origin.name if private is None else private.name,
         rows=0 if private is None else len(private) - facts.rows_held_out,
         skipped=source.skipped,
         spending=None if charged is None else charged.spending,

@@ -219,6 +219,7 @@ def options(tmp_path, **more):
         "source": source,
         "method": "selection",
         "candidates": str(candidates),
+        "candidates_public": True,
         "ledger": str(tmp_path / "ledger.db"),
         "out": tmp_path / "out",
         "epsilon": 4.0,
