@@ -181,8 +181,8 @@ VARIANTS: Mapping[str, Variant] = {
 
 CHARTED = (
     *("all", "random", "model gap", "model gap, as written", "distance", "distance, as written"),
-    *("de-duplication", "private images de-duplicated", f"masking {MASKED} of 64", "TracIn"),
-    *("low loss", "oracle", *VARIANTS),
+    *("de-duplication", "private images de-duplicated", "TracIn", "low loss", "oracle"),
+    *(*VARIANTS, f"masking {MASKED} of 64"),
 )
 
 
@@ -306,7 +306,7 @@ def penalty_weights(dataset: str, seeds: int) -> None:
 
 def losses_over_epochs(dataset: str, seeds: int) -> None:
     """Table 5: utility loss in % over epochs of training, at 50 %."""
-    table = Table(f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *EPOCHS), 48)
+    table = Table(f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *map(str, EPOCHS)), 48)
     for method in ("random", "model gap", "distance", *VARIANTS):
         losses = [
             utility_losses(
