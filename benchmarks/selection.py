@@ -306,7 +306,9 @@ def penalty_weights(dataset: str, seeds: int) -> None:
 
 def losses_over_epochs(dataset: str, seeds: int) -> None:
     """Table 5: utility loss in % over epochs of training, at 50 %."""
-    table = Table(f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *map(str, EPOCHS)), 48)
+    table = Table(
+        f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *map(str, EPOCHS)), 48
+    )
     for method in ("random", "model gap", "distance", *VARIANTS):
         losses = [
             utility_losses(
