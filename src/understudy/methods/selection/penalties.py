@@ -2,8 +2,7 @@
 
 Both penalties are calibrated against records that are not in the private dataset, so that an image
 that is near to everything (a plain one, a typical one) is not taken for a copy. Neither is ever
-negative: a bonus for what is unlike private images selects what is like others, which tells who is
-not private (measured by a likelihood-ratio attack on the whole chain).
+negative: a bonus for what is unlike private images would select the odd ones, at a cost in utility.
 """
 
 from __future__ import annotations
