@@ -74,8 +74,6 @@ class Variant:
         membership: Weight of L_mem.
         held_out: Whether the reference is the held-out records and not the private ones.
         balanced: Whether each class counts the same in the reference.
-        cut: Whether candidates that are farther than usual get no bonus for it: penalties in
-            [0, 4], not in [-4, 4].
         settings: Of the proxy.
         rounds: R.
         step_size: a.
@@ -85,7 +83,6 @@ class Variant:
     membership: float = 0.0
     held_out: bool = False
     balanced: bool = False
-    cut: bool = False
     settings: ProxySettings = SETTINGS
     rounds: int = 8
     step_size: float = 0.25
@@ -139,14 +136,10 @@ def varied(facts: SelectionFacts, variant: Variant) -> SelectionFacts:
     records = facts.non_members if variant.held_out else facts.private
     reference = RecordReference.of(records.features, records.labels, balanced=variant.balanced)
 
-    def cut(penalty: Vector) -> Vector:
-        return np.maximum(penalty, 0.0) if variant.cut else penalty
-
+    membership = membership_penalty(facts.private_losses, facts.non_member_losses)
     penalties = Penalties(
-        cut(reconstruction_penalty(facts.to_private, facts.to_non_members)),
-        cut(membership_penalty(facts.private_losses, facts.non_member_losses))
-        if variant.membership
-        else None,
+        reconstruction_penalty(facts.to_private, facts.to_non_members),
+        membership if variant.membership else None,
         variant.reconstruction,
         variant.membership,
     )
@@ -181,8 +174,8 @@ VARIANTS: Mapping[str, Variant] = {
 
 CHARTED = (
     *("all", "random", "model gap", "model gap, as written", "distance", "distance, as written"),
-    *("de-duplication", "private images de-duplicated", f"masking {MASKED} of 64", "TracIn"),
-    *("low loss", "oracle", *VARIANTS),
+    *("de-duplication", "private images de-duplicated", "TracIn", "low loss", "oracle"),
+    *(*VARIANTS, f"masking {MASKED} of 64"),
 )
 
 
@@ -306,7 +299,9 @@ def penalty_weights(dataset: str, seeds: int) -> None:
 
 def losses_over_epochs(dataset: str, seeds: int) -> None:
     """Table 5: utility loss in % over epochs of training, at 50 %."""
-    table = Table(f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *EPOCHS), 48)
+    table = Table(
+        f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *map(str, EPOCHS)), 48
+    )
     for method in ("random", "model gap", "distance", *VARIANTS):
         losses = [
             utility_losses(

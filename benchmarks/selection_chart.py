@@ -8,8 +8,8 @@ from html import escape
 
 from understudy.report.plots import Axis, around, short
 
-WIDTH, HEIGHT = 760, 460
-LEFT, RIGHT, TOP, BOTTOM = 60, 230, 40, 50
+WIDTH, HEIGHT = 820, 460
+LEFT, RIGHT, TOP, BOTTOM = 60, 280, 40, 50
 COLOURS = (
     *("#1b6ca8", "#c0392b", "#27ae60", "#8e44ad", "#d68910", "#16a085", "#7f8c8d", "#2c3e50"),
     *("#e84393", "#6c5ce7", "#b5651d", "#000000", "#00a8ff", "#9c88ff"),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 from benchmarks.selection_worlds import Samples, SelectionTask
 from understudy.core.types import Labels, Vector
-from understudy.methods.selection.linear_proxy import softmax
 from understudy.metrics.attacks import by_calibrated_distance
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.roc import Roc, roc
@@ -47,7 +47,7 @@ class LinearHead:
 
         def objective(flat: Vector) -> tuple[float, Vector]:
             weights = flat.reshape(shape).astype(np.float32)
-            probabilities = softmax(values @ weights[:-1] + weights[-1])
+            probabilities = softmax(values @ weights[:-1] + weights[-1], axis=1)
             loss = -float(np.log(np.maximum(probabilities[rows, labels], 1e-30)).mean())
             probabilities[rows, labels] -= 1
             probabilities /= len(labels)
@@ -68,7 +68,7 @@ class LinearHead:
     def probabilities(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """(n, C)."""
         values = (features - self.centre) / self.scale
-        return np.asarray(softmax(values @ self.weights[:-1] + self.weights[-1]))
+        return np.asarray(softmax(values @ self.weights[:-1] + self.weights[-1], axis=1))
 
     def balanced(self, test: Samples) -> float:
         """Balanced accuracy on test images, in [0, 1]."""

@@ -11,7 +11,11 @@ from safetensors.numpy import save_file
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images
-from understudy.metrics.perceptual_distance import lpips, read_weights
+from understudy.metrics.perceptual_distance import (
+    lpips,
+    nearest_pair_distances,
+    read_weights,
+)
 
 
 def pictures(n: int = 4, seed: int = 0) -> Images:
@@ -89,3 +93,25 @@ def test_weights_that_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "empty.npz")
     with pytest.raises(InputError, match="one vector"):
         read_weights(tmp_path / "empty.npz")
+
+
+def test_a_sample_is_as_far_as_the_nearest_of_the_private_images_that_are_named() -> None:
+    samples, private = pictures(5), pictures(7, seed=1)
+
+    def distance(a: Images, b: Images) -> NDArray[np.float64]:
+        return lpips(maps, WEIGHTS, a, b)
+
+    every = np.stack([distance(samples, np.stack([one] * 5)) for one in private], axis=1)
+    named = np.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 1]])
+    expected = np.take_along_axis(every, named, 1).min(1)
+    assert nearest_pair_distances(distance, samples, private, named, block=2) == pytest.approx(
+        expected
+    )
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (5, 0), (5,)])
+def test_each_sample_needs_private_images_to_compare(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="of 5 samples"):
+        nearest_pair_distances(
+            lambda a, b: np.zeros(len(a)), pictures(5), pictures(7), np.zeros(shape, np.int64)
+        )

@@ -25,7 +25,7 @@ WORLDS = 16
 
 _FEWEST = 4
 
-World = Callable[[NDArray[np.bool_], int], Vector]
+ChainWorld = Callable[[NDArray[np.bool_], int], Vector]
 """A world: which records are members (n,), and its number, to the trained model's confidence in
 each record's true class (n,), as `attacks.confidence` gives it."""
 
@@ -77,7 +77,7 @@ class ChainAttack:
         return self.curve.tpr_at[rate].value
 
 
-def run_worlds(world: World, members: NDArray[np.bool_]) -> Vector:
+def run_worlds(world: ChainWorld, members: NDArray[np.bool_]) -> Vector:
     """What each world's model says of every record: (worlds, n).
 
     Args:

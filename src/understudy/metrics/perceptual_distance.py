@@ -22,6 +22,9 @@ from understudy.core.types import Images, Vector
 FeatureMaps = Callable[[Images], Sequence[NDArray[np.float32]]]
 """Images to the feature maps of some layers: a sequence of (n, channels, height, width)."""
 
+PairDistance = Callable[[Images, Images], Vector]
+"""Pairs of images, two arrays of one shape, to a distance for each: (n,)."""
+
 _TINY = 1e-10
 
 
@@ -65,6 +68,42 @@ def lpips(features: FeatureMaps, weights: Sequence[NDArray[Any]], a: Images, b: 
         apart = (_unit(one) - _unit(two)) ** 2
         total += np.einsum("nchw,c->nhw", apart, weight).mean(axis=(1, 2))
     return total
+
+
+def nearest_pair_distances(
+    distance: PairDistance,
+    samples: Images,
+    private: Images,
+    nearest: NDArray[np.int64],
+    *,
+    block: int = 256,
+) -> Vector:
+    """How far each sample is from the private image that looks most like it: (n,).
+
+    All pairs are too many for a network: only the private images that a cheaper distance names for
+    each sample are compared with it.
+
+    Args:
+        distance: Pairs of images to a distance each; `lpips` with a network and its weights, say.
+        samples: (n, height, width, channels) uint8.
+        private: (p, ...) of the same shape.
+        nearest: (n, k) rows of ``private``, such as `nearest_neighbours.nearest_rows` gives.
+        block: Samples that are compared together.
+
+    Raises:
+        InputError: Other shapes, or not one row of neighbours for each sample.
+    """
+    if nearest.ndim != 2 or len(nearest) != len(samples) or nearest.shape[1] == 0:
+        raise InputError(
+            f"each of {len(samples)} samples needs one private row or more to compare, found "
+            f"{nearest.shape}"
+        )
+    least = np.full(len(samples), np.inf)
+    for start in range(0, len(samples), block):
+        part = slice(start, start + block)
+        for rows in nearest[part].T:
+            least[part] = np.minimum(least[part], distance(samples[part], private[rows]))
+    return least
 
 
 def _unit(maps: NDArray[Any]) -> Vector:

@@ -127,10 +127,9 @@ def test_every_method_of_the_chart_selects(pool: Pool) -> None:
         assert len(chosen) == facts.budgets.sum() == 96
 
 
-def test_a_cut_penalty_gives_no_bonus(pool: Pool) -> None:
+def test_a_penalty_gives_no_bonus_for_what_is_unlike_private_images(pool: Pool) -> None:
     facts = selection.facts_of(pool.world(pool.members()), 0.5)
-    variant = selection.Variant(reconstruction=1.0, cut=True)
-    penalties = selection.varied(facts, variant).penalties
+    penalties = selection.varied(facts, selection.Variant(reconstruction=1.0)).penalties
     assert penalties is not None
     assert penalties.reconstruction is not None
     assert penalties.reconstruction.min() == 0 < penalties.reconstruction.max() <= 4

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images, Labels, Vector
 from understudy.methods.selection.algorithm import Penalties, select_candidates
-from understudy.methods.selection.arithmetic import largest
+from understudy.methods.selection.arithmetic import largest_weights
 from understudy.methods.selection.base import ProxySettings, Reference
-from understudy.methods.selection.linear_proxy import LinearProxy, softmax
+from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.methods.selection.penalties import calibrated_distances
 from understudy.methods.selection.reference import RecordReference
 
@@ -113,7 +114,7 @@ class SelectionFacts:
 
     def best(self, merits: Vector) -> NDArray[np.int64]:
         """The candidates of the largest merits, a budget for each class, in order."""
-        return largest(merits, self.labels, self.budgets)
+        return largest_weights(merits, self.labels, self.budgets)
 
 
 SelectionBaseline = Callable[[SelectionFacts], NDArray[np.int64]]
@@ -223,7 +224,7 @@ BASELINES: Mapping[str, SelectionBaseline] = {
 
 def cross_entropies(records: LabelledFeatures, state: Vector) -> Vector:
     """Loss of each record at a softmax regression's weights (d + 1, C): (n,) float64."""
-    probabilities = softmax(records.features.astype(np.float64) @ state[:-1] + state[-1])
+    probabilities = softmax(records.features.astype(np.float64) @ state[:-1] + state[-1], axis=1)
     chosen = probabilities[np.arange(len(records.labels)), records.labels]
     return np.asarray(-np.log(np.maximum(chosen, np.finfo(np.float64).tiny)))
 
@@ -242,7 +243,7 @@ def tracin_scores(facts: SelectionFacts) -> Vector:
     for state in proxy.checkpoints(every, steps.tolist()):
         gradient = reference.gradient(state)
         features = candidates.features.astype(np.float64)
-        residuals = softmax(features @ state[:-1] + state[-1])
+        residuals = softmax(features @ state[:-1] + state[-1], axis=1)
         residuals[np.arange(len(residuals)), candidates.labels] -= 1
         scores += ((features @ gradient[:-1] + gradient[-1]) * residuals).sum(1)
     return scores

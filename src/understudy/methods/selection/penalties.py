@@ -1,7 +1,8 @@
 """What is subtracted from a candidate's score: how near it comes to the private images.
 
 Both penalties are calibrated against records that are not in the private dataset, so that an image
-that is near to everything (a plain one, a typical one) is not taken for a copy.
+that is near to everything (a plain one, a typical one) is not taken for a copy. Neither is ever
+negative: a bonus for what is unlike private images would select the odd ones, at a cost in utility.
 """
 
 from __future__ import annotations
@@ -48,23 +49,25 @@ def calibrated_distances(to_private: Vector, to_non_members: Vector) -> Vector:
 
 
 def reconstruction_penalty(to_private: Vector, to_non_members: Vector) -> Vector:
-    """L_pix of Eq. 22: rises with closeness, in robust standard deviations cut at 4: (M,).
+    """L_pix of Eq. 22: closeness beyond the median, in robust standard deviations: (M,) in [0, 4].
 
     Args:
         to_private: (M,) distance of each candidate to the nearest private image.
         to_non_members: (M,) to the nearest image that is known not to be private.
     """
-    return robust_scores(-calibrated_distances(to_private, to_non_members))
+    return _excess(robust_scores(-calibrated_distances(to_private, to_non_members)))
 
 
 def membership_penalty(private_losses: Vector, non_member_losses: Vector) -> Vector:
-    """L_mem of Eq. 22: by how much a model of the private images knows a candidate better: (M,).
+    """L_mem of Eq. 22: how much better a private model knows a candidate: (M,) in [0, 4].
+
+    In robust standard deviations beyond the median.
 
     Args:
         private_losses: (M,) loss of each candidate under a model trained on the private images.
         non_member_losses: (M,) under one trained on as many others.
     """
-    return robust_scores(non_member_losses - private_losses)
+    return _excess(robust_scores(non_member_losses - private_losses))
 
 
 def losses_after_training(
@@ -85,3 +88,7 @@ def losses_after_training(
     rows = ((candidates[0] - centre) / scale).astype(np.float64)
     chosen = softmax(rows @ state[:-1] + state[-1])[np.arange(len(rows)), candidates[1]]
     return np.asarray(-np.log(np.maximum(chosen, _TINY)), dtype=np.float64)
+
+
+def _excess(scores: Vector) -> Vector:
+    return np.asarray(np.maximum(scores, 0.0))
