@@ -317,7 +317,7 @@ class _Choice:
             candidates.labels,
             len(self.classes),
             float(budgets.sum()),
-            self.opened.proxy,
+            self.opened.settings.proxy,
         )
         records = steering.reference
         penalties = None
@@ -328,7 +328,7 @@ class _Choice:
                 steering.members,
                 steering.calibrating,
                 len(self.classes),
-                self.opened.proxy,
+                self.opened.settings.proxy,
             )
         return select_candidates(
             proxy,

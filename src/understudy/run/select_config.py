@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, option_of
+from understudy.methods.selection.base import SelectionSettings
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
@@ -25,48 +26,10 @@ Form = Literal["no guarantee", "differential privacy", "post-processing"]
 
 
 @dataclass(frozen=True)
-class SelectSettings:
-    """Settings of a selection without differential privacy: ``--set NAME=VALUE``.
+class SelectSettings(SelectionSettings):
+    """Settings of a selection without differential privacy: ``--set NAME=VALUE``."""
 
-    Attributes:
-        utility: Whether the reference loss is lowered over the whole training of the proxy, or at
-            its end.
-        rounds: Rounds of the fixed point.
-        steps: Steps of the proxy's training.
-        learning_rate: Of the proxy.
-        weight_decay: Of the proxy.
-        axes: Leading whitened axes that the proxy sees.
-        step_size: Of the weights, in the first round.
-        reconstruction: Penalty for candidates near private images; None: 1 where there are some.
-        membership: Penalty for candidates that a model of the private images knows better.
-        budgets: How many of each class are selected: in proportion to the candidates, or as many.
-        balanced: Whether classes of the reference count the same.
-    """
-
-    utility: Literal["area", "final"] = "final"
-    rounds: Annotated[int, Option("", least=1)] = 8
-    steps: Annotated[int, Option("", least=2)] = 80
-    learning_rate: float = 3.0
-    weight_decay: float = 1e-3
-    axes: Annotated[int, Option("", least=1)] = 64
-    step_size: float = 0.25
-    reconstruction: float | None = None
-    membership: float = 0.0
-    budgets: Literal["proportional", "balanced"] = "proportional"
-    balanced: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("learning_rate", "step_size"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be above 0, found {getattr(self, name)}")
-        for name in ("weight_decay", "reconstruction", "membership"):
-            if not 0 <= (getattr(self, name) or 0.0) < math.inf:
-                raise ConfigError(f"{name} must be 0 or more, found {getattr(self, name)}")
-
-    @property
-    def penalised(self) -> bool:
-        """Whether a penalty was asked for by name."""
-        return bool(self.reconstruction) or self.membership > 0
+    balanced: Annotated[bool, Option("whether classes of the reference count the same")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

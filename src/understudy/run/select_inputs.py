@@ -14,7 +14,6 @@ from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
-from understudy.methods.selection.base import ProxySettings
 from understudy.run.outputs import open_release
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.select_config import HELD_OUT, SelectConfig, SelectSettings
@@ -55,14 +54,6 @@ class Opened:
     def non_members(self) -> bool:
         """Whether the reference holds real records that are not private."""
         return self.reference_origin is not None and self.reference_origin.record is None
-
-    @property
-    def proxy(self) -> ProxySettings:
-        """How the proxy is trained."""
-        chosen = self.settings
-        return ProxySettings(
-            chosen.steps, chosen.learning_rate, chosen.weight_decay, chosen.utility
-        )
 
     @property
     def share_held_out(self) -> float | str | None:

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+import diffusers
 import torch
 from torch.nn import functional
 
 from understudy.backends.arrays import index_slices, require_images
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
 from understudy.backends.diffusion.generators import DiffusionGenerator
-from understudy.backends.diffusion.loading import diffusers
 from understudy.backends.diffusion.networks import shallow_copy
 from understudy.backends.diffusion.pipeline_calls import check_prompts
 from understudy.core.errors import BackendError

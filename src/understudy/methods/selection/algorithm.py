@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
+from understudy.core.option import Option
 from understudy.core.types import Labels, Release, Stage, Vector
 from understudy.methods.base import (
     Arrays,
@@ -26,16 +27,14 @@ from understudy.methods.base import (
     Make,
     Materials,
     Method,
-    require_at_least,
     stages_of,
 )
 from understudy.methods.selection.arithmetic import (
-    ClassBudgets,
     class_budgets,
     largest_weights,
     project,
 )
-from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, Utility
+from understudy.methods.selection.base import Reference, RoundScores, SelectionSettings
 from understudy.methods.selection.candidate_set import CandidateSet, embedded, read_candidates
 from understudy.methods.selection.linear_proxy import LinearProxy
 from understudy.methods.selection.reference import (
@@ -54,58 +53,25 @@ _CLIPPED = 0.5  # of the usual length of a whitened record with its intercept
 
 
 @dataclass(frozen=True)
-class SelectionParams:
-    """Parameters of a selection; ``None``: chosen by what is known of the run.
+class SelectionParams(SelectionSettings):
+    """Parameters of a selection under differential privacy; ``None``: chosen by what is known.
 
     Raises:
-        ConfigError: A value out of range.
+        WrongValue: A value out of range.
     """
 
-    keep: float = 0.2
-    budgets: ClassBudgets = "proportional"
-    utility: Utility = "final"
-    reference: Literal["gradients", "moments"] = "gradients"
-    rounds: int = 8
-    step_size: float = 0.25
-    steps: int = 80
-    learning_rate: float = 3.0
-    weight_decay: float = 0.03
-    axes: int = 64
-    clip_norm: float | None = None
-    reconstruction: float | None = None
-    membership: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_at_least(self, {"rounds": 1, "steps": 2, "axes": 1})
-        for name in ("keep", "step_size", "learning_rate", "clip_norm"):
-            if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
-                raise ConfigError(f"{name} must be a number above 0, found {value}")
-        for name in ("weight_decay", "reconstruction", "membership"):
-            if (value := getattr(self, name)) is not None and not 0 <= value < np.inf:
-                raise ConfigError(f"{name} must be 0 or more, found {value}")
-
-    @property
-    def proxy(self) -> ProxySettings:
-        """How the proxy is trained."""
-        return ProxySettings(self.steps, self.learning_rate, self.weight_decay, self.utility)
-
-
-_OPTIONS = {
-    "keep": "how many candidates are selected: a share, or a number; --count comes first",
-    "budgets": "of each class: proportional to its candidates, or balanced",
-    "utility": "what is to be small: the reference loss at the end of training (final), or summed "
-    "over it (area; with reference=moments)",
-    "reference": "what private records answer: gradients (a clipped gradient a round), or moments",
-    "rounds": "passes over the candidates (R); gradients divide the budget among them",
-    "step_size": "how far weights move in the first round, in deviations of the scores",
-    "steps": "gradient steps of the proxy (T)",
-    "learning_rate": "of the proxy (eta)",
-    "weight_decay": "of the proxy; noise does less harm where there is more of it",
-    "axes": "leading axes of the publicly whitened embeddings that the proxy sees",
-    "clip_norm": "what a record's gradient is clipped to; default: sqrt(axes + 1) / 2",
-    "reconstruction": "weight of the penalty for closeness to a private image; 0 under DP",
-    "membership": "weight of the penalty for what a private model knows better; 0 under DP",
-}
+    keep: Annotated[
+        float,
+        Option("how many candidates are selected: a share, or a number; --count first", above=0),
+    ] = 0.2
+    reference: Annotated[
+        Literal["gradients", "moments"],
+        Option("what private records answer: gradients (a clipped gradient a round), or moments"),
+    ] = "gradients"
+    clip_norm: Annotated[
+        float | None,
+        Option("what a record's gradient is clipped to; default: sqrt(axes + 1) / 2", above=0),
+    ] = None
 
 
 class Proxy(Protocol):
@@ -449,5 +415,4 @@ METHOD = Method(
     stages=_stages,
     run=selection,
     roles=_roles_used,
-    options=_OPTIONS,
 )

@@ -1,13 +1,15 @@
-"""What the proxies of data selection share: their settings, the reference's port, the scores."""
+"""What the parts of data selection share: settings, the port of a reference, scores."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 
+from understudy.core.option import Option, check_options
 from understudy.core.types import Vector
+from understudy.methods.selection.arithmetic import ClassBudgets
 
 Utility = Literal["area", "final"]
 """What is to be small: the reference loss summed over the training, or at its end."""
@@ -29,8 +31,74 @@ class ProxySettings:
 
     steps: int = 80
     learning_rate: float = 3.0
-    weight_decay: float = 1e-3
+    weight_decay: float = 0.03
     utility: Utility = "final"
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """What every selection can be told, with differential privacy or without.
+
+    Raises:
+        WrongValue: A value out of range.
+    """
+
+    budgets: Annotated[
+        ClassBudgets, Option("of each class: proportional to its candidates, or balanced")
+    ] = "proportional"
+    utility: Annotated[
+        Utility,
+        Option(
+            "what is to be small: the reference loss at the end of training (final), or summed "
+            "over it (area; not by gradients under differential privacy)"
+        ),
+    ] = "final"
+    rounds: Annotated[
+        int,
+        Option(
+            "passes over the candidates (R); under differential privacy they share the budget",
+            least=1,
+        ),
+    ] = 8
+    step_size: Annotated[
+        float,
+        Option("how far weights move in the first round, in deviations of the scores", above=0),
+    ] = 0.25
+    steps: Annotated[int, Option("gradient steps of the proxy (T)", least=2)] = 80
+    learning_rate: Annotated[float, Option("of the proxy (eta)", above=0)] = 3.0
+    weight_decay: Annotated[
+        float, Option("of the proxy; noise does less harm where there is more of it", least=0)
+    ] = 0.03
+    axes: Annotated[
+        int, Option("leading axes of the whitened embeddings that the proxy sees", least=1)
+    ] = 64
+    reconstruction: Annotated[
+        float | None,
+        Option(
+            "weight of the penalty for closeness to a private image; default 1, where there are "
+            "private images and no epsilon",
+            least=0,
+        ),
+    ] = None
+    membership: Annotated[
+        float,
+        Option(
+            "weight of the penalty for what a model of the private images knows better", least=0
+        ),
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @property
+    def proxy(self) -> ProxySettings:
+        """How the proxy is trained."""
+        return ProxySettings(self.steps, self.learning_rate, self.weight_decay, self.utility)
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty was asked for by name."""
+        return bool(self.reconstruction) or self.membership > 0
 
 
 class Reference(Protocol):
