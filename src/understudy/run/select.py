@@ -27,7 +27,7 @@ from understudy.data import write_release
 from understudy.data.holdout import HoldOut, split
 from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
-from understudy.methods.selection.linear_proxy import LinearProxy
+from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
 from understudy.methods.selection.reference import RecordReference
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
 from understudy.privacy.unit import Adjacency
@@ -48,7 +48,7 @@ from understudy.run.select_documents import (
 from understudy.run.select_inputs import Opened, open_selection
 from understudy.run.select_measures import EmbeddedRows, attacks_on, embedded_rows, penalties_of
 from understudy.run.synthesize import Result, run
-from understudy.steps.space import Space, whitening
+from understudy.steps.space import Space
 
 _AT_ONCE = 512
 _FEW_HELD_OUT = 16
@@ -360,11 +360,10 @@ class _Choice:
 
     def _space(self, candidates: EmbeddedRows) -> Space:
         """The leading whitened axes of public images; of the candidates, where there are none."""
-        public = self.opened.public
-        values = candidates.proxy
-        if public is not None:
-            values = collect(public, self.opened.spaces.proxy, self.events.step).values
-        return whitening(values, None, self.settings.axes)
+        public = None
+        if (source := self.opened.public) is not None:
+            public = collect(source, self.opened.spaces.proxy, self.events.step).values
+        return proxy_space(candidates.proxy, public, self.settings.axes)
 
     def _attacks(
         self, candidates: EmbeddedRows, chosen: Selection, steering: Steering

@@ -36,7 +36,7 @@ from understudy.methods.selection.arithmetic import (
 )
 from understudy.methods.selection.base import Reference, RoundScores, SelectionSettings
 from understudy.methods.selection.candidate_set import CandidateSet, embedded, read_candidates
-from understudy.methods.selection.linear_proxy import LinearProxy
+from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
 from understudy.methods.selection.reference import (
     DIVERGED,
     GradientReference,
@@ -44,7 +44,7 @@ from understudy.methods.selection.reference import (
     moment_reference,
 )
 from understudy.privacy.vault import Vault
-from understudy.steps.space import Space, whitening
+from understudy.steps.space import Space
 
 _SLOWER = 0.1  # the step of round k is that of the first over 1 + 0.1 k
 _FEW = 5  # samples of a class, below which a classifier learns little of it
@@ -377,9 +377,10 @@ def _share(count: int | None, keep: float, candidates: int) -> float:
 
 def _space(materials: Materials, candidates: CandidateSet, axes: int) -> Space:
     """The leading whitened axes of the public dataset; of the candidates, where there is none."""
-    if materials.public is None:
-        return whitening(candidates.embeddings, None, axes)
-    return whitening(embedded(materials, materials.public, "public dataset")[0], None, axes)
+    public = None
+    if materials.public is not None:
+        public = embedded(materials, materials.public, "public dataset")[0]
+    return proxy_space(candidates.embeddings, public, axes)
 
 
 def _reference(

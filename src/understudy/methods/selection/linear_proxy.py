@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Labels, Vector
 from understudy.methods.selection.base import ProxySettings, Reference, RoundScores, converged
+from understudy.steps.space import Space, signed_power, whitening
 
 _AT_ONCE = 2048  # candidates of a block: its features and probabilities stay in the cache
 
@@ -119,3 +120,23 @@ def softmax(logits: NDArray[Any]) -> NDArray[Any]:
     np.exp(logits, out=logits)
     logits /= logits.sum(0)
     return logits
+
+
+def proxy_space(candidates: NDArray[Any], public: NDArray[Any] | None, axes: int) -> Space:
+    """The space that the proxy is trained in: leading axes of public embeddings, whitened.
+
+    Public embeddings of another domain have another mean, and variances far from the candidates';
+    gradient descent at the usual rate would diverge there. So the space is centred on the
+    candidates and scaled until none of its directions has more than unit variance in them.
+
+    Args:
+        candidates: (M, D); never private, so what is computed of them costs nothing.
+        public: (n, D), whose covariance whitens; None: the candidates' own.
+        axes: How many directions are kept.
+    """
+    space = whitening(candidates if public is None else public, None, axes)
+    moved = signed_power(candidates.astype(np.float32), space.power)
+    space = replace(space, centre=moved.mean(axis=0, dtype=np.float64))
+    rows = space.forward(candidates).astype(np.float64)
+    largest = float(np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1])
+    return replace(space, scales=space.scales * np.sqrt(max(1.0, largest)))
