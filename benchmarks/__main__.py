@@ -21,7 +21,8 @@ from benchmarks.tables import Skipped, machine
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
-    *("independence", "small_classes", "selection", "memorisation", "sanitize"),
+    *("independence", "small_classes", "selection", "selection_privacy"),
+    *("memorisation", "sanitize"),
 )
 
 

@@ -130,6 +130,7 @@ def private_selection(data: FashionMnist, **options: Any) -> Labelled:
             out=folder / "out",
             method="selection",
             candidates=str(folder / "candidates.npz"),
+            candidates_public=True,
             ledger=str(folder / "ledger.db"),
             progress="none",
             **options,

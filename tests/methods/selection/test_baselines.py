@@ -107,7 +107,7 @@ def test_the_filter_by_model_gap_takes_the_candidates_with_the_least_gap(
             p = np.exp(x @ weights)
             p /= p.sum(1, keepdims=True)
             slope = x.T @ (p - np.eye(CLASSES)[records.labels]) / len(x)
-            weights -= 0.5 * (slope + 1e-3 * weights)
+            weights -= 0.5 * (slope + facts.settings.weight_decay * weights)
         return cross_entropies(facts.candidates, weights)
 
     gaps = gap(facts.non_members) - gap(facts.private)
