@@ -258,7 +258,7 @@ def test_embeddings_that_do_not_fit_the_decoder_are_refused(tmp_path: Path) -> N
         ("scale=1", r"scale must be like 0\.\.1"),
         ("scale=1..1", r"scale must be like 0\.\.1"),
         ("scale=a..b", r"scale must be like 0\.\.1"),
-        ("norm_bound=inf", "norm_bound must be a positive number"),
+        ("norm_bound=inf", "norm_bound must be a finite number"),
         ("latent=3x4x4", "no option 'latent'"),
     ],
 )

@@ -392,7 +392,7 @@ def test_learning_rates_are_those_of_the_papers() -> None:
         ({"steps": 0}, "steps must be 1 or more"),
         ({"batch": 0}, "batch must be 1 or more"),
         ({"rate": -1}, "rate must be positive"),
-        ({"rate": float("nan")}, "rate must be positive"),
+        ({"rate": float("nan")}, "rate must be a finite number"),
         ({"prior_weight": -0.1}, "prior_weight must be 0 or more"),
         ({"crop": 0}, r"crop must be in \(0, 1\]"),
         ({"layers": "some"}, "layers is attention or all"),

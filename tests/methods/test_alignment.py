@@ -66,6 +66,7 @@ def released(source, base, tmp_path, epsilon=MUCH, options=None, **settings):
         out=tmp_path / "out",
         method="alignment",
         epsilon=epsilon,
+        accept_epsilon=True,
         base=str(base),
         ledger=str(tmp_path / "ledger.db"),
         settings=settings,

@@ -42,6 +42,7 @@ def released(source, tmp_path, epsilon=MUCH, public=None, count=None, **settings
         source,
         out=tmp_path / "out",
         epsilon=epsilon,
+        accept_epsilon=True,
         ledger=str(tmp_path / "ledger.db"),
         settings=settings,
         public=public,
@@ -114,6 +115,7 @@ def test_images_come_out_as_bright_as_they_went_in(tmp_path):
         source,
         out=tmp_path / "out",
         epsilon=MUCH,
+        accept_epsilon=True,
         ledger=str(tmp_path / "ledger.db"),
         settings={"clusters": 2},
     )
@@ -388,6 +390,7 @@ def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_the
         tiles,
         out=tmp_path / "out",
         epsilon=MUCH,
+        accept_epsilon=True,
         count=300,
         ledger=str(tmp_path / "ledger.db"),
         public="procedural:scenes?count=400",

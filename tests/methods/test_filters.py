@@ -89,7 +89,7 @@ def labels_of(release):
 def noisy_bench(method, folder, count, seed=0):
     """A method on clouds whose embeddings are drawn as noise."""
     folder.mkdir()
-    found = ready(method, folder, count=count, epsilon=MUCH)
+    found = ready(method, folder, count=count, epsilon=MUCH, accept_epsilon=True)
     context = dataclasses.replace(found.bench.context, decoder=Noise(4))
     return dataclasses.replace(found.bench, context=context, seed=seed), found.rows
 
@@ -137,6 +137,7 @@ def test_a_filter_keeps_the_count_and_the_class_shares(unbalanced, tmp_path, eps
         out=tmp_path / "out",
         ledger=str(tmp_path / "ledger.db"),
         epsilon=epsilon,
+        accept_epsilon=True,
         count=600,
         settings={"filter": "embeddings", "normalise": False, **settings},
     )
@@ -155,6 +156,7 @@ def test_samples_that_private_records_vote_for_are_taken(unbalanced, tmp_path):
             out=tmp_path / kind,
             ledger=str(tmp_path / f"{kind}.db"),
             epsilon=MUCH,
+            accept_epsilon=True,
             count=300,
             settings={"filter": kind, "normalise": False, "clusters": 1, "oversample": 6},
         )

@@ -25,6 +25,7 @@ EVERY_OPTION = {
     "unit_from_name": None,
     "unit_rows": 5,
     "accept_epsilon": True,
+    "candidates_public": True,
     "adjacency": "replace-one",
     "ledger": "books.db",
     "test": "held-out",

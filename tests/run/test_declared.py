@@ -136,8 +136,8 @@ def test_an_undeclared_class_is_refused_before_anything_is_charged(
 def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str) -> None:
     scans = class_folders(tmp_path / "scans")
     made = run(
-        scans, tmp_path / "a", ledger, classes="owl,eel,dog,cat", epsilon=EXACT, delta=1e-5,
-        count=None, decoder=None,
+        scans, tmp_path / "a", ledger, classes="owl,eel,dog,cat", epsilon=EXACT,
+        accept_epsilon=True, delta=1e-5, count=None, decoder=None,
     )  # fmt: skip
     data = facts_of(made)["data"]
     assert data["classes"] == ["owl", "eel", "dog", "cat"]
@@ -172,7 +172,15 @@ def test_a_colour_image_does_not_steer_a_run_with_declared_channels(
 
 def test_a_held_out_part_is_no_part_of_the_run(tmp_path: Path, ledger: str) -> None:
     vectors = embeddings(tmp_path / "vectors.npz", per_class=200)
-    made = run(vectors, tmp_path / "a", ledger, epsilon=EXACT, hold_out="20%", count=None)
+    made = run(
+        vectors,
+        tmp_path / "a",
+        ledger,
+        epsilon=EXACT,
+        accept_epsilon=True,
+        hold_out="20%",
+        count=None,
+    )
     parts = parts_of(open_source(vectors), made.owner)
     assert parts is not None
     members, held_out = parts

@@ -264,7 +264,7 @@ def test_releases_side_by_side(runs: Path, marked: NDArray[np.uint8], tmp_path: 
     assert len(pictures(page)) == 2
     assert "Measured with different rows" in Page(page).words
     lines = report.write_table(found.rows(), tmp_path / "c.csv").read_text().splitlines()
-    assert lines[0].startswith("release,method,epsilon,delta,group,name,value")
+    assert lines[0].startswith("release,method,guarantee,epsilon,delta,group,name,value")
     assert len(lines) == 1 + 4
     table = pq.read_table(report.write_table(found.rows(), tmp_path / "c.parquet"))
     assert ",".join(table.column_names) == lines[0]

@@ -52,7 +52,7 @@ def charges(tmp_path):
         ({"epsilon": 101.0}, "protects next to nothing.*--accept-epsilon"),
         ({"epsilon": 1e9}, "epsilon must be 10,000,000 or less, found 1000000000.0"),
         ({"epsilon": 1e300, "accept_epsilon": True}, "epsilon must be 10,000,000 or less"),
-        ({"epsilon": float("nan")}, "epsilon must be a positive number, found nan"),
+        ({"epsilon": float("nan")}, "epsilon must be a finite number, found nan"),
         ({"count": 10**12}, "1,000,000,000,000 samples take up to .* GB on disk"),
     ],
 )

@@ -17,7 +17,7 @@ from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.data.reading_options import window_premise
-from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import (
     BudgetState,
     ModelRecord,
@@ -285,3 +285,44 @@ def first_of_each(pairs: Iterable[tuple[Labels, Images]], classes: int) -> dict[
         ):
             break
     return {label: np.concatenate(parts) for label, parts in parts_by_label.items()}
+
+
+def spending_warnings(
+    spent: BudgetState,
+    concerned: Sequence[Dataset],
+    delta: float,
+    facts: Mapping[str, Any],
+    *,
+    unlabelled: bool,
+) -> tuple[str, ...]:
+    """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
+    warnings, noisy_rows = [ONE_CLASS] if unlabelled else [], facts.get("noisy_rows")
+    if concerned:
+        names = ", ".join(dataset.name for dataset in concerned)
+        warnings.append(
+            f"this run was charged to {names} too: half or more of the records are shared"
+        )
+    if spent.epsilon is None:
+        warnings.append(
+            f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "
+            "Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
+        )
+    if noisy_rows and delta > 1 / (10 * noisy_rows):
+        warnings.append(
+            f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
+            f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
+        )
+    if (votes := facts.get("votes_per_candidate")) is not None:
+        noise_sd = facts["votes_noise_sd"]
+        if votes < noise_sd / 2:
+            warnings.append(
+                f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
+                "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
+                "more private records; filter=none leaves its budget to the mixture"
+            )
+        if below := facts["below_threshold"]:
+            warnings.append(
+                f"{below:,} samples are below the threshold of the filter: too few candidates "
+                "reach it, and the most voted of the others make up the count of their class"
+            )
+    return tuple(warnings)

@@ -37,7 +37,7 @@ from understudy.run.documents import Charged, spending
 from understudy.run.held_out import keep_hold_out
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.select_config import HELD_OUT, SelectConfig, make_select_config
+from understudy.run.select_config import HELD_OUT_PART, SelectConfig, make_select_config
 from understudy.run.select_documents import (
     OwnerFacts,
     record_of,
@@ -285,7 +285,7 @@ class _Choice:
                 reference, measured = _halves(reference, self.config.seed)
                 return Steering(reference, members, reference, measured)
             return Steering(reference, members, reference, _union(calibrating, measured))
-        if self.config.reference == HELD_OUT:
+        if self.config.reference == HELD_OUT_PART:
             reference = calibrating
         return Steering(reference or members, members, calibrating, measured)
 

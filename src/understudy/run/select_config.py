@@ -9,27 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, option_of
-from understudy.methods.selection.base import SelectionSettings
 from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
+if TYPE_CHECKING:  # importing it takes NumPy
+    from understudy.run.select_measures import SelectSettings
+
 METHOD = "selection"
-HELD_OUT = "held-out"
+HELD_OUT_PART = "held-out"
 """As ``--reference``: the part of the private dataset that calibrates the distances."""
 
 _HOLD_OUT = "20%"
 Form = Literal["no guarantee", "differential privacy", "post-processing"]
-
-
-@dataclass(frozen=True)
-class SelectSettings(SelectionSettings):
-    """Settings of a selection without differential privacy: ``--set NAME=VALUE``."""
-
-    balanced: Annotated[bool, Option("whether classes of the reference count the same")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +110,8 @@ class SelectConfig:
     @property
     def chosen(self) -> SelectSettings:
         """The settings of a selection without noise, with their types and ranges checked."""
+        from understudy.run.select_measures import SelectSettings  # imports NumPy
+
         settings: SelectSettings = make_params(SelectSettings, self.settings)
         return settings
 
@@ -180,7 +177,7 @@ class SelectConfig:
                     f"--{name.replace('_', '-')} is about private images, and there is no "
                     "--private: leave it out, or name the private dataset"
                 )
-        if self.reference == HELD_OUT:
+        if self.reference == HELD_OUT_PART:
             raise ConfigError("--reference held-out is a part of --private, which is not given")
         if self.chosen.penalised:
             raise ConfigError(

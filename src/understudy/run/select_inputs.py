@@ -16,8 +16,8 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.run.outputs import open_release
 from understudy.run.provenance import Provenance, made_of, provenance_of
-from understudy.run.select_config import HELD_OUT, SelectConfig, SelectSettings
-from understudy.run.select_measures import Spaces
+from understudy.run.select_config import HELD_OUT_PART, SelectConfig
+from understudy.run.select_measures import SelectSettings, Spaces
 
 _AT_ONCE = 512
 
@@ -72,7 +72,7 @@ def open_selection(config: SelectConfig) -> Opened:
     settings = config.chosen
     origin = provenance_of(config.candidates, declared_public=config.candidates_public)
     reference_origin = None
-    if config.reference is not None and config.reference != HELD_OUT:
+    if config.reference is not None and config.reference != HELD_OUT_PART:
         reference_origin = provenance_of(config.reference)
     if config.form == "post-processing" and not config.no_guarantee:
         made_of(parts_of_release(origin, reference_origin))
@@ -217,7 +217,7 @@ def _require_non_members(opened: Opened) -> None:
             "a penalty is calibrated with records that are not private: leave out --hold-out 0, "
             "name some (--reference SOURCE), or take none (--set reconstruction=0)"
         )
-    if opened.config.reference == HELD_OUT:
+    if opened.config.reference == HELD_OUT_PART:
         raise ConfigError("--reference held-out needs a part that is held out: --hold-out 20%")
 
 

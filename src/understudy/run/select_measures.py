@@ -15,7 +15,7 @@ from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Interval
 from understudy.core.types import Embeddings, Images, Labels, Shape, Vector
 from understudy.methods.selection.algorithm import Penalties
-from understudy.methods.selection.base import ProxySettings
+from understudy.methods.selection.base import ProxySettings, SelectionSettings
 from understudy.methods.selection.penalties import (
     calibrated_distances,
     losses_after_training,
@@ -30,7 +30,6 @@ from understudy.metrics.utility import Labelled
 from understudy.report import StatedAttack
 from understudy.run.accuracy import collect
 from understudy.run.models import encoder_name
-from understudy.run.select_config import SelectSettings
 
 PROXY_ENCODER = "embedded:dct"
 _PENALTY_ENCODERS = "embedded:scattering", "embedded:dct"
@@ -41,6 +40,13 @@ _RATE = 0.01
 
 ATTACKED = "all candidates", "this release"
 """What is attacked: before the selection and after it."""
+
+
+@dataclass(frozen=True)
+class SelectSettings(SelectionSettings):
+    """Settings of a selection without differential privacy: ``--set NAME=VALUE``."""
+
+    balanced: Annotated[bool, Option("whether classes of the reference count the same")] = False
 
 
 @dataclass(frozen=True)

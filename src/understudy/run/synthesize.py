@@ -25,15 +25,15 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
-from understudy.report import BudgetState, StatedAttack
+from understudy.report import StatedAttack
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
-    ONE_CLASS,
     Charged,
     is_unlabelled,
     run_record,
     spending,
+    spending_warnings,
     synthetic_sample,
     write_contact_sheet,
     write_owner,
@@ -428,7 +428,7 @@ class _Run:
             contact_sheet,
             (
                 *(fit.warning for fit in self.fits if fit.warning is not None),
-                *_warnings(
+                *spending_warnings(
                     spent,
                     self.concerned,
                     receipt.delta,
@@ -449,47 +449,6 @@ def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
     fits.append(fit)
     if fit.warning is not None:
         events.warning(fit.warning)
-
-
-def _warnings(
-    spent: BudgetState,
-    concerned: Sequence[Dataset],
-    delta: float,
-    facts: Mapping[str, Any],
-    *,
-    unlabelled: bool,
-) -> tuple[str, ...]:
-    """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
-    warnings, noisy_rows = [ONE_CLASS] if unlabelled else [], facts.get("noisy_rows")
-    if concerned:
-        names = ", ".join(dataset.name for dataset in concerned)
-        warnings.append(
-            f"this run was charged to {names} too: half or more of the records are shared"
-        )
-    if spent.epsilon is None:
-        warnings.append(
-            f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "
-            "Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
-        )
-    if noisy_rows and delta > 1 / (10 * noisy_rows):
-        warnings.append(
-            f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
-            f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
-        )
-    if (votes := facts.get("votes_per_candidate")) is not None:
-        noise_sd = facts["votes_noise_sd"]
-        if votes < noise_sd / 2:
-            warnings.append(
-                f"the filter had {votes:.2g} votes for each candidate and noise of {noise_sd:.2g}: "
-                "it chose nearly at random. It needs fewer samples (--count), a larger epsilon or "
-                "more private records; filter=none leaves its budget to the mixture"
-            )
-        if below := facts["below_threshold"]:
-            warnings.append(
-                f"{below:,} samples are below the threshold of the filter: too few candidates "
-                "reach it, and the most voted of the others make up the count of their class"
-            )
-    return tuple(warnings)
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:

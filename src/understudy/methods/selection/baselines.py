@@ -192,7 +192,7 @@ def oracle(facts: SelectionFacts) -> NDArray[np.int64]:
     return facts.best(np.random.default_rng(facts.seed).random(len(facts.labels)) - facts.severity)
 
 
-def selection(facts: SelectionFacts) -> NDArray[np.int64]:
+def pontryagin_selection(facts: SelectionFacts) -> NDArray[np.int64]:
     """By Pontryagin's principle (`select_candidates`), with the penalties that are given."""
     result = select_candidates(
         facts.proxy(facts.candidates, int(facts.budgets.sum())),
@@ -217,7 +217,7 @@ BASELINES: Mapping[str, SelectionBaseline] = {
     "TracIn": tracin,
     "low loss": low_loss,
     "oracle": oracle,
-    "selection": selection,
+    "selection": pontryagin_selection,
 }
 """Every way to select, by the name that a chart gives it; ``selection`` is this method."""
 
