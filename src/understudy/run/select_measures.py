@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from understudy.backends.plugin import installed
 from understudy.backends.registry import load_encoder
 from understudy.core.errors import ConfigError
+from understudy.core.option import Option
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Interval
 from understudy.core.types import Embeddings, Images, Labels, Shape, Vector
