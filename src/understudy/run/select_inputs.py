@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,9 @@ def open_selection(config: SelectConfig) -> Opened:
     private, reference, public = _others(config, candidates, reference_origin)
     names = candidates.locations() if isinstance(candidates, RecordSource) else ()
     candidates = with_captions(candidates)
-    penalised = private is not None and settings.reconstruction != 0
+    if settings.reconstruction is None:
+        settings = replace(settings, reconstruction=0.0 if private is None else 1.0)
+    penalised = settings.reconstruction != 0
     spaces = Spaces.load(
         candidates.shape, config.encoder, config.penalty_encoder, penalised=penalised
     )
@@ -212,7 +214,7 @@ def _require_non_members(opened: Opened) -> None:
     """
     if opened.private is None or opened.non_members or opened.share_held_out is not None:
         return
-    if opened.settings.penalised or opened.settings.reconstruction is None:
+    if opened.settings.penalised:
         raise ConfigError(
             "a penalty is calibrated with records that are not private: leave out --hold-out 0, "
             "name some (--reference SOURCE), or take none (--set reconstruction=0)"

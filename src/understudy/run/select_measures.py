@@ -199,7 +199,7 @@ def penalties_of(
     to_private, to_others = (
         -by_distance(candidates.distance, rows.distance) for rows in (private, non_members)
     )
-    reconstruction = 1.0 if settings.reconstruction is None else settings.reconstruction
+    reconstruction = settings.reconstruction or 0.0
     membership = None
     if settings.membership > 0:
         losses = (
