@@ -22,7 +22,7 @@ NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
     *("independence", "small_classes", "selection", "selection_privacy"),
-    *("memorisation", "sanitize"),
+    *("memorisation", "selection_memorised", "sanitize"),
 )
 
 
