@@ -14,13 +14,13 @@ from understudy.methods.selection.baselines import (
     BASELINES,
     LabelledFeatures,
     SelectionFacts,
-    cross_entropies,
     distances_among,
     masked,
     noisy_class_embeddings,
     tracin_scores,
     without_duplicates,
 )
+from understudy.methods.selection.linear_proxy import cross_entropies
 from understudy.methods.selection.penalties import reconstruction_penalty
 from understudy.methods.selection.reference import RecordReference
 
@@ -108,7 +108,7 @@ def test_the_filter_by_model_gap_takes_the_candidates_with_the_least_gap(
             p /= p.sum(1, keepdims=True)
             slope = x.T @ (p - np.eye(CLASSES)[records.labels]) / len(x)
             weights -= 0.5 * (slope + facts.settings.weight_decay * weights)
-        return cross_entropies(facts.candidates, weights)
+        return cross_entropies(facts.candidates.features, facts.candidates.labels, weights)
 
     gaps = gap(facts.non_members) - gap(facts.private)
     indices = BASELINES["model gap"](facts)

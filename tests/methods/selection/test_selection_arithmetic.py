@@ -14,8 +14,10 @@ from understudy.methods.selection.arithmetic import (
     robust_scores,
     selected_count,
 )
+from understudy.methods.selection.base import ProxySettings
 from understudy.methods.selection.penalties import (
     calibrated_distances,
+    losses_after_training,
     membership_penalty,
     reconstruction_penalty,
 )
@@ -153,3 +155,19 @@ def test_the_penalty_rises_with_what_a_private_model_knows_better():
 def test_distances_that_are_none_are_refused(bad):
     with pytest.raises(ConfigError, match="finite"):
         calibrated_distances(np.array([1.0, bad]), np.ones(2))
+
+
+def test_the_loss_of_a_candidate_is_its_own():
+    """Of the probabilities of its classes, which add up to 1, whoever else is a candidate."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    records = 2.0 * np.eye(3)[labels] + rng.normal(size=(60, 3))
+    settings = ProxySettings(steps=40, learning_rate=0.5)
+    losses = [
+        losses_after_training((records, labels), (records[:20], np.full(20, label)), 3, settings)
+        for label in range(3)
+    ]
+    np.testing.assert_allclose(np.exp(-np.array(losses)).sum(0), 1.0)
+    alone = losses_after_training((records, labels), (records[4:5], np.array([1])), 3, settings)
+    np.testing.assert_allclose(alone, losses[1][4:5])
+    assert (np.array(losses).argmin(0) == labels[:20]).mean() > 0.6

@@ -22,7 +22,7 @@ from understudy.core.types import Images, Labels, Vector
 from understudy.methods.selection.algorithm import Penalties, select_candidates
 from understudy.methods.selection.arithmetic import largest_weights
 from understudy.methods.selection.base import ProxySettings, Reference
-from understudy.methods.selection.linear_proxy import LinearProxy
+from understudy.methods.selection.linear_proxy import LinearProxy, cross_entropies
 from understudy.methods.selection.penalties import calibrated_distances
 from understudy.methods.selection.reference import RecordReference
 
@@ -98,7 +98,7 @@ class SelectionFacts:
 
     def _losses(self, records: LabelledFeatures) -> Vector:
         state = self.proxy(records, len(records.labels)).final_state(np.ones(len(records.labels)))
-        return cross_entropies(self.candidates, state)
+        return cross_entropies(self.candidates.features, self.candidates.labels, state)
 
     def proxy(self, records: LabelledFeatures, norm: int) -> LinearProxy:
         """The proxy on some records, of which ``norm`` count in the mean."""
@@ -220,13 +220,6 @@ BASELINES: Mapping[str, SelectionBaseline] = {
     "selection": pontryagin_selection,
 }
 """Every way to select, by the name that a chart gives it; ``selection`` is this method."""
-
-
-def cross_entropies(records: LabelledFeatures, state: Vector) -> Vector:
-    """Loss of each record at a softmax regression's weights (d + 1, C): (n,) float64."""
-    probabilities = softmax(records.features.astype(np.float64) @ state[:-1] + state[-1], axis=1)
-    chosen = probabilities[np.arange(len(records.labels)), records.labels]
-    return np.asarray(-np.log(np.maximum(chosen, np.finfo(np.float64).tiny)))
 
 
 def tracin_scores(facts: SelectionFacts) -> Vector:

@@ -122,6 +122,19 @@ def softmax(logits: NDArray[Any]) -> NDArray[Any]:
     return logits
 
 
+def cross_entropies(features: NDArray[Any], labels: Labels, state: Vector) -> Vector:
+    """Loss of each sample at a proxy's weights: (n,) float64.
+
+    Args:
+        features: (n, d).
+        labels: (n,) class of each.
+        state: (d + 1, C), the last row for the intercept.
+    """
+    logits = state[:-1].T @ features.astype(np.float64).T + state[-1][:, None]
+    chosen = softmax(logits)[labels, np.arange(len(labels))]
+    return np.asarray(-np.log(np.maximum(chosen, np.finfo(np.float64).tiny)))
+
+
 def proxy_space(candidates: NDArray[Any], public: NDArray[Any] | None, axes: int) -> Space:
     """The space that the proxy is trained in: leading axes of public embeddings, whitened.
 

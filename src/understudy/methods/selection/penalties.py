@@ -16,7 +16,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Vector
 from understudy.methods.selection.arithmetic import robust_scores
 from understudy.methods.selection.base import ProxySettings
-from understudy.methods.selection.linear_proxy import LinearProxy, softmax
+from understudy.methods.selection.linear_proxy import LinearProxy, cross_entropies
 
 Rows = tuple[NDArray[Any], Labels]
 """Embeddings (n, d) and the class of each."""
@@ -85,9 +85,7 @@ def losses_after_training(
     centre, scale = values.mean(axis=0), float(values.std()) + _TINY
     model = LinearProxy((values - centre) / scale, labels, classes, float(len(labels)), settings)
     state = model.final_state(np.ones(len(labels)))
-    rows = ((candidates[0] - centre) / scale).astype(np.float64)
-    chosen = softmax(rows @ state[:-1] + state[-1])[np.arange(len(rows)), candidates[1]]
-    return np.asarray(-np.log(np.maximum(chosen, _TINY)), dtype=np.float64)
+    return cross_entropies((candidates[0] - centre) / scale, candidates[1], state)
 
 
 def _excess(scores: Vector) -> Vector:

@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Arrays, Make
-from understudy.methods.selection.linear_proxy import softmax
+from understudy.methods.selection.linear_proxy import cross_entropies, softmax
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import ClippedGradients
 from understudy.privacy.vault import Vault
@@ -76,9 +76,7 @@ class RecordReference:
 
     def loss(self, state: Vector) -> float:
         """Weighted cross-entropy at a proxy's weights."""
-        logits = state[:-1].T @ self.features.astype(np.float64).T + state[-1][:, None]
-        chosen = softmax(logits)[self.labels, np.arange(len(self.labels))]
-        return -float(self.weights @ np.log(np.maximum(chosen, np.finfo(np.float64).tiny)))
+        return float(self.weights @ cross_entropies(self.features, self.labels, state))
 
 
 @dataclass
