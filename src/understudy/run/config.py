@@ -168,20 +168,33 @@ def unknown(what: str, name: str, known: list[str]) -> ConfigError:
     return ConfigError(f"unknown {what} {name!r}.{hint} There are: {', '.join(sorted(known))}")
 
 
+def read_yaml(path: Path, what: str) -> Any:
+    """The content of a YAML file.
+
+    Args:
+        path: The file.
+        what: What it is, for the error: ``"configuration"``.
+
+    Raises:
+        ConfigError: It cannot be read, or is no YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the {what}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a YAML file: {error}") from error
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """The options in a YAML file.
 
     Raises:
         ConfigError: A file that cannot be read, is no mapping, or has an unknown key.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a YAML file: {error}") from error
+    content = read_yaml(path, "configuration")
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected 'name: value' lines, found {type(content).__name__}")
     known = run_options()

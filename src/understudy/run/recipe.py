@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
-from understudy.run.config import make_config, read_config, unknown
+from understudy.run.config import make_config, read_config, read_yaml, unknown
 from understudy.run.select_config import make_select_config
 
 COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
@@ -129,14 +129,7 @@ def _entries(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
     Raises:
         ConfigError: It cannot be read, or is no list of commands.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the recipe: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a YAML file: {error}") from error
+    content = read_yaml(path, "recipe")
     form = "a list with a command and its options in each step, '- select: {keep: 50%, ...}'"
     if not isinstance(content, list) or not content:
         raise ConfigError(f"{path}: a recipe is {form}; found {type(content).__name__}")

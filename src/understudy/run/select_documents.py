@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from understudy.core.ports import CaptionedSource
-from understudy.core.types import Receipt, Release, SyntheticBatch, Vector
+from understudy.core.types import Receipt, Release, Vector
 from understudy.methods.selection.algorithm import Selection
+from understudy.methods.selection.candidate_set import CandidateSet
 from understudy.report import ModelRecord, OwnerRecord, RunRecord, StatedAttack, owner_report
 from understudy.report.meaning import NO_GUARANTEE
 from understudy.run.documents import (
@@ -52,39 +52,11 @@ def release_of(opened: Opened, candidates: EmbeddedRows, chosen: Selection) -> R
         candidates: Their labels.
         chosen: Which are selected.
     """
-    source, indices = opened.candidates, chosen.indices
-    captions = source.captions if isinstance(source, CaptionedSource) else None
-    images = source.kind == "images"
-
-    def batches() -> Iterator[SyntheticBatch]:
-        first = 0
-        for batch in source.batches(_AT_ONCE):
-            rows = indices[(indices >= first) & (indices < first + len(batch.labels))]
-            values = batch.values[rows - first]
-            first += len(batch.labels)
-            if len(rows) == 0:
-                continue
-            yield SyntheticBatch(
-                candidates.labels[rows],
-                embeddings=None if images else values,
-                images=values if images else None,
-                captions=None if captions is None else [captions[row] for row in rows.tolist()],
-            )
-
     kinds = {"candidates_guarantee": opened.origin.guarantee}
     if opened.reference_origin is not None:
         kinds["reference_guarantee"] = opened.reference_origin.guarantee
-    return Release(
-        METHOD,
-        source.classes,
-        len(indices),
-        batches,
-        None if images else source.shape[0],
-        source.shape if images else None,
-        kinds,
-        captions is not None,
-        source.licence if isinstance(source, CaptionedSource) else None,
-    )
+    candidate_set = CandidateSet(opened.candidates, candidates.proxy, candidates.labels)
+    return candidate_set.release(opened.candidates.classes, chosen.indices, METHOD, kinds)
 
 
 def write_candidates(

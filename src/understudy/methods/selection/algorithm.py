@@ -357,7 +357,7 @@ def selection(materials: Materials, params: SelectionParams) -> Release:
         progress=materials.progress("selecting candidates", params.rounds),
     )
     facts = {**result.facts, "notes": result.warnings}
-    return candidates.release(materials, result.indices, METHOD.name, facts)
+    return candidates.release(materials.classes, result.indices, METHOD.name, facts)
 
 
 def _share(count: int | None, keep: float, candidates: int) -> float:

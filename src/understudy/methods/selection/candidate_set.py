@@ -34,7 +34,7 @@ class CandidateSet:
 
     def release(
         self,
-        materials: Materials,
+        classes: tuple[str, ...],
         indices: NDArray[np.int64],
         method: str,
         facts: Mapping[str, Any],
@@ -42,7 +42,7 @@ class CandidateSet:
         """The selected candidates in their order: images or embeddings, labels and captions.
 
         Args:
-            materials: The private dataset's class names.
+            classes: Class names of the release, as the labels number them.
             indices: (k,) ascending.
             method: Name of the method.
             facts: Public facts of it.
@@ -66,7 +66,7 @@ class CandidateSet:
 
         return Release(
             method,
-            materials.classes,
+            classes,
             len(indices),
             batches,
             None if images else source.shape[0],
