@@ -50,7 +50,6 @@ from understudy.run.select_measures import EmbeddedRows, attacks_on, embedded_ro
 from understudy.run.synthesize import Result, run
 from understudy.steps.space import Space
 
-_AT_ONCE = 512
 _FEW_HELD_OUT = 16
 """Held-out records that are not parted any more: all of them calibrate, none measures."""
 

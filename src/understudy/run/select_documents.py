@@ -31,8 +31,6 @@ from understudy.run.select_inputs import Opened, parts_of_release
 from understudy.run.select_measures import EmbeddedRows
 from understudy.run.synthesize import Result
 
-_AT_ONCE = 512
-
 _HOW = {
     "no guarantee": "rows of a set of candidates, chosen as those on which a model trains best for "
     "records that steered the choice without noise, less a penalty for what is near to private "
