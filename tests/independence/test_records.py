@@ -246,5 +246,6 @@ def test_the_test_sees_a_seed_that_depends_on_the_number_of_records(tmp_path):
         count = len(materials.vault._inside.source)
         return CLUSTERING.run(replace(materials, seed=count), params)
 
+    # The release may still be the same: noise can leave no covariance to draw from.
     peeking = replace(case, method=replace(CLUSTERING, run=seeded))
-    assert "0: the release" in broken(peeking, 9, tmp_path)
+    assert {"0: what is asked", "0: the release"} & set(broken(peeking, 9, tmp_path))
