@@ -175,11 +175,11 @@ def test_fewer_rows_than_a_batch(n: int) -> None:
 def test_no_batch_of_one_row() -> None:
     # 65 rows in batches of 64 would leave one row, which batch normalisation refuses.
     assert train_points(65, batch=64, epochs=1).classes == 4
-    assert [len(part) for part in classifier_training._batches(65, 64)] == [33, 32]
+    assert [len(part) for part in classifier_training.even_batches(65, 64)] == [33, 32]
 
 
 def test_every_row_is_seen_once_an_epoch() -> None:
-    seen = np.concatenate(list(classifier_training._batches(1000, 64)))
+    seen = np.concatenate(list(classifier_training.even_batches(1000, 64)))
     assert np.array_equal(np.sort(seen), np.arange(1000))
 
 

@@ -18,6 +18,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Generator
@@ -70,6 +73,14 @@ class SmallNetworkTraining:
             epochs=self.epochs,
             progress=lambda done, of: beat(),
         )
+
+    def export(
+        self, network: Any, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
+    ) -> bytes:
+        """The network as ONNX."""
+        from understudy.metrics.networks.onnx_export import onnx_bytes
+
+        return onnx_bytes(network, shape, mean, gain)
 
 
 PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {

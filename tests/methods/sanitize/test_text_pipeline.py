@@ -15,9 +15,9 @@ ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 pytest.importorskip("uvicorn")
 
-from understudy.methods.sanitize.onnx_export import onnx_bytes  # noqa: E402
 from understudy.methods.sanitize.text_pipeline import TextPipeline, validation_split  # noqa: E402
 from understudy.metrics.networks import small_cnn  # noqa: E402
+from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
 from understudy.server.serve import SmallNetworkTraining  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")

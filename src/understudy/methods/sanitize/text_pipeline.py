@@ -71,6 +71,12 @@ class NetworkTraining(Protocol):
         """Train it; ``beat`` is called after every pass."""
         ...
 
+    def export(
+        self, network: Any, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
+    ) -> bytes:
+        """The network as ONNX, its input standardised by (channels,) mean and gain first."""
+        ...
+
 
 class TextPipeline:
     """(L0, L0) classifiers. A `jobs.JobPipeline`.
@@ -157,14 +163,12 @@ class TextPipeline:
         """The network as ONNX, its standardisation folded in."""
         from safetensors.torch import load
 
-        from understudy.methods.sanitize.onnx_export import onnx_bytes
-
         tensors = load(material.result("train", "network.safetensors"))
         mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")
         shape = (self._side, self._side, 3)
         network = self._training.build(shape, len(material.request.label_classes))
         network.load_state_dict(tensors)
-        model = onnx_bytes(network.eval(), shape, mean.numpy(), gain.numpy())
+        model = self._training.export(network.eval(), shape, mean.numpy(), gain.numpy())
         return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
 
 

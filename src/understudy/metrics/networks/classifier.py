@@ -92,19 +92,17 @@ def accuracy(classifier: Classifier, x: NDArray[Any], y: Labels) -> float:
 
 def untrained(network: str, model: nn.Module, x: NDArray[Any], classes: int) -> Classifier:
     """A network and the statistics of the rows it is to be trained on."""
+    return Classifier(network, model, x.shape[1:], classes, *input_statistics(x))
+
+
+def input_statistics(x: NDArray[Any]) -> tuple[Tensor, Tensor]:
+    """Mean of each feature or channel, and what its difference from it is multiplied by."""
     mean, deviation = statistics(x)
     # A feature that never changes in training says nothing of the class: it is left out rather
     # than divided by zero, and a real row that differs there is not thrown off.
     alive = deviation > 1e-6 * deviation.max(initial=0.0)
     gain = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=alive)
-    return Classifier(
-        network,
-        model,
-        x.shape[1:],
-        classes,
-        torch.from_numpy(mean).float(),
-        torch.from_numpy(gain).float(),
-    )
+    return torch.from_numpy(mean).float(), torch.from_numpy(gain).float()
 
 
 def statistics(x: NDArray[Any]) -> tuple[Vector, Vector]:

@@ -69,7 +69,7 @@ def train_on_embeddings(
         raise InputError(f"embeddings must be (n, d), found an array of shape {x.shape}")
     recipe = replace(EMBEDDINGS, epochs=epochs, batch=batch, lr=lr, momentum=momentum)
     _check(x, y, classes, recipe)
-    with _seeded(seed):
+    with seeded_torch(seed):
         classifier = untrained("two-layer", networks.two_layer(x.shape[1], classes), x, classes)
         _fit(classifier, x, y, recipe, None, progress)
     return classifier
@@ -118,7 +118,7 @@ def train_on_images(
     build, usual = IMAGES[network]
     recipe = usual.asked(len(images), epochs=epochs, batch=batch)
     _check(images, y, classes, recipe)
-    with _seeded(seed):
+    with seeded_torch(seed):
         classifier = untrained(network, build(images.shape[1:], classes), images, classes)
         change = _augmentation(images.shape[1:], shift=augment, flip=flip)
         _fit(classifier, images, y, recipe, change, progress)
@@ -186,7 +186,7 @@ def _fit(
     steps = recipe.epochs * math.ceil(len(x) / recipe.batch)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: rate_at(i, steps, recipe.warmup))
     for epoch in range(recipe.epochs):
-        for index in _batches(len(x), recipe.batch):
+        for index in even_batches(len(x), recipe.batch):
             rows = torch.from_numpy(x[index])
             scores = model(classifier.prepare(rows if change is None else change(rows)))
             optimiser.zero_grad()
@@ -198,7 +198,7 @@ def _fit(
     model.eval()
 
 
-def _batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
+def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
     """A random order in even parts: a last batch of one row would stop batch normalisation."""
     order = torch.randperm(n).numpy()
     yield from np.array_split(order if n > 1 else order.repeat(2), math.ceil(n / size))
@@ -238,7 +238,7 @@ def _check(x: NDArray[Any], y: Labels, classes: int, recipe: Recipe) -> None:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded_torch(seed: int) -> Iterator[None]:
     """Torch's default generator seeded, and put back as it was afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

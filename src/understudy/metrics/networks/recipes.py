@@ -73,6 +73,10 @@ ResNet-9 in the paper's batches of 64, but by Adam: by the paper's SGD (rate 5e-
 tested on images of the same kind), by Adam all there is after 128 (99.6 %).
 """
 
+DETECTOR = Recipe(5, 16, 2e-3, None, 1e-4, label_smoothing=0.0, warmup=0.1, least=600)
+"""Of the one-stage detector: the passes and batches of SpinML (appendix B.2), but by Adam, and for
+600 steps at least: it begins from nothing, where the paper tunes a pre-trained YOLO."""
+
 
 def optimiser_of(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """Adam, or SGD with Nesterov momentum."""

@@ -1,4 +1,4 @@
-"""A trained network as ONNX: a plain chain of layers, of operators from a short list.
+"""A trained network as ONNX: layers one after another, of operators from a short list.
 
 Written here by hand, not by torch's exporter: adaptive pooling over cells of unequal size, which
 that one refuses, is two products with constant matrices, and the standardisation of the input is
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, MissingExtra
 from understudy.core.types import Shape
+from understudy.metrics.networks.architectures import Residual
 
 try:
     import onnx
@@ -45,6 +46,14 @@ class _Chain:
             array = np.ascontiguousarray(value, np.float32)
             self.constants.append(numpy_helper.from_array(array, constant))
         inputs = [self.last, *names] if first else [*names, self.last]
+        self._append(operator, inputs, **fields)
+
+    def join(self, operator: str, other: str) -> None:
+        """One operator on the last result and an earlier one."""
+        self._append(operator, [other, self.last])
+
+    def _append(self, operator: str, inputs: list[str], **fields: Any) -> None:
+        name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], **fields))
         self.last = name
 
@@ -52,10 +61,11 @@ class _Chain:
 def onnx_bytes(
     network: nn.Module, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
 ) -> bytes:
-    """The model's bytes: (n, channels, height, width) float32 in [0, 255] to (n, classes) scores.
+    """The model's bytes: (n, channels, height, width) float32 in [0, 255] to the network's result.
 
     Args:
-        network: A chain of convolutions, pooling, ReLU, flattening and dense layers.
+        network: In evaluation mode: convolutions, batch normalisation, pooling, ReLU, flattening
+            and dense layers, in a chain or with residual connections.
         shape: (height, width, channels) of an image.
         mean: (channels,) subtracted from the input first.
         gain: (channels,) that the difference is multiplied by.
@@ -68,18 +78,13 @@ def onnx_bytes(
     chain.add("Sub", mean.reshape(-1, 1, 1))
     chain.add("Mul", gain.reshape(-1, 1, 1))
     with torch.inference_mode():
-        for layer in network.children():
-            write = _WRITERS.get(type(layer))
-            if write is None:
-                raise InputError(f"a layer {type(layer).__name__} cannot be written as ONNX")
-            write(chain, layer, at)
-            at = layer(at)
+        at = _write(chain, network, at)
     chain.nodes[-1].output[0] = OUTPUT
     graph = helper.make_graph(
         chain.nodes,
         "understudy",
         [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["n", channels, height, width])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", at.shape[1]])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", *at.shape[1:]])],
         chain.constants,
     )
     opset = helper.make_opsetid("", OPSET)
@@ -87,6 +92,24 @@ def onnx_bytes(
     onnx.checker.check_model(model, full_check=True)
     data: bytes = model.SerializeToString(deterministic=True)
     return data
+
+
+def _write(chain: _Chain, layer: nn.Module, at: torch.Tensor) -> torch.Tensor:
+    """Write a layer and all inside it; what it makes of an example."""
+    if isinstance(layer, nn.Sequential):
+        for inner in layer:
+            at = _write(chain, inner, at)
+        return at
+    if isinstance(layer, Residual):
+        before, result = chain.last, _write(chain, layer.inner, at)
+        chain.join("Add", before)
+        return at + result
+    write = _WRITERS.get(type(layer))
+    if write is None:
+        raise InputError(f"a layer {type(layer).__name__} cannot be written as ONNX")
+    write(chain, layer, at)
+    result = layer(at)
+    return torch.as_tensor(result)
 
 
 def _numbers(tensor: torch.Tensor | None) -> list[NDArray[Any]]:
@@ -138,12 +161,20 @@ def _dense(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
     chain.add("Gemm", *_numbers(layer.weight), *_numbers(layer.bias), transB=1)
 
 
+def _normalisation(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    numbers = (layer.weight, layer.bias, layer.running_mean, layer.running_var)
+    chain.add("BatchNormalization", *(_numbers(one)[0] for one in numbers), epsilon=layer.eps)
+
+
 _WRITERS: dict[type[nn.Module], Callable[[_Chain, Any, torch.Tensor], None]] = {
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
     nn.AdaptiveAvgPool2d: _adaptive_average,
+    nn.BatchNorm2d: _normalisation,
     nn.ReLU: lambda chain, layer, at: chain.add("Relu"),
+    nn.ReLU6: lambda chain, layer, at: chain.add("Clip", np.float32(0), np.float32(6)),
     nn.Identity: lambda chain, layer, at: None,
+    nn.Dropout: lambda chain, layer, at: None,
     nn.Flatten: lambda chain, layer, at: chain.add("Flatten", axis=1),
     nn.Linear: _dense,
 }
