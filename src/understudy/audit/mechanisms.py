@@ -33,7 +33,7 @@ from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 
 _SLOTS = 1000
-_GRADIENTS = 200  # of a gradient's slots: a record adds to each of them
+_GRADIENTS = 200  # cells of a gradient: whole matrices are computed of each record
 _STAGE = "audit"
 _UNIT = Unit()
 _FAR = 700.0  # beyond every radius here
@@ -49,8 +49,8 @@ class Mechanism:
     Attributes:
         name: The query's.
         query: What is asked.
-        values: (slots, d) a record of each cell.
-        labels: (slots,) its class.
+        values: (cells, d) a record of each cell.
+        labels: (cells,) its class.
     """
 
     name: str
@@ -59,15 +59,19 @@ class Mechanism:
     labels: Labels
 
     def contributions(self, plan: Plan) -> Vector:
-        """What the record of each cell adds there, in standard deviations of the noise."""
+        """What the record of each cell adds there, in standard deviations of the noise.
+
+        Returns:
+            (cells, numbers of a cell). A query of one vector has its cells side by side in it.
+        """
         grid, scale = self._scale(plan)
         whole = self.query.integer_sum(self.values, self.labels, None, grid)
-        return np.asarray(whole * grid * scale)
+        return np.asarray(whole * grid * scale).reshape(len(self.labels), -1)
 
     def draw(
         self, plan: Plan, folder: Path, inside: NDArray[np.bool_]
     ) -> tuple[Vector, StageNoise]:
-        """A release with the records of some cells: (slots, width), in the same unit; its noise."""
+        """A release with the records of some cells, as `contributions` has them; its noise."""
         values, labels = self.values[inside].astype(np.float32), self.labels[inside]
         classes = tuple(map(str, range(int(self.labels.max()) + 1)))
         records = InMemorySource("audit", "embeddings", classes, values, labels)
@@ -80,7 +84,7 @@ class Mechanism:
         steps -= self.query.integer_sum(values, labels, None, grid)
         scaled: Vector = np.asarray(steps * (grid * scale), dtype=np.float64)
         noise = StageNoise(steps.ravel(), scaled.ravel())
-        return np.asarray(noisy * scale), noise
+        return np.asarray(noisy * scale).reshape(len(self.labels), -1), noise
 
     def _scale(self, plan: Plan) -> tuple[float, Vector | float]:
         """The grid step, and the inverse standard deviation of the noise in each number."""
@@ -154,20 +158,17 @@ def audit_mechanism(
     """
     rng = np.random.default_rng()
     scores: tuple[list[Vector], list[Vector]] = ([], [])
-    slots, contributions, record = (
-        mechanism.query.slots,
-        mechanism.contributions(plan),
-        NoiseRecord(),
-    )
+    contributions, record = mechanism.contributions(plan), NoiseRecord()
+    cells = len(contributions)
     with temporary_folder() as folder:
-        for number in range(-(-draws // slots)):
-            inside = rng.permutation(slots) < slots // 2
+        for number in range(-(-draws // cells)):
+            inside = rng.permutation(cells) < cells // 2
             answer, noise = mechanism.draw(plan, folder / str(number), inside)
             projections = (answer * contributions).sum(axis=1)
             scores[0].append(projections[inside])
             scores[1].append(projections[~inside])
             record.add({_STAGE: noise})
-            progress(slots)
+            progress(cells)
     budget = plan.budget
     bound = audit_pairs(
         np.concatenate(scores[0]),

@@ -379,7 +379,7 @@ class ClippedGradients(Query):
 
     A record (x, y) adds the matrix (x, 1) (p - e_y)^T, where p are the probabilities of its classes
     at public weights. It has rank one, so its Frobenius norm is ||(x, 1)|| ||p - e_y||. All of the
-    matrix is one contribution: a record adds to every cluster of this query.
+    matrix is one contribution: the query has one cluster, and `gradient` shapes the answer.
 
     Proof: a unit's summed matrices are clipped to a Frobenius norm of ``clip_norm``, whatever they
     are. Two of them may point in opposite directions, so replacing a unit moves the sum by up to
@@ -395,8 +395,9 @@ class ClippedGradients(Query):
 
     def __init__(self, theta: Vector, clip_norm: float) -> None:
         self.theta, self.bound = np.ascontiguousarray(theta, dtype=np.float64), clip_norm
-        self.slots, self.width = theta.shape
-        self.cells = Cells(np.zeros((self.width, 1, self.slots - 1)))
+        rows, classes = theta.shape
+        self.slots, self.width = 1, rows * classes
+        self.cells = Cells(np.zeros((classes, 1, rows - 1)))
         self._projection = Projection(self.theta[:-1])
 
     @property
@@ -404,25 +405,17 @@ class ClippedGradients(Query):
         """As many as have gradients that stay in the cache."""
         return max(64, _CACHED // self.size)
 
-    def integer_sum(
-        self,
-        values: NDArray[Any],
-        labels: NDArray[np.int64],
-        groups: UnitCodes | None,
-        grid: float,
-    ) -> NDArray[np.int64]:
-        """Exact sum of a block's gradients: (d + 1, C) int64."""
-        slot, gradients = self.contributions(values, labels)
-        total = sums.bounded_sum(slot, gradients, groups, slots=1, bound=self.bound, grid=grid)
-        return total.reshape(self.slots, self.width)
-
     def contributions(
         self, values: NDArray[Any], labels: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Vector]:
-        """Zeros, for the answer is one vector, and the gradients as such: (n, (d + 1) C)."""
+        """Zeros, for there is one cluster, and the gradients row by row: (n, (d + 1) C)."""
         residuals = row_softmax(self._projection(values) + self.theta[-1])
         residuals[np.arange(len(labels)), labels] -= 1.0
-        gradients = np.empty((len(labels), self.slots, self.width))
+        gradients = np.empty((len(labels), *self.theta.shape))
         np.multiply(values[:, :, None], residuals[:, None, :], out=gradients[:, :-1])
         gradients[:, -1] = residuals
-        return np.zeros(len(labels), dtype=np.int64), gradients.reshape(len(labels), self.size)
+        return np.zeros(len(labels), dtype=np.int64), gradients.reshape(len(labels), self.width)
+
+    def gradient(self, released: Vector) -> Vector:
+        """The noisy sum of gradients: (d + 1, C)."""
+        return released.reshape(self.theta.shape)

@@ -152,7 +152,8 @@ class Exact:
 def test_gradients_that_no_record_is_clipped_in_are_those_of_the_loss():
     theta = np.random.default_rng(3).normal(size=(DIM + 1, CLASSES))
     records = clouds(80, 4)[:2]
-    answer = Exact(*records).release(ClippedGradients(theta, 1e3), stage="")
+    query = ClippedGradients(theta, 1e3)
+    answer = query.gradient(Exact(*records).release(query, stage=""))
     expected = len(records[1]) * RecordReference.of(*records).gradient(theta)
     np.testing.assert_allclose(answer, expected, atol=1e-3)
 
@@ -160,7 +161,8 @@ def test_gradients_that_no_record_is_clipped_in_are_those_of_the_loss():
 def test_a_gradient_is_scaled_to_its_clipping_norm():
     theta = np.zeros((DIM + 1, CLASSES))
     record = (np.full((1, DIM), 100.0, np.float32), np.array([1]))
-    answer = Exact(*record).release(ClippedGradients(theta, 0.7), stage="")
+    query = ClippedGradients(theta, 0.7)
+    answer = query.gradient(Exact(*record).release(query, stage=""))
     whole = RecordReference.of(*record).gradient(theta)
     assert np.linalg.norm(answer) == pytest.approx(0.7, abs=1e-4)
     np.testing.assert_allclose(answer, 0.7 * whole / np.linalg.norm(whole), atol=1e-4)

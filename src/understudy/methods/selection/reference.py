@@ -111,7 +111,8 @@ class GradientReference:
         stage = self.stages[self._rounds]
         self._rounds += 1
         theta = self.keep(f"weights {self._rounds:03d}", lambda: {"theta": state})["theta"]
-        return self.vault.release(ClippedGradients(theta, self.clip_norm), stage=stage.name)
+        query = ClippedGradients(theta, self.clip_norm)
+        return query.gradient(self.vault.release(query, stage=stage.name))
 
 
 @dataclass(frozen=True)
