@@ -173,9 +173,10 @@ VARIANTS: Mapping[str, Variant] = {
 }
 
 CHARTED = (
-    *("all", "random", "model gap", "model gap, as written", "distance", "distance, as written"),
+    *("all", "random", *VARIANTS),
+    *("model gap", "model gap, as written", "distance", "distance, as written"),
     *("de-duplication", "private images de-duplicated", "TracIn", "low loss", "oracle"),
-    *(*VARIANTS, f"masking {MASKED} of 64"),
+    f"masking {MASKED} of 64",
 )
 
 

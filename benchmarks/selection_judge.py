@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from benchmarks.selection_worlds import Samples, SelectionTask
 from understudy.core.types import Labels, Vector
-from understudy.metrics.attacks import by_calibrated_distance
+from understudy.metrics.attacks import ReleaseAttack, by_distance_ratio
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.metrics.roc import Roc, roc
 from understudy.metrics.scoring import balanced_accuracy, confusion
@@ -81,10 +81,12 @@ def accuracy(task: SelectionTask, release: Samples) -> float:
     return LinearHead.fit(release.judge, release.labels, task.classes).balanced(task.test)
 
 
-def release_attack(task: SelectionTask, release: Samples) -> Roc:
+def release_attack(
+    task: SelectionTask, release: Samples, attack: ReleaseAttack = by_distance_ratio
+) -> Roc:
     """Who was private? By the nearest sample of the release, calibrated with the attacker's own."""
     members, others = (
-        by_calibrated_distance(side.judge, release.judge, task.attacker.judge)
+        attack(side.judge, release.judge, task.attacker.judge)
         for side in (task.private, task.non_members)
     )
     return roc(members, others)

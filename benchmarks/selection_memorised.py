@@ -29,6 +29,7 @@ from benchmarks.selection_judge import accuracy, release_attack
 from benchmarks.selection_worlds import Samples, SelectionTask
 from benchmarks.tables import Table, percent
 from understudy.core.types import Images, Labels
+from understudy.metrics.attacks import by_calibrated_distance
 
 RIVALS: tuple[Kind, ...] = ("amg", "deduplicated")
 METHODS = ("all", "random", "model gap", "distance", "de-duplication", "TracIn", "low loss")
@@ -87,7 +88,7 @@ def main(count: int = CANDIDATES) -> None:
     )
 
     def row(name: str, judge: list[Samples], attack: list[Samples]) -> None:
-        curves = [release_attack(attacked, release) for release in attack]
+        curves = [release_attack(attacked, release, by_calibrated_distance) for release in attack]
         table.row(
             name,
             percent(float(np.mean([accuracy(judged, release) for release in judge]))),

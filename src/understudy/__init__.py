@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from understudy.run.report import RunReport
     from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
-    from understudy.run.select import select
+    from understudy.run.selection.select import select
     from understudy.run.synthesize import Result, synthesize
 
 __all__ = [
@@ -70,7 +70,7 @@ _HOMES = {
     "compare": "run.report:compare_folders",
     "evaluate": "evaluation.evaluate:evaluate",
     "report": "run.report:load",
-    "select": "run.select:select",
+    "select": "run.selection.select:select",
     "synthesize": "run.synthesize:synthesize",
 }
 """Where each public name is defined, and its name there."""

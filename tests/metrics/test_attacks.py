@@ -10,6 +10,7 @@ from understudy.metrics.attacks import (
     by_calibrated_distance,
     by_density_ratio,
     by_distance,
+    by_distance_ratio,
     by_loss,
 )
 from understudy.metrics.roc import roc
@@ -25,6 +26,7 @@ MEMBERS, OTHERS, REFERENCE, FRESH = world(0, 200), world(1, 200), world(2, 400),
 ATTACKS = {
     "distance": lambda rows, release: by_distance(rows, release),
     "calibrated": lambda rows, release: by_calibrated_distance(rows, release, REFERENCE),
+    "ratio": lambda rows, release: by_distance_ratio(rows, release, REFERENCE),
     "density": lambda rows, release: by_density_ratio(rows, release, REFERENCE),
 }
 
@@ -46,8 +48,18 @@ def test_a_reference_takes_out_what_dense_places_tell():
     assert area("calibrated", blurred).value > area("distance", blurred).value
 
 
+def test_a_ratio_finds_copies_that_are_as_near_as_their_surroundings_are_dense():
+    lengths = np.linalg.norm(MEMBERS, axis=1, keepdims=True)
+    blurred = MEMBERS + np.random.default_rng(5).normal(size=MEMBERS.shape) * 0.1 * lengths
+    released = np.concatenate([blurred[::2], FRESH])
+    assert area("ratio", released).value > area("calibrated", released).value
+
+
 def test_a_copy_scores_highest_of_all():
     assert (by_distance(MEMBERS, MEMBERS) == 0).all()
+    ratios = by_distance_ratio(np.concatenate([MEMBERS, OTHERS]), MEMBERS, REFERENCE)
+    assert np.isfinite(ratios).all()
+    assert ratios[: len(MEMBERS)].min() > ratios[len(MEMBERS) :].max()
 
 
 def test_densities_need_more_rows_than_axes():

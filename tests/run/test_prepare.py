@@ -46,7 +46,7 @@ def test_without_a_decoder_embeddings_are_released(images, tmp_path):
 
 def test_a_test_set_with_a_class_that_training_lacks_is_refused(images, tmp_path):
     test = class_folders(tmp_path / "test", {"cat": 2, "dog": 2, "emu": 2})
-    with pytest.raises(SourceError, match="has classes that the other dataset lacks: emu"):
+    with pytest.raises(SourceError, match=r"may have no classes but those of .*has emu besides"):
         prepared(images, tmp_path, test=str(test), size=16)
     fewer = class_folders(tmp_path / "fewer", {"ant": 2, "dog": 2})
     with pytest.raises(SourceError, match="ant"):
@@ -71,12 +71,12 @@ def test_embeddings_take_no_models(vectors, tmp_path, option):
 
 
 def test_kinds_and_lengths_must_agree(images, vectors, tmp_path):
-    with pytest.raises(SourceError, match="holds images, the private dataset embeddings"):
+    with pytest.raises(SourceError, match=r"holds images, and .* embeddings"):
         prepared(vectors, tmp_path, settings={}, test=str(images))
     with pytest.raises(SourceError, match="embeddings"):
         prepared(images, tmp_path, public=str(vectors))
     longer = embeddings(tmp_path / "longer.npz", dim=7)
-    with pytest.raises(SourceError, match="embeddings of 7 numbers, the private dataset of 6"):
+    with pytest.raises(SourceError, match=r"embeddings of 7 numbers, and .* of 6"):
         prepared(vectors, tmp_path, settings={}, public=str(longer))
 
 

@@ -27,9 +27,9 @@ from understudy.run.outputs import read_json
 from understudy.run.provenance import provenance_of
 from understudy.run.report import load
 from understudy.run.runs import list_runs
-from understudy.run.select import select
-from understudy.run.select_config import SelectConfig, make_select_config, share_or_number
-from understudy.run.select_documents import TABLE
+from understudy.run.selection.select import select
+from understudy.run.selection.select_config import SelectConfig, make_select_config, share_or_number
+from understudy.run.selection.select_documents import TABLE
 from understudy.run.synthesize import Result, synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
@@ -106,7 +106,7 @@ def test_the_ledger_knows_of_it_before_the_records_are_used(
     def unread(*_: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("understudy.run.select._Choice._steering", unread)
+    monkeypatch.setattr("understudy.run.selection.select.steering_of", unread)
     with pytest.raises(InterruptedError):
         choose(site)
     assert disclosures(site) == [(str(site / "private.npz"), 1)]
@@ -505,7 +505,7 @@ def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.Monk
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("understudy.run.select.write_release", killed)
+    monkeypatch.setattr("understudy.run.selection.select.write_release", killed)
     with pytest.raises(InterruptedError):
         choose(site)
     monkeypatch.undo()

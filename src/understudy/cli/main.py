@@ -31,7 +31,7 @@ from understudy.cli.option_values import (
 )
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
-from understudy.run.select_config import make_select_config, select_options
+from understudy.run.selection.select_config import make_select_config, select_options
 
 app = typer.Typer(
     name="understudy",
@@ -96,7 +96,7 @@ def select_command(
     """
     given |= {"candidates": candidates, "settings": parse_settings(set_ or [])}
     config = make_select_config(given)
-    from understudy.run.select import run_selection
+    from understudy.run.selection.select import run_selection
 
     show.result(run_selection(config, progress=progress))
 

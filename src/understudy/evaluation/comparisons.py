@@ -15,7 +15,8 @@ import numpy as np
 from understudy.core.ports import PerceptualDistance
 from understudy.core.results import Metric, MetricValue
 from understudy.core.types import Images, Labels, Vector
-from understudy.evaluation.embedding_pass import EmbeddedDataset, images_at
+from understudy.data.batches import images_at
+from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics import declared
 from understudy.metrics.leakage import Closeness
 from understudy.metrics.perceptual_distance import PERCEPTUAL_DISTANCE
@@ -135,6 +136,4 @@ def _smallest(ratios: Vector, rows: int) -> Labels:
 
 def _images(side: EmbeddedDataset, at: Labels) -> Images:
     """The images of some of the rows that were kept."""
-    rows = side.indices[at].tolist()
-    images = images_at(side.source, rows)
-    return np.stack([images[row] for row in rows])
+    return images_at(side.source, side.indices[at])

@@ -5,7 +5,7 @@ And the extractors of the features in which a release is compared with real imag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from understudy.backends.plugin import installed
 from understudy.backends.registry import load_encoder
 from understudy.core.ports import Encoder, ScoringEncoder, Source
 from understudy.core.types import Batch, Embeddings, Images, Labels, Shape
+from understudy.data.batches import batch_size
 from understudy.metrics.fingerprints import (
     Digests,
     Hashes,
@@ -36,8 +37,6 @@ _FEATURE_SIDE = 32
 INCEPTION_DIM = 2048
 """Numbers that the standard Inception network gives an image."""
 
-_BATCH_BYTES = 1 << 23  # of pixels
-_BATCH = 1024
 _SMALL_SIDE = 16  # pixels of the small images that distances are taken in
 _CLASS_BYTES = 1 << 28  # of sums, at most, for moments of each class
 
@@ -194,7 +193,7 @@ def embed_dataset(
     chosen_columns, all_columns = _Columns(int(chosen.sum())), _Columns(count)
     sums: dict[int, MomentSums] = {}
     done = 0
-    for batch in source.batches(_batch(source)):
+    for batch in source.batches(batch_size(source)):
         labels = _labels(batch, source, classes)
         embeddings, probabilities = features(batch.values)
         _add(sums, embeddings, labels, len(classes))
@@ -225,11 +224,6 @@ def embed_dataset(
     return embedded
 
 
-def _batch(source: Source) -> int:
-    """Rows of a batch, so that large images do not fill the memory."""
-    return max(1, min(_BATCH, _BATCH_BYTES // max(1, int(np.prod(source.shape)))))
-
-
 def _labels(batch: Batch, source: Source, classes: Sequence[str]) -> Labels:
     if not classes:
         return np.zeros(len(batch.labels), dtype=np.int64)
@@ -246,17 +240,3 @@ def _add(sums: dict[int, MomentSums], embeddings: Embeddings, labels: Labels, cl
 
 def _small(images: Images) -> Embeddings:
     return area_means(images, _SMALL_SIDE, smaller=True).reshape(len(images), -1)
-
-
-def images_at(source: Source, rows: Iterable[int]) -> dict[int, Images]:
-    """The images of some rows of a dataset, by row; reads no further than the last of them."""
-    wanted = np.unique(np.fromiter(rows, dtype=np.int64))
-    images: dict[int, Images] = {}
-    start = 0
-    for batch in source.batches(_batch(source)):
-        rows_here = wanted[(wanted >= start) & (wanted < start + len(batch.labels))]
-        images |= {row: batch.values[row - start].copy() for row in rows_here.tolist()}
-        start += len(batch.labels)
-        if len(images) == len(wanted):
-            break
-    return images

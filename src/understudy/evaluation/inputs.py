@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from understudy.core.errors import ConfigError, MissingExtra, RunError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
@@ -21,7 +19,7 @@ from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.run.held_out import read_hold_out
-from understudy.run.models import encoder_name
+from understudy.run.models import encoder_name, load_perceptual
 from understudy.run.outputs import open_release, read_json
 from understudy.run.prepare import open_test, require_classes
 
@@ -113,7 +111,7 @@ class Inputs:
         release = open_release(path, shape)
         captioned = None if shape is None else open_captioned(path)
         train, held_out, tests = _real(path, real, test, options, _declared(facts, options, size))
-        require_classes(train.classes, tests)
+        require_classes(train, tests)
         encoder = None
         if release.kind == "embeddings":
             encoder = _encoder(path, facts, options.encoder, train)
@@ -131,7 +129,7 @@ class Inputs:
             raise ConfigError(
                 f"--rows must be {2 * NEAREST_NEIGHBOURS} or more, found {options.rows}"
             )
-        distance = None if options.lpips is None else _perceptual(options.lpips, release)
+        distance = None if options.lpips is None else load_perceptual(options.lpips, release)
         guarantee = _guarantee(path, facts, options) if options.dp_sgd else None
         return cls(
             release, captioned, train, tests, features, encoder, distance, guarantee, held_out
@@ -189,22 +187,6 @@ def _unit_rule(path: Path) -> str | None:
     names = ("unit", "unit_from", "unit_from_name")
     column = unit_column(*(settings.get(name) for name in names))
     return column if rule_of(column) is not None else None
-
-
-def _perceptual(path: str | Path, release: Source) -> PerceptualDistance:
-    """The perceptual distance of a file, tried on an empty image.
-
-    Raises:
-        InputError: It is none, or does not take such images; or there are no images.
-    """
-    if release.kind != "images":
-        raise ConfigError("the release holds embeddings, which have no looks: leave out --lpips")
-    from understudy.backends.perceptual_network import ScriptedDistance
-
-    distance = ScriptedDistance(path)
-    empty = np.zeros((1, *release.shape), dtype=np.uint8)
-    distance.distance(empty, empty)
-    return distance
 
 
 def _guarantee(

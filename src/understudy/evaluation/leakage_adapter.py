@@ -10,9 +10,10 @@ import numpy as np
 
 from understudy.core.results import Metric, MetricValue, Pairs
 from understudy.core.types import Embeddings, Images, Labels, Vector
+from understudy.data.batches import images_at
 from understudy.evaluation import Part
 from understudy.evaluation.comparisons import PAIRS
-from understudy.evaluation.embedding_pass import EmbeddedDataset, images_at
+from understudy.evaluation.embedding_pass import EmbeddedDataset
 from understudy.metrics.copies import (
     EXACT_COPIES,
     FALSE_ALARMS,
@@ -149,7 +150,7 @@ class LeakageAdapter:
         rows = np.concatenate([self._same(), rows])
         rows = _distinct(rows, PAIRS)
         synthetic, real = (
-            _stacked(images_at(side.source, column), column)
+            images_at(side.source, column)
             for side, column in zip((self.release, self.private), rows.T, strict=True)
         )
         apart = _apart(synthetic, real)
@@ -217,10 +218,6 @@ def _distinct(rows: Labels, most: int) -> Labels:
 def _apart(synthetic: Images, real: Images) -> Vector:
     difference = synthetic.astype(np.float64) - real
     return np.asarray(np.sqrt(np.square(difference).mean(axis=(1, 2, 3))))
-
-
-def _stacked(images: dict[int, Images], rows: Labels) -> Images:
-    return np.stack([images[row] for row in rows.tolist()])
 
 
 def measure_reconstruction(

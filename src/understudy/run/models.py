@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
-from understudy.core.ports import Decoder, Encoder, PhrasedSource, Source
+from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
 from understudy.core.roles import MODEL_ROLES, flag_of, port_of
 from understudy.methods.base import PROCEDURAL, Context, Method
 from understudy.run.config import RunConfig
@@ -106,6 +109,26 @@ def encoder_name(name: str) -> str:
     next to nothing (docs/backends.md) and leave less to be noised.
     """
     return f"{name}?log=10&coefficients=400" if name == "embedded:scattering" else name
+
+
+def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:
+    """The perceptual distance of a TorchScript file (``--lpips``), tried on an empty image.
+
+    Args:
+        path: The file.
+        images: What it is to compare.
+
+    Raises:
+        InputError: It is none, or does not take such images; or there are no images.
+    """
+    if images.kind != "images":
+        raise ConfigError(f"{images.name} holds embeddings, which have no looks: leave out --lpips")
+    from understudy.backends.perceptual_network import ScriptedDistance
+
+    distance = ScriptedDistance(path)
+    empty = np.zeros((1, *images.shape), dtype=np.uint8)
+    distance.distance(empty, empty)
+    return distance
 
 
 def procedural_name(asked: str | None, context: Context) -> str | None:

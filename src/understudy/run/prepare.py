@@ -118,9 +118,9 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     )
     if test is not None:
         _require_trainable(source, params, context.decoder)
-        require_classes(source.classes, test)
+        require_classes(source, test)
     if base is not None and getattr(params, "conditional", True):
-        _require_same_classes(source, base)
+        require_classes(source, base, all_of_them=True)
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
     require_independent_models(context)
@@ -202,22 +202,6 @@ def require_independent_models(context: Context) -> None:
         )
 
 
-def _require_same_classes(source: Source, base: Source) -> None:
-    """Refuse a base set of other classes.
-
-    Raises:
-        SourceError: Naming them.
-    """
-    lacks = sorted(set(source.classes) - set(base.classes))
-    strange = sorted(set(base.classes) - set(source.classes))
-    if lacks or strange:
-        differences = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
-        differences += [f"has {', '.join(strange[:10])} besides"] if strange else []
-        raise SourceError(
-            f"must have the classes of {source.name}, but {' and '.join(differences)}", base.name
-        )
-
-
 def _open_candidates(source: Source, name: str) -> Source:
     """The candidates as they are: their own size and channels, and captions where they have some.
 
@@ -226,27 +210,49 @@ def _open_candidates(source: Source, name: str) -> Source:
             private dataset, naming them.
     """
     candidates = with_captions(open_source(name))
-    _require_same_kind(source, candidates)
+    require_same_kind(source, candidates)
     if source.classes == UNLABELLED:
         return candidates  # whether one class will do, the method knows
     if candidates.classes == UNLABELLED:
         raise SourceError("has no labels, and samples are selected class by class", name)
-    require_classes(source.classes, candidates)
+    require_classes(source, candidates)
     return candidates
 
 
-def _require_same_kind(source: Source, other: Source) -> None:
+def require_same_kind(source: Source, other: Source) -> None:
     """Refuse images for embeddings, embeddings for images, or embeddings of another length.
 
     Raises:
         SourceError: As said.
     """
     if other.kind != source.kind:
-        raise SourceError(f"holds {other.kind}, the private dataset {source.kind}", other.name)
+        raise SourceError(f"holds {other.kind}, and {source.name} {source.kind}", other.name)
     if other.kind == "embeddings" and other.shape != source.shape:
         raise SourceError(
-            f"holds embeddings of {other.shape[0]} numbers, the private dataset of "
-            f"{source.shape[0]}",
+            f"holds embeddings of {other.shape[0]} numbers, and {source.name} of {source.shape[0]}",
+            other.name,
+        )
+
+
+def require_classes(source: Source, other: Source, *, all_of_them: bool = False) -> None:
+    """Refuse a dataset of classes that another one lacks.
+
+    Args:
+        source: The dataset that says which classes there are.
+        other: The dataset that is to have no others.
+        all_of_them: Whether it must not lack any of them, either.
+
+    Raises:
+        SourceError: Naming the classes.
+    """
+    lacks = sorted(set(source.classes) - set(other.classes)) if all_of_them else []
+    strange = sorted(set(other.classes) - set(source.classes))
+    if lacks or strange:
+        differences = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
+        differences += [f"has {', '.join(strange[:10])} besides"] if strange else []
+        wanted = "must have the classes" if all_of_them else "may have no classes but those"
+        raise SourceError(
+            f"{wanted} of {source.name}, by the same names: it {' and '.join(differences)}",
             other.name,
         )
 
@@ -270,7 +276,7 @@ def _open_matching(
     else:
         label = NO_LABELS if role == "public" else None
         other = open_source(name, label=label, **options)
-    _require_same_kind(source, other)
+    require_same_kind(source, other)
     return other
 
 
@@ -300,17 +306,4 @@ def _require_trainable(source: Source, params: Any, decoder: Decoder | None) -> 
         raise ConfigError(
             f"accuracy is measured on images of at least {SMALLEST_SIDE} pixels a side: give "
             f"--size {SMALLEST_SIDE}, or leave out --test"
-        )
-
-
-def require_classes(classes: tuple[str, ...], test: Source) -> None:
-    """Refuse a test set with a class that training never saw.
-
-    Raises:
-        SourceError: Naming the classes.
-    """
-    strange = sorted(set(test.classes) - set(classes))
-    if strange:
-        raise SourceError(
-            f"has classes that the other dataset lacks: {', '.join(strange[:10])}", test.name
         )

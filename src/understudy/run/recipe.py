@@ -14,12 +14,14 @@ from typing import Any
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.run.config import make_config, read_config, read_yaml, unknown
-from understudy.run.select_config import make_select_config
+from understudy.run.selection.select_config import make_select_config
 
 COMMANDS = ("sample", "synthesize", "select", "evaluate", "report")
 """What a step may be: a release is generated, selected from, evaluated and reported."""
 
-_INPUTS = ("source", "candidates", "private", "reference", "public", "base", "real", "test")
+_INPUTS = (
+    *("source", "candidates", "private", "reference", "public", "base", "real", "test", "lpips"),
+)
 _NO_PATHS = ("hf:", "procedural:", "playhouse:")
 _STATE = "recipe.json"
 _RESUMED = ("synthesize", "select")

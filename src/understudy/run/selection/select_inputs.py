@@ -15,9 +15,11 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.run.outputs import open_release
+from understudy.run.prepare import require_classes, require_same_kind
 from understudy.run.provenance import Provenance, made_of, provenance_of
-from understudy.run.select_config import HELD_OUT_PART, SelectConfig
-from understudy.run.select_measures import SelectSettings, Spaces
+from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
+from understudy.run.selection.select_measures import SelectSettings
+from understudy.run.selection.spaces import Spaces
 
 _AT_ONCE = 512
 
@@ -82,10 +84,7 @@ def open_selection(config: SelectConfig) -> Opened:
     candidates = with_captions(candidates)
     if settings.reconstruction is None:
         settings = replace(settings, reconstruction=0.0 if private is None else 1.0)
-    penalised = settings.reconstruction != 0
-    spaces = Spaces.load(
-        candidates.shape, config.encoder, config.penalty_encoder, penalised=penalised
-    )
+    spaces = Spaces.load(candidates, config, penalised=settings.reconstruction != 0)
     opened = Opened(
         config,
         settings,
@@ -123,12 +122,14 @@ def _others(
     if config.public is not None:
         public = open_source(config.public, label=NO_LABELS, **like)
     may_lack = config.classes is not None, reference_origin is not None
-    for role, other in (("private", private), ("reference", reference), ("public", public)):
-        if other is not None:
-            _require_alike(candidates, other, role)
+    if public is not None:
+        require_same_kind(candidates, public)
     for other, counted in zip((private, reference), may_lack, strict=True):
-        if other is not None and counted:
-            _require_records(other)
+        if other is not None:
+            require_same_kind(candidates, other)
+            require_classes(candidates, other, all_of_them=True)
+            if counted:
+                _require_records(other)
     return private, reference, public
 
 
@@ -175,35 +176,6 @@ def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConf
         return open_source(name, label=config.label, **options)
     except NoColumns:  # class folders, for one, name their classes themselves
         return open_source(name, **options)
-
-
-def _require_alike(candidates: Source, other: Source, role: str) -> None:
-    """Refuse records that cannot steer a selection of these candidates.
-
-    Raises:
-        SourceError: Images beside embeddings, other lengths, or other classes.
-    """
-    if other.kind != candidates.kind:
-        raise SourceError(
-            f"({role}) holds {other.kind}, and the candidates are {candidates.kind}", other.name
-        )
-    if other.shape != candidates.shape:
-        raise SourceError(
-            f"({role}) has rows of shape {other.shape}, the candidates of {candidates.shape}",
-            other.name,
-        )
-    if role == "public":
-        return
-    lacks = sorted(set(candidates.classes) - set(other.classes))
-    strange = sorted(set(other.classes) - set(candidates.classes))
-    if lacks or strange:
-        differences = [f"lacks {', '.join(lacks[:10])}"] if lacks else []
-        differences += [f"has {', '.join(strange[:10])} besides"] if strange else []
-        raise SourceError(
-            f"({role}) must have the classes of the candidates, but {' and '.join(differences)}. "
-            "Candidates are chosen class by class: name both alike",
-            other.name,
-        )
 
 
 def _require_non_members(opened: Opened) -> None:

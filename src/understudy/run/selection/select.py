@@ -8,23 +8,21 @@ records a disclosure before the private records are used, and the release is nam
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunComplete, RunError, SourceError
+from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.ports import Events, Source
 from understudy.core.types import Vector
 from understudy.data import write_release
-from understudy.data.holdout import HoldOut, split
 from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
@@ -34,41 +32,22 @@ from understudy.privacy.unit import Adjacency
 from understudy.report import StatedAttack
 from understudy.run.accuracy import collect
 from understudy.run.documents import Charged, spending
-from understudy.run.held_out import keep_hold_out
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
-from understudy.run.select_config import HELD_OUT_PART, SelectConfig, make_select_config
-from understudy.run.select_documents import (
+from understudy.run.selection.select_config import SelectConfig, make_select_config
+from understudy.run.selection.select_documents import (
     OwnerFacts,
     record_of,
     release_of,
     write_candidates,
     write_documents,
 )
-from understudy.run.select_inputs import Opened, open_selection
-from understudy.run.select_measures import EmbeddedRows, attacks_on, embedded_rows, penalties_of
+from understudy.run.selection.select_inputs import Opened, open_selection
+from understudy.run.selection.select_measures import attacks_on, penalties_of
+from understudy.run.selection.spaces import EmbeddedRows, embedded_rows, nearest_distances
+from understudy.run.selection.steering import Steering, steering_of
 from understudy.run.synthesize import Result, run
 from understudy.steps.space import Space
-
-_FEW_HELD_OUT = 16
-"""Held-out records that are not parted any more: all of them calibrate, none measures."""
-
-
-@dataclass
-class Steering:
-    """What steers a selection, embedded.
-
-    Attributes:
-        reference: What the proxy is to do well on.
-        members: The private records that take part; None without private data.
-        calibrating: Records that are not among them, by which distances are calibrated.
-        measured: Others of their pool, which steer nothing: the attack is measured on them.
-    """
-
-    reference: EmbeddedRows
-    members: EmbeddedRows | None = None
-    calibrating: EmbeddedRows | None = None
-    measured: EmbeddedRows | None = None
 
 
 def select(
@@ -84,6 +63,7 @@ def select(
     delta: float = 1e-5,
     encoder: str | None = None,
     penalty_encoder: str | None = None,
+    lpips: str | Path | None = None,
     public: str | None = None,
     settings: Mapping[str, Any] | None = None,
     hold_out: float | str | None = None,
@@ -118,6 +98,8 @@ def select(
         delta: With ``epsilon``: its delta.
         encoder: Name of the encoder in whose space candidates are chosen; None: embedded:dct.
         penalty_encoder: Name of the encoder of distances to private images; None: another one.
+        lpips: A TorchScript file of a perceptual distance, by which private images are near or not;
+            None: the distance in the penalty encoder's space.
         public: A public dataset that the space is whitened on; None: the candidates.
         settings: Settings of the selection, such as ``{"reconstruction": 2}``.
         hold_out: Share of the private records set aside, half to calibrate distances and half to
@@ -146,35 +128,13 @@ def select(
             spent or disclosed.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    named = {"private": private, "reference": reference}
-    options = {
-        "candidates": str(candidates),
-        "out": out,
-        "keep": keep,
-        **{name: None if one is None else str(one) for name, one in named.items()},
-        "epsilon": epsilon,
-        "no_guarantee": no_guarantee,
-        "candidates_public": candidates_public,
-        "delta": delta,
-        "encoder": encoder,
-        "penalty_encoder": penalty_encoder,
-        "public": public,
-        "settings": settings or {},
-        "hold_out": hold_out,
-        "unit": unit,
-        "unit_rows": unit_rows,
-        "adjacency": adjacency,
-        "ledger": ledger,
-        "size": size,
-        "label": label,
-        "classes": classes,
-        "seed": seed,
-        "format": format,
-        "licence": licence,
-        "resume": resume,
-        "skip_bad": skip_bad,
+    given = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in locals().items()
+        if name != "progress"
     }
-    return run_selection(make_select_config(options), progress=progress)
+    config = make_select_config({**given, "settings": settings or {}})
+    return run_selection(config, progress=progress)
 
 
 def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "auto") -> Result:
@@ -209,7 +169,6 @@ class _Choice:
         self.config, self.settings = opened.config, opened.settings
         self.classes = opened.candidates.classes
         self.seconds: dict[str, float] = {}
-        self.rows_held_out = 0
         self.distances: Vector | None = None
 
     @contextmanager
@@ -230,7 +189,7 @@ class _Choice:
             if ledger is not None:
                 dataset = self._disclose(ledger, int(budgets.sum()), len(rows.labels))
             with self._timed("embed the records"):
-                steering = self._steering(rows)
+                steering = steering_of(self.opened, self.folder.owner, rows, self._embedded)
             with self._timed("select"):
                 chosen = self._selection(rows, budgets, steering)
             with self._timed("attack"):
@@ -246,7 +205,7 @@ class _Choice:
             facts = write_release(release, self.folder.release, format=form, progress=step)
             write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
         record = record_of(self.opened, release, {**chosen.facts, **facts}, attacks)
-        known = OwnerFacts(self.seconds, self.rows_held_out, charged)
+        known = OwnerFacts(self.seconds, steering.rows_held_out, charged)
         result = write_documents(self.opened, self.folder, release, record, known)
         return replace(result, warnings=(*chosen.warnings, *warnings))
 
@@ -270,41 +229,6 @@ class _Choice:
             ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
         return datasets[0]
 
-    def _steering(self, candidates: EmbeddedRows) -> Steering:
-        """The reference, the private records, and those that are not among them."""
-        opened = self.opened
-        reference = None if opened.reference is None else self._embedded(opened.reference)
-        if opened.private is None:
-            return Steering(reference or candidates)
-        parts = self._parts(opened.private)
-        members = self._embedded(parts[0])
-        calibrating, measured = (None if one is None else self._embedded(one) for one in parts[1:])
-        if opened.non_members and reference is not None:
-            if calibrating is None:  # half of the reference steers and calibrates, half measures
-                reference, measured = _halves(reference, self.config.seed)
-                return Steering(reference, members, reference, measured)
-            return Steering(reference, members, reference, _union(calibrating, measured))
-        if self.config.reference == HELD_OUT_PART:
-            reference = calibrating
-        return Steering(reference or members, members, calibrating, measured)
-
-    def _parts(self, private: Source) -> tuple[Source, Source | None, Source | None]:
-        """The members, and the two halves of what is held out; None where nothing is."""
-        asked = self.opened.share_held_out
-        if asked is None:
-            return private, None, None
-        unit = self.config.run.privacy_unit
-        hold_out = keep_hold_out(self.folder.owner, private, asked, unit)
-        members, held_out = split(private, hold_out)
-        self.rows_held_out = len(held_out)
-        if len(held_out) < _FEW_HELD_OUT:
-            return members, held_out, None
-        key = hashlib.blake2b(hold_out.key, digest_size=32, person=b"measured").digest()
-        try:
-            return members, *split(held_out, HoldOut(key, 0.5, hold_out.unit))
-        except SourceError:  # one unit has all of them
-            return members, held_out, None
-
     def _selection(
         self, candidates: EmbeddedRows, budgets: NDArray[np.int64], steering: Steering
     ) -> Selection:
@@ -321,13 +245,17 @@ class _Choice:
         records = steering.reference
         penalties = None
         if steering.members is not None and steering.calibrating is not None:
+            distances = [
+                nearest_distances(candidates, rows, self.opened.spaces.perceptual, self.events)
+                for rows in (steering.members, steering.calibrating)
+            ]
             penalties, self.distances = penalties_of(
                 settings,
                 candidates,
                 steering.members,
                 steering.calibrating,
                 len(self.classes),
-                self.opened.settings.proxy,
+                (distances[0], distances[1]),
             )
         return select_candidates(
             proxy,
@@ -409,23 +337,3 @@ def _require_candidates(candidates: EmbeddedRows, classes: Sequence[str]) -> Non
             f"no candidate is of {', '.join(empty[:10])}: generate some, or leave the class out of "
             "all datasets. Nothing was spent or disclosed"
         )
-
-
-def _halves(rows: EmbeddedRows, seed: int) -> tuple[EmbeddedRows, EmbeddedRows | None]:
-    """Records that steer and others that measure; all steer where there are few."""
-    if len(rows.labels) < _FEW_HELD_OUT:
-        return rows, None
-    order = np.random.default_rng(seed).permutation(len(rows.labels))
-    # Class by class in a random order, every second one: both halves have all classes.
-    order = order[np.argsort(rows.labels[order], kind="stable")]
-    return rows.at(np.sort(order[::2])), rows.at(np.sort(order[1::2]))
-
-
-def _union(first: EmbeddedRows, second: EmbeddedRows | None) -> EmbeddedRows:
-    if second is None:
-        return first
-    return EmbeddedRows(
-        np.concatenate([first.proxy, second.proxy]),
-        np.concatenate([first.distance, second.distance]),
-        np.concatenate([first.labels, second.labels]),
-    )

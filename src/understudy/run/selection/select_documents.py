@@ -26,9 +26,9 @@ from understudy.run.documents import (
 )
 from understudy.run.outputs import RunFolder, write_json
 from understudy.run.provenance import made_of
-from understudy.run.select_config import METHOD
-from understudy.run.select_inputs import Opened, parts_of_release
-from understudy.run.select_measures import EmbeddedRows
+from understudy.run.selection.select_config import METHOD
+from understudy.run.selection.select_inputs import Opened, parts_of_release
+from understudy.run.selection.spaces import EmbeddedRows
 from understudy.run.synthesize import Result
 
 _HOW = {
@@ -139,12 +139,16 @@ def _receipt(opened: Opened) -> Receipt:
 
 
 def _models(opened: Opened) -> tuple[ModelRecord, ...]:
-    """The encoders, and the models that the candidates were made with."""
+    """What rows are compared by, and the models that the candidates were made with."""
     spaces = opened.spaces
-    encoders = {"encoder": spaces.proxy, "penalty encoder": spaces.distance}
+    models = {
+        "encoder": spaces.proxy,
+        "penalty encoder": spaces.distance,
+        "perceptual distance": spaces.perceptual,
+    }
     own = [
         ModelRecord(role, model.name, model.licence)
-        for role, model in encoders.items()
+        for role, model in models.items()
         if model is not None
     ]
     record = opened.origin.record

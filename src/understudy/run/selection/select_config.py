@@ -17,7 +17,7 @@ from understudy.privacy.unit import Adjacency
 from understudy.run.config import RunConfig, make_config, make_params, run_options, unknown
 
 if TYPE_CHECKING:  # importing it takes NumPy
-    from understudy.run.select_measures import SelectSettings
+    from understudy.run.selection.select_measures import SelectSettings
 
 METHOD = "selection"
 HELD_OUT_PART = "held-out"
@@ -55,6 +55,10 @@ class SelectConfig:
     encoder: str | None = None
     penalty_encoder: Annotated[
         str | None, Option("Of the distances to private images; another than --encoder.")
+    ] = None
+    lpips: Annotated[
+        str | None,
+        Option("A perceptual distance to private images, as TorchScript.", metavar="FILE"),
     ] = None
     public: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -110,7 +114,7 @@ class SelectConfig:
     @property
     def chosen(self) -> SelectSettings:
         """The settings of a selection without noise, with their types and ranges checked."""
-        from understudy.run.select_measures import SelectSettings  # imports NumPy
+        from understudy.run.selection.select_measures import SelectSettings  # imports NumPy
 
         settings: SelectSettings = make_params(SelectSettings, self.settings)
         return settings
@@ -156,13 +160,14 @@ class SelectConfig:
         return {"method": METHOD, "source": self.run.source, **values, "settings": settings}
 
     def _check_private_answers(self) -> None:
-        for name in ("no_guarantee", "reference", "penalty_encoder"):
+        for name in ("no_guarantee", "reference", "penalty_encoder", "lpips"):
             if getattr(self, name):
                 why = {
                     "no_guarantee": "a selection has an epsilon or no guarantee",
                     "reference": "under --epsilon the private records are the reference, by noisy "
                     "gradients",
                     "penalty_encoder": _NO_PENALTY,
+                    "lpips": _NO_PENALTY,
                 }[name]
                 raise ConfigError(f"leave out --{name.replace('_', '-')}: {why}")
         for name in ("reconstruction", "membership"):
@@ -170,8 +175,8 @@ class SelectConfig:
                 raise ConfigError(f"leave out --set {name}: {_NO_PENALTY}")
 
     def _check_post_processing(self) -> None:
-        about_private = ("epsilon", "hold_out", "unit", "penalty_encoder", "classes", "label")
-        for name in about_private:
+        about_private = ("epsilon", "hold_out", "unit", "classes", "label")
+        for name in (*about_private, "penalty_encoder", "lpips"):
             if getattr(self, name) is not None:
                 raise ConfigError(
                     f"--{name.replace('_', '-')} is about private images, and there is no "

@@ -1,0 +1,36 @@
+"""Reading a dataset in batches that do not fill the memory, or some of its images alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.ports import Source
+from understudy.core.types import Images
+
+_BATCH_BYTES = 1 << 23  # of pixels
+_BATCH = 1024
+
+
+def batch_size(source: Source) -> int:
+    """Rows of a batch, so that large images do not fill the memory."""
+    return max(1, min(_BATCH, _BATCH_BYTES // max(1, int(np.prod(source.shape)))))
+
+
+def images_at(source: Source, rows: NDArray[np.int64]) -> Images:
+    """Some images of a dataset: (k, height, width, channels); reads no further than the last.
+
+    Args:
+        source: A dataset of images.
+        rows: (k,) which, one or more, in any order and as often as they are asked for.
+    """
+    wanted, position = np.unique(rows, return_inverse=True)
+    images: Images = np.empty((len(wanted), *source.shape), dtype=np.uint8)
+    start = 0
+    for batch in source.batches(batch_size(source)):
+        here = (wanted >= start) & (wanted < start + len(batch.labels))
+        images[here] = batch.values[wanted[here] - start]
+        start += len(batch.labels)
+        if start > wanted[-1]:
+            break
+    return images[position]

@@ -1,0 +1,218 @@
+"""The spaces that a selection compares rows in, and the distances between rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.backends.plugin import installed
+from understudy.backends.registry import load_encoder
+from understudy.core.errors import ConfigError
+from understudy.core.ports import Encoder, Events, PerceptualDistance, Source
+from understudy.core.types import Embeddings, Images, Labels, Shape, Vector
+from understudy.data.batches import images_at
+from understudy.methods.selection.candidate_set import numbered
+from understudy.metrics.attacks import by_distance
+from understudy.metrics.fingerprints import area_means
+from understudy.metrics.nearest_neighbours import clouds, nearest_rows
+from understudy.metrics.perceptual_distance import nearest_pair_distances
+from understudy.metrics.utility import Labelled
+from understudy.run.accuracy import collect
+from understudy.run.models import encoder_name, load_perceptual
+from understudy.run.selection.select_config import SelectConfig
+
+PROXY_ENCODER = "embedded:dct"
+_PENALTY_ENCODERS = "embedded:scattering", "embedded:dct"
+_SIDE = 32  # pixels a side that scattering looks at: beyond, it takes minutes
+_COMPARED = 4  # records that a perceptual distance compares with each candidate
+
+
+@dataclass(frozen=True)
+class SmallImages:
+    """An encoder that looks at small images.
+
+    Attributes:
+        encoder: Of images of at most `_SIDE` pixels a side.
+        name: As the encoder's, with the size.
+    """
+
+    encoder: Encoder
+    name: str
+
+    @property
+    def licence(self) -> str:
+        """The encoder's."""
+        return self.encoder.licence
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, d) of the means over parts of (n, height, width, channels) uint8 images."""
+        small: Images = np.rint(area_means(images, _SIDE, smaller=True)).astype(np.uint8)
+        return self.encoder.encode(small)
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """What rows are compared by; None: they are embeddings already.
+
+    Attributes:
+        proxy: The space of the proxy, before it is whitened.
+        distance: The space of the distances to private images.
+        perceptual: What measures those distances instead, between the nearest in that space.
+    """
+
+    proxy: Encoder | None
+    distance: Encoder | SmallImages | None
+    perceptual: PerceptualDistance | None = None
+
+    @classmethod
+    def load(cls, candidates: Source, config: SelectConfig, *, penalised: bool) -> Spaces:
+        """The encoders and the perceptual distance that are named, or their defaults.
+
+        Args:
+            candidates: Images, or embeddings, which are compared as they are.
+            config: The names.
+            penalised: Whether distances are taken at all.
+
+        Raises:
+            ConfigError: Models for rows that are embeddings, or a distance that nothing asks for.
+            BackendError: There is no such model, or it does not take such images.
+        """
+        shape, encoder, penalty_encoder = (
+            candidates.shape,
+            config.encoder,
+            config.penalty_encoder,
+        )
+        if config.lpips is not None and not penalised:
+            raise ConfigError(
+                "--lpips measures what the penalty for closeness is taken of, and its weight is 0: "
+                "leave out --lpips, or --set reconstruction=0"
+            )
+        perceptual = None if config.lpips is None else load_perceptual(config.lpips, candidates)
+        if candidates.kind == "embeddings":
+            if encoder is not None or penalty_encoder is not None:
+                raise ConfigError(
+                    "the candidates are embeddings already: leave out --encoder and "
+                    "--penalty-encoder"
+                )
+            return cls(None, None)
+        proxy = load_encoder(encoder_name(encoder or PROXY_ENCODER), shape=shape)
+        if not penalised:
+            return cls(proxy, None)
+        if penalty_encoder is not None:
+            distance = load_encoder(encoder_name(penalty_encoder), shape=shape)
+            return cls(proxy, distance, perceptual)
+        return cls(proxy, _other_encoder(encoder or PROXY_ENCODER, shape), perceptual)
+
+
+def _other_encoder(proxy: str, shape: Shape) -> SmallImages:
+    """An embedded encoder that is not the proxy's.
+
+    Raises:
+        ConfigError: There is none on this machine.
+    """
+    small = (min(shape[0], _SIDE), min(shape[1], _SIDE), shape[2])
+    for name in _PENALTY_ENCODERS:
+        usable = name != "embedded:scattering" or (installed("torch") and min(small[:2]) >= 4)
+        if usable and name != proxy.partition("?")[0]:
+            encoder = load_encoder(encoder_name(name), shape=small)
+            return SmallImages(encoder, f"{encoder.name} at {small[0]} x {small[1]} pixels")
+    raise ConfigError(
+        "distances to private images are taken in another space than the candidates are chosen "
+        "in, and there is no second encoder: pip install 'understudy[torch]', name a "
+        "--penalty-encoder, or leave the penalty out (--set reconstruction=0)"
+    )
+
+
+@dataclass(frozen=True)
+class EmbeddedRows:
+    """Records or candidates in the spaces.
+
+    Attributes:
+        proxy: (n, D) in the proxy's space, before it is whitened.
+        distance: (n, d) in the space of the distances; the same where there is no other.
+        labels: (n,) as the candidates' classes number them.
+        source: What they are read from.
+        rows: (n,) int64, which of its rows they are.
+    """
+
+    proxy: Embeddings
+    distance: Embeddings
+    labels: Labels
+    source: Source
+    rows: NDArray[np.int64]
+
+    def at(self, chosen: NDArray[np.int64]) -> EmbeddedRows:
+        """Some of them: (k,) indices."""
+        return EmbeddedRows(
+            self.proxy[chosen],
+            self.distance[chosen],
+            self.labels[chosen],
+            self.source,
+            self.rows[chosen],
+        )
+
+
+def embedded_rows(
+    source: Source, spaces: Spaces, classes: Sequence[str], events: Events
+) -> EmbeddedRows:
+    """All rows of a source.
+
+    Args:
+        source: Its images have the shape that the spaces were loaded for.
+        spaces: What they are embedded in.
+        classes: The candidates' classes, those of the source among them.
+        events: Progress; the number of rows is for the owner alone.
+    """
+    rows = collect(source, spaces.proxy, events.step)
+    order = np.array([classes.index(name) for name in source.classes], dtype=np.int64)
+    distance = rows.values
+    if spaces.distance is not None:
+        distance = _encoded(source, spaces.distance, events).values
+    numbers = np.arange(len(rows.labels))
+    return EmbeddedRows(rows.values, distance, order[rows.labels], source, numbers)
+
+
+def _encoded(source: Source, encoder: Encoder | SmallImages, events: Events) -> Labelled:
+    return collect(source, encoder, events.step)  # type: ignore[arg-type]  # only encode is used
+
+
+def nearest_distances(
+    candidates: EmbeddedRows,
+    records: EmbeddedRows,
+    perceptual: PerceptualDistance | None,
+    events: Events,
+) -> Vector:
+    """The distance of each candidate to the nearest record: (M,).
+
+    A perceptual distance is too slow for all pairs: of each candidate the few records that are
+    nearest in the space of the distances are compared, and the least counts. The images of the
+    records that are compared are in memory at once; those of the candidates are read in turn.
+
+    Args:
+        candidates: All rows of their source.
+        records: Private ones, or non-members.
+        perceptual: What measures; None: the space itself.
+        events: Progress.
+    """
+    if perceptual is None:
+        return -by_distance(candidates.distance, records.distance)
+    few = min(_COMPARED, len(records.labels))
+    nearest, _ = nearest_rows(*clouds(candidates.distance, records.distance), few)
+    compared, positions = np.unique(nearest, return_inverse=True)
+    images, positions = (
+        images_at(records.source, records.rows[compared]),
+        positions.reshape(-1, few),
+    )
+    bar = events.step("comparing images", len(nearest))
+    result = np.empty(len(nearest))
+    for first, batch in numbered(candidates.source):
+        part = slice(first, first + len(batch.labels))
+        result[part] = nearest_pair_distances(
+            perceptual.distance, batch.values, images, positions[part]
+        )
+        bar(len(batch.labels))
+    bar.finish()
+    return result
