@@ -4,8 +4,9 @@ The studio's denoising network is tuned in full on the images of a few private h
 stand many times in its training set, as they do in collections from the web (Carlini et al. 2023):
 it copies these. ``amg`` draws from the same network with anti-memorisation guidance
 (`AntiMemorisationGenerator`), ``deduplicated`` from one that was tuned as long on the set without
-its near-duplicates. Tuned weights and images are kept in ``build/benchmarks/memorisation``: remove
-it after a change of the settings.
+its near-duplicates, and ``noise`` with Gaussian noise on what the network is conditioned on for
+each class: what PrivSynth's appendix charts as "DP", without any guarantee. Tuned weights and
+images are kept in ``build/benchmarks/memorisation``: remove it after a change of the settings.
 
 A copy is an image nearer to a private one than 99 % of other images of the same homes are, which
 nobody trained on. Private images are looked at as the studio's autoencoder draws them: the attacker
@@ -14,11 +15,12 @@ has it, and MobileNetV2 tells its drawings from renders before it looks at what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,6 +40,7 @@ from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.ports import Generator, Tuner
 from understudy.core.types import Images, Labels
 from understudy.data import open_source
+from understudy.methods.selection.baselines import noisy_class_embeddings
 
 FOLDER = CACHE / "memorisation"
 SHAPE = (64, 64, 3)
@@ -58,7 +61,11 @@ _CLOSEST = 1e-3  # the distance of an image to itself, for logarithms
 SAME = 0.1
 """Two training images are near-duplicates within this distance of their embeddings (norm 1)."""
 
-Kind = Literal["plain", "amg", "deduplicated"]
+NOISE = {"noise 0.5": 0.5, "noise 1": 1.0, "noise 2": 2.0}
+"""Deviations of the noise on class embeddings, in the root mean square of their numbers."""
+
+RIVALS = ("amg", "deduplicated", *NOISE)
+KINDS = ("plain", *RIVALS)
 """Of `memorised_candidates`."""
 
 
@@ -167,6 +174,43 @@ def tuned_generator(kind: Literal["plain", "deduplicated"]) -> Any:
     return tuner._generator(rebuilt(text, unet=networks.unet), None, f"{kind} copying studio")
 
 
+@dataclass(frozen=True)
+class NoisyPrompts:
+    """Prompts of classes to noisy embeddings; what the network is told besides stays as it is.
+
+    Attributes:
+        prompts: The generator's own.
+        embeddings: The noisy embedding of each prompt: (tokens, d).
+    """
+
+    prompts: Any
+    embeddings: Mapping[str, torch.Tensor]
+
+    def conditioning(self, prompts: list[str]) -> dict[str, Any]:
+        """As `PromptEncoder.conditioning`."""
+        noisy = torch.stack([self.embeddings[prompt] for prompt in prompts])
+        return {**self.prompts.conditioning(prompts), "prompt_embeds": noisy}
+
+
+def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:
+    """The generator with Gaussian noise on the embedding of each class (the paper's B.1, "DP").
+
+    Args:
+        generator: Of texts; it stays as it is.
+        deviation: See `noisy_class_embeddings`.
+        seed: Of the noise.
+    """
+    names = prompts_of(np.arange(CLASSES))
+    embeddings = generator._prompts.conditioning(names)["prompt_embeds"]
+    flat = embeddings.reshape(len(names), -1).numpy()
+    noisy = torch.from_numpy(noisy_class_embeddings(flat, deviation, seed)).reshape(
+        embeddings.shape
+    )
+    result = copy.copy(generator)
+    result._prompts = NoisyPrompts(generator._prompts, dict(zip(names, noisy, strict=True)))
+    return result
+
+
 def _rows(latents: Latents, chosen: NDArray[np.bool_]) -> Latents:
     rows = torch.from_numpy(chosen)
     return Latents(latents.mean[rows], latents.std[rows])
@@ -178,13 +222,14 @@ def _progress(step: int, steps: int, loss: float) -> None:
 
 
 def memorised_candidates(
-    kind: Kind, count: int = CANDIDATES, seed: int = 0
+    kind: str, count: int = CANDIDATES, seed: int = 0
 ) -> tuple[Images, Labels]:
     """What a generator draws, its classes in turn: (count, 64, 64, 3) uint8 and (count,) int64.
 
     Args:
         kind: ``plain``: tuned on the whole training set; ``amg``: the same, guided away from the
-            private images; ``deduplicated``: tuned without near-duplicates.
+            private images; ``deduplicated``: tuned without near-duplicates; of `NOISE`: the first
+            with noise on its class embeddings.
         count: How many.
         seed: Of the noise; the first of more candidates are the same.
     """
@@ -198,6 +243,8 @@ def memorised_candidates(
     generator = tuned_generator("deduplicated" if kind == "deduplicated" else "plain")
     if kind == "amg":
         generator = AntiMemorisationGenerator(generator, private_images()[0], GUIDANCE)
+    elif kind in NOISE:
+        generator = with_noisy_classes(generator, NOISE[kind], seed)
     images = generator.generate(prompts_of(labels), seed=seed)
     file.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(file, images=images)
@@ -315,7 +362,7 @@ def main(count: int = CANDIDATES, sheets: Path | None = None) -> None:
             prompts_of(np.arange(120) % CLASSES), seed=0
         ),
     }
-    for kind in get_args(Kind):
+    for kind in KINDS:
         rows[kind] = memorised_candidates(kind, count)[0]
     for name, images in rows.items():
         results = {space: one.copies(images) for space, one in detectors.items()}

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.memorisation import (
     CANDIDATES,
     CLASSES,
-    Kind,
+    RIVALS,
     as_drawn,
     held_out_images,
     memorised_candidates,
@@ -29,9 +29,7 @@ from benchmarks.selection_judge import accuracy, release_attack
 from benchmarks.selection_worlds import Samples, SelectionTask
 from benchmarks.tables import Table, percent
 from understudy.core.types import Images, Labels
-from understudy.metrics.attacks import by_calibrated_distance
 
-RIVALS: tuple[Kind, ...] = ("amg", "deduplicated")
 METHODS = ("all", "random", "model gap", "distance", "de-duplication", "TracIn", "low loss")
 KEEPS = (0.2, 0.5)
 DRAWS = 10  # random selections that are averaged
@@ -51,7 +49,7 @@ def _images(kind: str) -> tuple[Images, Labels]:
     if kind == "plain":
         return memorised_candidates("plain", CANDIDATES)
     if kind in RIVALS:
-        return memorised_candidates("amg" if kind == "amg" else "deduplicated", GUIDED)
+        return memorised_candidates(kind, GUIDED)
     real = {"private": private_images, "test": held_out_images, "others": non_members}
     images, labels = real[kind]()
     return as_drawn(images), labels
@@ -88,7 +86,7 @@ def main(count: int = CANDIDATES) -> None:
     )
 
     def row(name: str, judge: list[Samples], attack: list[Samples]) -> None:
-        curves = [release_attack(attacked, release, by_calibrated_distance) for release in attack]
+        curves = [release_attack(attacked, release) for release in attack]
         table.row(
             name,
             percent(float(np.mean([accuracy(judged, release) for release in judge]))),

@@ -21,10 +21,12 @@ from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.tables import CACHE, DATA, load, need
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.ports import Encoder
-from understudy.core.types import Images, Labels, Vector
+from understudy.core.types import Found, Images, Labels, Vector
+from understudy.data import open_source
 from understudy.methods.selection.arithmetic import class_budgets
-from understudy.metrics.labelled import Labelled
+from understudy.metrics.labelled import Labelled, gather
 from understudy.metrics.likelihood_ratio_attack import WORLDS, member_draws
+from understudy.playhouse.source import PLAYHOUSE_PREFIX
 from understudy.steps.space import Space, whitening
 
 AXES = 64
@@ -45,29 +47,40 @@ class Sizes:
     """How many images a protocol takes.
 
     Attributes:
-        folder: Of ``DATA / "images"``; it holds ``train`` and ``test``.
+        source: A folder of ``DATA / "images"`` that holds ``train`` and ``test``, or the name of a
+            dataset of the playhouse.
         per_class: Private images of a class, and as many non-members.
         copies: Near-copies among the candidates of a world.
         blends: Blends of two private images among them.
         test: Test images of the judge, in proportion to the classes.
         attacker: Non-members of the attacker's own.
         held_out: Non-members that calibrate the penalties; the held-out reference as well.
+        most: Images of a class that are taken of the dataset.
     """
 
-    folder: str
+    source: str
     per_class: int
     copies: int
     blends: int
     test: int
     attacker: int
     held_out: int
+    most: int = 1000
 
 
 SIZES = {
     "clothing": Sizes("clothing", 45, 700, 200, 861, 442, 430),
     "eurosat": Sizes("eurosat", 100, 1556, 444, 2000, 1000, 1000),
+    "playhouse": Sizes("playhouse:pet-status?homes=40&gap=0.5", 60, 373, 107, 400, 240, 240),
 }
-MOST_OF_A_CLASS = 1000  # images that are taken of a dataset
+"""Of each 450 private images 700 copies and 200 blends; two degraded images of each non-member."""
+
+TINY = {
+    "tiny clothing": Sizes(SIZES["clothing"].source, 10, 156, 44, 60, 60, 60, most=45),
+    "tiny eurosat": Sizes(SIZES["eurosat"].source, 10, 156, 44, 60, 60, 60, most=45),
+    "tiny playhouse": Sizes(SIZES["playhouse"].source, 10, 62, 18, 60, 60, 60, most=80),
+}
+"""The same protocols on so few images that all tables take minutes; the figures mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +339,7 @@ def recipe(labels: Labels, sizes: Sizes, seed: int) -> Recipe:
 @cache
 def image_pool(name: str, seed: int, *, tuning: bool = False) -> Pool:
     """The pool of a protocol; features are computed when a world needs them, and kept."""
-    sizes, labels = SIZES[name], dataset(name).labels
+    sizes, labels = sizes_of(name), dataset(name).labels
     parts = roles(labels, sizes, seed, tuning=tuning)
     return Pool(
         name=name,
@@ -426,18 +439,52 @@ def real_samples(name: str, rows: Labels, *, penalised: bool = False) -> Samples
     return Samples(dataset(name).labels[rows], judge, penalty[0] if penalty else None)
 
 
+def sizes_of(name: str) -> Sizes:
+    """Of a protocol."""
+    return (SIZES | TINY)[name]
+
+
 @cache
 def dataset(name: str) -> Labelled:
-    """Both splits of a dataset, at most `MOST_OF_A_CLASS` images of each class; decoded once."""
+    """Both splits of a dataset, at most so many images of each class; decoded once."""
     path = CACHE / f"selection-{name}-images.npz"
     if not path.exists():
-        folder = need(DATA / "images" / SIZES[name].folder)
-        whole = load(folder, "train").and_also(load(folder, "test"))
-        classes = range(len(whole.classes))
-        rows = [np.flatnonzero(whole.labels == label)[:MOST_OF_A_CLASS] for label in classes]
+        whole = _both_splits(sizes_of(name).source)
+        most = sizes_of(name).most
+        rows = [np.flatnonzero(whole.labels == label)[:most] for label in range(len(whole.classes))]
         chosen = np.sort(np.concatenate(rows))
         CACHE.mkdir(parents=True, exist_ok=True)
         values, labels = whole.values[chosen], whole.labels[chosen]
-        np.savez(path, values=values, labels=labels, classes=np.array(whole.classes))
+        np.savez(path, values=values, labels=labels, classes=np.array(whole.classes), rows=chosen)
     with np.load(path, allow_pickle=False) as file:
         return Labelled(file["values"], file["labels"], tuple(file["classes"].tolist()))
+
+
+def _both_splits(source: str) -> Labelled:
+    if source.startswith(PLAYHOUSE_PREFIX):
+        train, test = (open_source(f"{source}&split={half}") for half in ("train", "test"))
+        return gather(train.batches(1024), train.classes).and_also(
+            gather(test.batches(1024), test.classes)
+        )
+    folder = need(DATA / "images" / source)
+    return load(folder, "train").and_also(load(folder, "test"))
+
+
+def true_boxes(name: str, rows: Labels) -> list[Found]:
+    """Where the target is in images of the playhouse, as they are drawn.
+
+    Args:
+        name: Of a protocol.
+        rows: Of `dataset`.
+    """
+    with np.load(CACHE / f"selection-{name}-images.npz", allow_pickle=False) as file:
+        drawn = file["rows"][rows]
+    halves: list[Any] = [
+        open_source(f"{sizes_of(name).source}&split={half}") for half in ("train", "test")
+    ]
+    result = []
+    for row in drawn.tolist():
+        half, own = (0, row) if row < len(halves[0]) else (1, row - len(halves[0]))
+        boxes = np.stack([one.box for one in halves[half].drawn_image(own).instances])
+        result.append(Found(boxes, np.zeros(len(boxes), np.int64), np.ones(len(boxes), np.float32)))
+    return result

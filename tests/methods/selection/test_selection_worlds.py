@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from benchmarks.selection_judge import (
 )
 from benchmarks.selection_worlds import Pool, Samples, Sizes, recipe, roles
 
+from understudy.data import open_source
 from understudy.metrics.similarity import mse
 
 SIZES = Sizes("none", per_class=20, copies=60, blends=12, test=40, attacker=60, held_out=60)
@@ -174,3 +176,29 @@ def test_the_chart_is_an_svg_with_a_mark_for_every_point() -> None:
     tree = ElementTree.fromstring(chart("title", curves))
     assert sum(one.tag.endswith("circle") for one in tree.iter()) == 2
     assert "a < b" in [one.text for one in tree.iter()]
+
+
+def test_images_of_the_playhouse_have_their_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection_worlds, "CACHE", tmp_path)
+    few = Sizes("playhouse:pet-status?homes=3&per_home=6", 1, 1, 1, 4, 4, 4, most=5)
+    monkeypatch.setitem(selection_worlds.TINY, "few", few)
+    selection_worlds.dataset.cache_clear()
+    data = selection_worlds.dataset("few")
+    assert np.bincount(data.labels).max() <= 5
+    homes = [open_source(f"{few.source}&split={half}") for half in ("train", "test")]
+    drawn = {one.image.tobytes(): one for home in homes for one in map(home.drawn_image, range(18))}
+    rows = np.array([len(data.labels) - 1, 0, 7])
+    for row, found in zip(rows, selection_worlds.true_boxes("few", rows), strict=True):
+        instances = drawn[data.values[row].tobytes()].instances
+        assert found.boxes.tolist() == [one.box.tolist() for one in instances]
+
+
+def test_tiny_protocols_have_images_enough_for_every_part() -> None:
+    for sizes in selection_worlds.TINY.values():
+        classes = 4 if sizes.source.startswith("playhouse") else 10
+        labels = np.repeat(np.arange(classes), sizes.most)
+        parts = roles(labels, sizes, 0, tuning=False)
+        assert [len(one) for one in (parts.held_out, parts.attacker, parts.test)] == [60] * 3
+        assert len(parts.records) == 2 * sizes.per_class * classes

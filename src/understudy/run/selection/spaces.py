@@ -200,7 +200,8 @@ def nearest_distances(
     if perceptual is None:
         return -by_distance(candidates.distance, records.distance)
     few = min(_COMPARED, len(records.labels))
-    nearest, _ = nearest_rows(*clouds(candidates.distance, records.distance), few)
+    asked, known = clouds(candidates.distance, records.distance)
+    nearest, _ = nearest_rows(asked, known, few)
     compared, positions = np.unique(nearest, return_inverse=True)
     images, positions = (
         images_at(records.source, records.rows[compared]),
