@@ -61,7 +61,7 @@ _CLOSEST = 1e-3  # the distance of an image to itself, for logarithms
 SAME = 0.1
 """Two training images are near-duplicates within this distance of their embeddings (norm 1)."""
 
-NOISE = {"noise 0.5": 0.5, "noise 1": 1.0, "noise 2": 2.0}
+NOISE = {"noise 0.5": 0.5, "noise 1": 1.0}
 """Deviations of the noise on class embeddings, in the root mean square of their numbers."""
 
 RIVALS = ("amg", "deduplicated", *NOISE)

@@ -29,9 +29,13 @@ from benchmarks.selection_judge import accuracy, release_attack
 from benchmarks.selection_worlds import Samples, SelectionTask
 from benchmarks.tables import Table, percent
 from understudy.core.types import Images, Labels
+from understudy.metrics.attacks import by_calibrated_distance
 
 METHODS = ("all", "random", "model gap", "distance", "de-duplication", "TracIn", "low loss")
 KEEPS = (0.2, 0.5)
+PARTS = ("selections", *dict.fromkeys(kind.partition(" ")[0] for kind in RIVALS))
+"""What selects of the candidates, and the generators that draw others."""
+
 DRAWS = 10  # random selections that are averaged
 GUIDED = 200  # images of each rival generator
 
@@ -76,8 +80,13 @@ def task(judge: str) -> SelectionTask:
     )
 
 
-def main(count: int = CANDIDATES) -> None:
-    """Print the chart: accuracy, and members found, of every method at two keep ratios."""
+def main(parts: tuple[str, ...] = (), count: int = CANDIDATES) -> None:
+    """Print the chart: accuracy, and members found, of every method at two keep ratios.
+
+    Args:
+        parts: Of `PARTS`; none: all of them.
+        count: Candidates.
+    """
     judged, attacked = task("MobileNetV2"), task("pixels")
     table = Table(
         f"{count} candidates of a studio that memorises",
@@ -86,7 +95,7 @@ def main(count: int = CANDIDATES) -> None:
     )
 
     def row(name: str, judge: list[Samples], attack: list[Samples]) -> None:
-        curves = [release_attack(attacked, release) for release in attack]
+        curves = [release_attack(attacked, release, by_calibrated_distance) for release in attack]
         table.row(
             name,
             percent(float(np.mean([accuracy(judged, release) for release in judge]))),
@@ -94,9 +103,10 @@ def main(count: int = CANDIDATES) -> None:
             percent(float(np.mean([curve.auc.value for curve in curves]))),
         )
 
+    parts = parts or PARTS
     for keep in KEEPS:
         facts = facts_of(judged, keep)
-        for method in (*METHODS, *VARIANTS):
+        for method in (*METHODS, *VARIANTS) if "selections" in parts else ():
             draws = DRAWS if method == "random" else 1
             chosen = [selected(method, replace(facts, seed=seed)) for seed in range(draws)]
             row(
@@ -104,7 +114,7 @@ def main(count: int = CANDIDATES) -> None:
                 [judged.candidates.take(indices) for indices in chosen],
                 [attacked.candidates.take(indices) for indices in chosen],
             )
-        for kind in RIVALS:
+        for kind in (kind for kind in RIVALS if kind.partition(" ")[0] in parts):
             size = min(round(keep * count), GUIDED)
             row(
                 f"{kind} generator, {size} images",
