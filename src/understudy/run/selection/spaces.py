@@ -80,11 +80,8 @@ class Spaces:
             ConfigError: Models for rows that are embeddings, or a distance that nothing asks for.
             BackendError: There is no such model, or it does not take such images.
         """
-        shape, encoder, penalty_encoder = (
-            candidates.shape,
-            config.encoder,
-            config.penalty_encoder,
-        )
+        shape, encoder = candidates.shape, config.encoder
+        penalty_encoder = config.penalty_encoder
         if config.lpips is not None and not penalised:
             raise ConfigError(
                 "--lpips measures what the penalty for closeness is taken of, and its weight is 0: "
@@ -203,10 +200,8 @@ def nearest_distances(
     asked, known = clouds(candidates.distance, records.distance)
     nearest, _ = nearest_rows(asked, known, few)
     compared, positions = np.unique(nearest, return_inverse=True)
-    images, positions = (
-        images_at(records.source, records.rows[compared]),
-        positions.reshape(-1, few),
-    )
+    positions = positions.reshape(-1, few)
+    images = images_at(records.source, records.rows[compared])
     bar = events.step("comparing images", len(nearest))
     result = np.empty(len(nearest))
     for first, batch in numbered(candidates.source):
