@@ -25,6 +25,8 @@ COVERED = (
     "and all numbers in the documents.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. It "
     "cannot weaken the guarantee.",
+    "Other samples that the owner draws from the same noisy numbers: this folder and those samples "
+    "have this one guarantee together.",
     "Any attacker, whatever else they know and however much time they have.",
 )
 

@@ -190,9 +190,9 @@ def write_owner(
     fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
-    from understudy.run.run_file import AccuracyRecord, RunFile  # imports pydantic
+    from understudy.run.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
 
-    source = prepared.source
+    source, context = prepared.source, prepared.context
     owner = OwnerRecord(
         dataset=source.name,
         rows=len(source),
@@ -220,6 +220,12 @@ def write_owner(
         skipped=owner.skipped,
         seconds=dict(seconds),
         fit=list(fits),
+        records=RecordFacts(
+            kind=source.kind,
+            shape=context.shape,
+            classes=context.classes,
+            phrases=context.phrases,
+        ),
         version=record.version,
     )
     write_json(folder.record, content.as_dict())

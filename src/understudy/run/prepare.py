@@ -71,12 +71,13 @@ class Prepared:
     origin: Provenance | None = None
 
 
-def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
+def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
     """Open the sources, load the models, divide the budget.
 
     Args:
         config: What was asked.
         source: The private dataset, where it is open already.
+        probe: Whether models are probed for records that change one another.
 
     Raises:
         InputError: Anything that does not fit together.
@@ -84,7 +85,7 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     require_apart(config.source, config.out)
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
-    source = source or open_private(config)
+    source = open_private(config) if source is None else source
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
@@ -123,7 +124,8 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
         _require_same_classes(source, base)
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
-    require_independent_models(context)
+    if probe:
+        require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     prepared = Prepared(
