@@ -129,7 +129,7 @@ def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
 
 def test_how_many_is_asked_in_one_way(site: Path) -> None:
     for counts in ({}, {"count": 3, "per_class": 3}, {"count": 0}):
-        with pytest.raises(ConfigError, match="to draw|at least one"):
+        with pytest.raises(ConfigError, match=r"to draw|at least one"):
             resample(site / "out", **counts, **SILENT)
     release_of(site, settings={**QUICK, "conditional": False})
     with pytest.raises(ConfigError, match="give --count"):
@@ -174,7 +174,7 @@ def test_what_has_no_answers_is_refused_with_the_reason(site: Path) -> None:
     content = json.loads(record.read_text())
     changed = {**content, "settings": {**content["settings"], "unit_rows": 9, "unit": "patient"}}
     record.write_text(json.dumps(changed))
-    with pytest.raises(RunError, match="stored for another sigma|stored for another"):
+    with pytest.raises(RunError, match="stored for another"):
         resample(site / "out", count=3, out=site / "changed", **SILENT)
     del content["records"]
     record.write_text(json.dumps(content))

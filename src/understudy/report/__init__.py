@@ -32,6 +32,7 @@ from understudy.report.record import (
     Sample,
     Sheet,
     StatedAttack,
+    StatedTotal,
 )
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
@@ -49,6 +50,7 @@ __all__ = [
     "Sample",
     "Sheet",
     "StatedAttack",
+    "StatedTotal",
     "as_csv",
     "as_parquet",
     "compare_releases",

@@ -93,6 +93,23 @@ class StatedAttack:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedTotal:
+    """What all releases of the dataset so far come to, as its owner states it.
+
+    Attributes:
+        epsilon: Of all of them together, this one included, at ``delta``.
+        delta: Delta of the same.
+        releases: How many runs were charged.
+        unprotected: How many releases have no guarantee besides: no epsilon covers them.
+    """
+
+    epsilon: float
+    delta: float
+    releases: int
+    unprotected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -115,6 +132,8 @@ class RunRecord:
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
         premises: What of the private dataset was taken for public, and where that is from.
         attacks: What attacks gained; only where there is no guarantee that stating it would break.
+        contact: Whom to ask about the release, as its publisher says; empty: not said.
+        total: What all releases of the dataset come to, where the owner has agreed to say it.
     """
 
     method: str
@@ -135,6 +154,8 @@ class RunRecord:
     licence: str = "unknown"
     premises: tuple[Premise, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
+    contact: str = ""
+    total: StatedTotal | None = None
 
     def __post_init__(self) -> None:
         if self.attacks and not self.unprotected:

@@ -25,11 +25,13 @@ from understudy.report import (
     Premise,
     RunRecord,
     Sheet,
+    StatedTotal,
     contact_sheet,
     owner_report,
     public_documents,
 )
 from understudy.run.accuracy import Accuracy
+from understudy.run.checksums import write_checksums
 from understudy.run.config import RunConfig
 from understudy.run.outputs import RunFolder, read_arrays, write_arrays, write_json
 from understudy.run.prepare import Prepared
@@ -93,6 +95,7 @@ def run_record(
         facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
         licence=config.licence,
+        contact=config.contact or "",
         premises=(
             *premises_of(prepared.source, config),
             *(origin.premises if origin is not None else ()),
@@ -131,10 +134,11 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     return tuple(premises)
 
 
-def write_release_documents(folder: RunFolder, record: RunRecord) -> None:
-    """The dataset card, the privacy statement and ``privacy.json``, into the release."""
+def write_release_documents(release: Path, record: RunRecord) -> None:
+    """The dataset card, the privacy statement and ``privacy.json``; the checksums, which end it."""
     for name, text in public_documents(record).items():
-        (folder.release / name).write_text(text, encoding="utf-8")
+        (release / name).write_text(text, encoding="utf-8")
+    write_checksums(release)
 
 
 def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
@@ -162,6 +166,12 @@ def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     total = None if current.budget is None else current.budget.epsilon
     left = None if total is None else max(0.0, total - spent.epsilon)
     return BudgetState(total, spent.delta, spent.epsilon, left, len(spent.disclosures))
+
+
+def stated_total(ledger: Ledger, dataset_id: str) -> StatedTotal:
+    """What all releases of a dataset come to, for the documents of a release."""
+    spent = ledger.spent(dataset_id)
+    return StatedTotal(spent.epsilon, spent.delta, len(spent.runs), len(spent.disclosures))
 
 
 @dataclass(frozen=True, slots=True)

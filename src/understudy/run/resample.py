@@ -44,7 +44,6 @@ from understudy.run.run_file import RecordFacts, RunFile, read_run_file
 from understudy.run.safeguards import require_apart, require_room
 from understudy.run.synthesize import Result
 
-
 _SAME = (
     "this is the seed of the run itself: samples of its release may come again. Take another --seed"
 )
@@ -282,8 +281,9 @@ def _documents(
         version=understudy_version(),
         date=datetime.now(UTC).date().isoformat(),
         facts={**release.facts, **facts},
+        total=None,  # which is of then
     )
-    write_release_documents(folder, record)
+    write_release_documents(folder.release, record)
     images = None if release.image_shape is None else synthetic_sample(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     gallery = () if images is None else sheets(earlier.prepared.source, images)

@@ -124,6 +124,7 @@ def record_of(
         facts={**release.facts, **facts},
         how=_HOW[config.form],
         licence=licence,
+        contact="" if record is None else record.contact,
         premises=tuple(premises),
         attacks=attacks,
     )
@@ -188,7 +189,7 @@ def write_documents(
         record: Its public facts.
         facts: What only the owner may see.
     """
-    write_release_documents(folder, record)
+    write_release_documents(folder.release, record)
     images = None if release.image_shape is None else synthetic_sample(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     private, charged = opened.private, facts.charged
