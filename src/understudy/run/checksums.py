@@ -10,6 +10,7 @@ import hashlib
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.data.release import files_below
 
 CHECKSUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
@@ -26,16 +27,11 @@ def checksums_of(release: Path) -> dict[str, str]:
         RunError: A name that a line cannot hold, or a link, which leads out of the folder.
     """
     sums = {}
-    for path in sorted(release.rglob("*")):
-        name = path.relative_to(release).as_posix()
-        if path.is_symlink():
-            raise RunError(
-                f"{path}: is a link, and a release holds files alone: put the file there"
-            )
-        if path.is_file() and name not in (CHECKSUMS, SIGNATURE):
+    for name, _ in files_below(release):
+        if name not in (CHECKSUMS, SIGNATURE):
             if not name.isprintable() or "\\" in name:
                 raise RunError(f"{name!r} cannot stand in {CHECKSUMS}: rename the file")
-            sums[name] = _sha256(path)
+            sums[name] = _sha256(f"{release}/{name}")
     return sums
 
 
@@ -76,9 +72,9 @@ def _listed(stated: bytes) -> dict[str, str]:
     return {name: digest for digest, _, name in pairs}
 
 
-def _sha256(path: Path) -> str:
+def _sha256(path: str) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open(path, "rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
