@@ -121,6 +121,7 @@ def recipe_command(
 app.command("resample")(release_command.resample_command)
 app.command("verify")(release_command.verify_command)
 app.command("sign")(release_command.sign_command)
+app.command("train")(release_command.train_command)
 app.command("evaluate")(evaluate_command.evaluate_command)
 app.command()(report_command.report)
 app.command()(report_command.compare)

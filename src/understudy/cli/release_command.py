@@ -1,4 +1,4 @@
-"""``understudy resample``, ``verify`` and ``sign``: what is done with a release that is there."""
+"""``understudy resample``, ``verify``, ``sign`` and ``train``: what is done with a release."""
 
 from __future__ import annotations
 
@@ -74,3 +74,28 @@ def sign_command(
     public = sign_release(place, key)
     _console.print(f"signed:     {place / SIGNATURE}")
     _console.print(f"public key: {public}")
+
+
+def train_command(
+    release: _Release,
+    export: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The model, as ONNX.")],
+    network: Annotated[
+        str | None,
+        typer.Option(help="two-layer for embeddings; cnn, convnet, resnet9, ... for images."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the release.")] = None,
+    progress: Progress = "auto",
+) -> None:
+    """Train a classifier on a release, and write it as ONNX. Reads the release alone."""
+    from understudy.run.trained_model import train_classifier
+
+    trained = train_classifier(
+        release, export=export, network=network, seed=seed, epochs=epochs, progress=progress
+    )
+    shape = " x ".join(map(str, trained.shape))
+    _console.print(f"model:    {trained.path}")
+    _console.print(f"network:  {trained.network}, trained on {trained.rows:,} samples")
+    _console.print(f"takes:    {trained.source} ({shape} numbers a row)")
+    _console.print(f"gives:    scores of {', '.join(trained.classes)}")
+    _console.print("how good it is on real data, nobody has measured: understudy evaluate --test")
