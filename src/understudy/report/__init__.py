@@ -34,6 +34,7 @@ from understudy.report.record import (
     StatedAttack,
     StatedTotal,
 )
+from understudy.report.scatter import Scatter, scatter_of
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
 
@@ -48,6 +49,7 @@ __all__ = [
     "Released",
     "RunRecord",
     "Sample",
+    "Scatter",
     "Sheet",
     "StatedAttack",
     "StatedTotal",
@@ -67,6 +69,7 @@ __all__ = [
     "read_owner",
     "read_record",
     "read_score",
+    "scatter_of",
     "statement_text",
 ]
 

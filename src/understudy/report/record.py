@@ -10,6 +10,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
+from understudy.report.scatter import Scatter
 
 Format = Literal["png", "parquet", "embeddings"]
 
@@ -303,6 +304,7 @@ class OwnerRecord:
         pairs: Synthetic images beside the private ones nearest to them; None: not measured.
         releases: This release and others of the same dataset; empty where it is the only one.
         budget_from: Whether `spending` is of now, or of when the run ended.
+        scatter: Synthetic embeddings as points; None of a release of images.
     """
 
     dataset: str
@@ -316,3 +318,4 @@ class OwnerRecord:
     pairs: Pairs | None = None
     releases: tuple[Released, ...] = ()
     budget_from: Literal["ledger", "run"] = "ledger"
+    scatter: Scatter | None = None

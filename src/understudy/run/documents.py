@@ -24,16 +24,25 @@ from understudy.report import (
     OwnerRecord,
     Premise,
     RunRecord,
+    Scatter,
     Sheet,
     StatedTotal,
     contact_sheet,
     owner_report,
     public_documents,
+    scatter_of,
 )
+from understudy.report.scatter import POINTS
 from understudy.run.accuracy import Accuracy
 from understudy.run.checksums import write_checksums
 from understudy.run.config import RunConfig
-from understudy.run.outputs import RunFolder, read_arrays, write_arrays, write_json
+from understudy.run.outputs import (
+    RunFolder,
+    open_release,
+    read_arrays,
+    write_arrays,
+    write_json,
+)
 from understudy.run.prepare import Prepared
 
 _SHEET = 16  # images of a class on each side of the contact sheet
@@ -211,6 +220,7 @@ def write_owner(
         scores=tuple(one.score for one in accuracies),
         sheets=sheets(source, synthetic) if synthetic is not None else (),
         seconds=seconds,
+        scatter=release_scatter(folder.release, record),
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
@@ -239,6 +249,15 @@ def write_owner(
         version=record.version,
     )
     write_json(folder.record, content.as_dict())
+
+
+def release_scatter(release: Path, record: RunRecord) -> Scatter | None:
+    """The embeddings of a release as points; None where it holds images."""
+    if record.image_shape is not None:
+        return None
+    source = open_release(release, None)
+    batch = next(source.batches(POINTS))
+    return scatter_of(batch.values, batch.labels, record.classes)
 
 
 def write_gallery(owner: Path, gallery: Sequence[Sheet]) -> None:

@@ -28,6 +28,7 @@ from understudy.report import OwnerRecord, RunRecord, owner_report
 from understudy.report.meaning import EARLIER_RUN
 from understudy.run.config import make_config
 from understudy.run.documents import (
+    release_scatter,
     sheets,
     synthetic_sample,
     understudy_version,
@@ -287,7 +288,8 @@ def _documents(
     images = None if release.image_shape is None else synthetic_sample(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     gallery = () if images is None else sheets(earlier.prepared.source, images)
-    owner = OwnerRecord(earlier.run.dataset, 0, sheets=gallery, seconds=seconds)
+    scatter = release_scatter(folder.release, record)
+    owner = OwnerRecord(earlier.run.dataset, 0, sheets=gallery, seconds=seconds, scatter=scatter)
     if gallery:
         write_gallery(folder.owner, gallery)
     (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")

@@ -17,6 +17,7 @@ from understudy.report.meaning import NO_GUARANTEE
 from understudy.run.documents import (
     Charged,
     premises_of,
+    release_scatter,
     sheets,
     synthetic_sample,
     understudy_version,
@@ -201,6 +202,7 @@ def write_documents(
         spending=None if charged is None else charged.spending,
         sheets=() if private is None or images is None else sheets(private, images),
         seconds=facts.seconds,
+        scatter=release_scatter(folder.release, record),
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
