@@ -137,8 +137,7 @@ def test_files_that_were_removed_added_or_linked_are_named(site: Path) -> None:
     assert faults(release) == ("classes.json: was removed", "train/cat/more.png: was added")
     (release / "train" / "cat" / "more.png").unlink()
     (release / "classes.json").symlink_to(site / "classes.json")
-    with pytest.raises(RunError, match="is a link"):
-        verify(release)
+    assert "is a link" in faults(release)[0]
     (release / "classes.json").unlink()
     (release / CHECKSUMS).unlink()
     assert f"{CHECKSUMS} is missing" in faults(release)[0]

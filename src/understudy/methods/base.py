@@ -30,7 +30,7 @@ CLASS = "{class}"
 
 Arrays = Mapping[str, NDArray[Any]]
 Make = Callable[[], Arrays]
-Keep = Callable[[str, Make], Arrays]
+Store = Callable[[str, Make], Arrays]
 """Given a name and a function, what the function returns: stored, and read back by a resumed run,
 which does not call the function again. Arrays of numbers or of text; never anything private."""
 
@@ -49,7 +49,7 @@ class Resampling:
     seed: int
     count: int
     per_class: int | None
-    keep: Keep
+    keep: Store
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Materials:
         base: A public or synthetic dataset of the same classes to start from; or None.
         fit: Brings images of any size to the private images' height, width and channels, as the
             encoder expects them.
-        keep: Stores what is made in the run's folder (`Keep`).
+        keep: Stores what is made in the run's folder (`Store`).
         watch: Given words and the embeddings of samples, tells the owner how far they are from the
             private records; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.
@@ -126,7 +126,7 @@ class Materials:
     progress: Callable[[str, int | None], Callable[[int], None]]
     base: Source | None = None
     fit: Callable[[Images], Images] = lambda images: images
-    keep: Keep = lambda _, make: make()
+    keep: Store = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
     report_fit: Callable[[Fit], None] = lambda fit: None
     quality: QualityFilter | None = None

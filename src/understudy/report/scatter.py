@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.core.types import Embeddings, Labels
 
-SIDE = 480
+DRAWING_SIDE = 480
 """Units of the drawing, across and down."""
 
 MARGIN = 24
@@ -71,8 +71,8 @@ def scatter_of(embeddings: Embeddings, labels: Labels, names: tuple[str, ...]) -
     positions[:, : len(axes[:2])] = rows @ axes[:2].T
     low, high = np.percentile(positions, [_TRIMMED, 100 - _TRIMMED], axis=0)
     width = np.maximum(high - low, 1e-12)
-    places = np.clip((positions - low) / width, 0.0, 1.0) * (SIDE - 2 * MARGIN) + MARGIN
-    places[:, 1] = SIDE - places[:, 1]
+    places = np.clip((positions - low) / width, 0.0, 1.0) * (DRAWING_SIDE - 2 * MARGIN) + MARGIN
+    places[:, 1] = DRAWING_SIDE - places[:, 1]
     variances = np.pad(lengths**2, (0, 2)) / max(float((lengths**2).sum()), 1e-300)
     classes = []
     for label, name in enumerate(names or ("all",)):

@@ -53,14 +53,14 @@ def checksum_faults(release: Path) -> list[str]:
         stated = (release / CHECKSUMS).read_bytes()
     except OSError:
         return [f"{CHECKSUMS} is missing: it was removed, or an earlier version wrote this release"]
-    found = checksums_of(release)
+    actual = checksums_of(release)
     listed = _listed(stated)
-    faults = [f"{name}: was removed" for name in listed if name not in found]
-    faults += [f"{name}: was added" for name in found if name not in listed]
+    faults = [f"{name}: was removed" for name in listed if name not in actual]
+    faults += [f"{name}: was added" for name in actual if name not in listed]
     faults += [
-        f"{name}: was changed" for name in found if listed.get(name, found[name]) != found[name]
+        f"{name}: was changed" for name in actual if listed.get(name, actual[name]) != actual[name]
     ]
-    if not faults and stated != checksums_text(found).encode():
+    if not faults and stated != checksums_text(actual).encode():
         faults.append(f"{CHECKSUMS}: was changed")
     return sorted(faults)
 

@@ -89,12 +89,11 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
-    mu = run_mu_of(config.budget)
     loaded = load_models(names, source)
     context = Context(
         source.shape,
         public=True,
-        mu=mu,
+        mu=run_mu_of(config.budget),
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
@@ -106,9 +105,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     base = None if base_name is None else open_matching(base_name, "base")
     public_name = procedural_name(names.get("public"), context)
     public = None if public_name is None else open_matching(public_name, "public")
-    candidates_name = names.get("candidates")
     candidates = origin = None
-    if candidates_name is not None:
+    if (candidates_name := names.get("candidates")) is not None:
         origin = provenance_of(candidates_name, declared_public=config.candidates_public)
         candidates = _open_candidates(source, candidates_name)
     context = replace(

@@ -50,7 +50,7 @@ _SAME = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class AbsentSource:
     """A private dataset that is not read: what is public of it, and no record.
 
@@ -120,7 +120,7 @@ class EarlierRun:
 
     def _stored(self, name: str, make: Make) -> Arrays:
         """What the run made besides its answers; made again where it is missing."""
-        path = self.paths.kept(name)
+        path = self.paths.stored(name)
         return read_arrays(path) if path.is_file() else make()
 
 

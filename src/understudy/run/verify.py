@@ -14,6 +14,7 @@ from typing import Any
 
 from understudy.core.errors import RunError
 from understudy.core.types import Receipt, StageReceipt
+from understudy.data.release import files_below
 from understudy.privacy import noise
 from understudy.privacy.accounting import (
     Gaussian,
@@ -23,7 +24,7 @@ from understudy.privacy.accounting import (
 )
 from understudy.report import RunRecord, read_record
 from understudy.report.meaning import composed_mu, guess_bound, stated
-from understudy.run.checksums import checksum_faults, checksums_of, signature_faults
+from understudy.run.checksums import checksum_faults, signature_faults
 from understudy.run.outputs import read_json, release_folder
 
 _EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
@@ -46,7 +47,7 @@ class Verification:
     Attributes:
         release: Its folder.
         record: What it says of itself; None where that cannot be read.
-        files: Files that were compared with their checksums.
+        files: Its files, but for the list of their checksums.
         faults: What is wrong, a sentence each; empty: everything that can be checked is sound.
         signed_by: The public key of the signature, in hexadecimal; None without one that fits.
         key_known: Whether the reader named the key.
@@ -67,7 +68,9 @@ class Verification:
     @property
     def unverified(self) -> tuple[str, ...]:
         """What cannot be checked from outside."""
-        lines = OUTSIDE if self.record is None or self.record.receipt.stages else ()
+        lines: tuple[str, ...] = (
+            OUTSIDE if self.record is None or self.record.receipt.stages else ()
+        )
         if self.record is not None and self.record.total is not None:
             lines += ("the total of all releases: it stands in the owner's ledger",)
         if self.signed_by is None:
@@ -103,7 +106,10 @@ def verify(release: str | Path, *, key: str | Path | None = None) -> Verificatio
         ConfigError: The key is none.
     """
     place = release_folder(Path(release))
-    faults = checksum_faults(place)
+    try:
+        files, faults = sum(1 for _ in files_below(place)) - 1, checksum_faults(place)
+    except RunError as error:  # a link, or a name that no list can hold
+        files, faults = 0, [str(error)]
     signed_by, more = signature_faults(place, None if key is None else str(key))
     record = None
     try:
@@ -114,7 +120,6 @@ def verify(release: str | Path, *, key: str | Path | None = None) -> Verificatio
     else:
         faults += [f"privacy.json: {fault}" for fault in guarantee_faults(content, record)]
         faults += document_faults(place, record)
-    files = len(checksums_of(place))
     return Verification(place, record, files, (*faults, *more), signed_by, key is not None)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.types import Release, Stage
-from understudy.methods.alignment.base_set import check_base, enough_samples, first_samples
+from understudy.methods.alignment.base_set import Base, check_base, enough_samples, first_samples
 from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
 from understudy.methods.alignment.gap import (
     AlignmentStages,
@@ -192,6 +192,14 @@ def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
     return () if drawn_alike else materials.context.called
 
 
+def _report_separation(materials: Materials, params: AlignmentParams, base: Base) -> None:
+    """Say how well the encoder tells apart what the base set shows."""
+    embeddings = split_noise_levels(materials.context, base.embeddings)[0]
+    fit = separation_fit(embeddings, base.prompt_of, _shown(materials, params))
+    if fit is not None:
+        materials.report_fit(fit)
+
+
 def _check_resample(params: AlignmentParams, context: Context) -> None:
     """Refuse more samples where variances were measured about the means of the samples moved.
 
@@ -219,13 +227,7 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         least=2 * (params.clusters or 1),
         conditional=params.conditional,
     )
-    fit = separation_fit(
-        split_noise_levels(context, base.embeddings)[0],
-        base.prompt_of,
-        _shown(materials, params),
-    )
-    if fit is not None:
-        materials.report_fit(fit)
+    _report_separation(materials, params, base)
     prompts, seeds = [base.prompts[base.prompt_of[0]]], materials.seeds_of("trial", np.arange(1))
     decoded(materials, base.embeddings[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
