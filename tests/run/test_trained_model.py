@@ -40,7 +40,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_model_of_embeddings_finds_the_classes_of_real_ones(site: Path, tmp_path: Path) -> None:
-    trained = train_classifier(site / "embeddings", export=tmp_path / "model.onnx", **SILENT)
+    trained = train_classifier(
+        site / "embeddings", export=tmp_path / "model.onnx", epochs=12, **SILENT
+    )
     assert (trained.network, trained.rows, trained.source) == ("two-layer", 600, "embeddings")
     session = onnxruntime.InferenceSession(trained.path)
     with np.load(embeddings(tmp_path / "test.npz", seed=9)) as archive:

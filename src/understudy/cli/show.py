@@ -179,7 +179,8 @@ def verification(checked: Verification) -> None:
     _console.print("cannot be checked from outside:")
     for line in checked.unverified:
         _console.print(f"- {line}")
-    words = "sound" if checked.sound else f"NOT sound: {len(checked.faults)} faults"
+    count = len(checked.faults)
+    words = f"NOT sound: {count} fault{'' if count == 1 else 's'}" if count else "sound"
     _console.print(f"{checked.release}: {words}")
 
 
