@@ -20,7 +20,7 @@ def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 @pytest.fixture(scope="module")
 def out(understudy: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("site")
-    words = ["--set", "components=4", "--ledger", site / "ledger.db", "--publish-total"]
+    words = ["--set", "components=12", "--ledger", site / "ledger.db", "--publish-total"]
     source = embeddings(site / "private.npz")
     words += ["--contact", "Data office", "--licence", "cc0-1.0"]
     ended = understudy.run("synthesize", source, "--epsilon", "1", "--out", site / "out", *words)
