@@ -140,7 +140,7 @@ def _write(
             progress(len(batch.labels))
     if folders and release.image_shape is not None:
         _write_classes(release.classes, folders, folder / CLASSES_FILE)
-    sizes = [size for _, size in files_below(folder)]
+    sizes = [os.stat(f"{folder}/{name}").st_size for name in files_below(folder)]
     captions = CAPTIONS_FILE if format == "png" else f"column {CAPTION}"
     return {
         "format": None if release.image_shape is None else format,
@@ -153,21 +153,26 @@ def _write(
     }
 
 
-def files_below(folder: Path) -> Iterator[tuple[str, int]]:
-    """The path in a folder and the bytes of every file of it, by their names.
+def files_below(folder: Path) -> list[str]:
+    """The path in a folder of every file of it, in order.
 
     Raises:
         RunError: One is a link, which leads out of the folder.
     """
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            if entry.is_symlink():
-                raise RunError(f"{entry.path}: is a link, and a release holds files: put it there")
-            if entry.is_dir():
-                inner = files_below(Path(entry.path))
-                yield from ((f"{entry.name}/{name}", size) for name, size in inner)
-            else:
-                yield entry.name, entry.stat().st_size
+    names, folders = [], [""]
+    while folders:
+        inner = folders.pop()
+        with os.scandir(folder / inner) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise RunError(
+                        f"{entry.path}: is a link, and a release holds files: put it there"
+                    )
+                if entry.is_dir():
+                    folders.append(f"{inner}{entry.name}/")
+                else:
+                    names.append(inner + entry.name)
+    return sorted(names)
 
 
 def _rows(release: Release) -> Iterator[tuple[int, SyntheticBatch]]:

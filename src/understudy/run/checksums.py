@@ -27,7 +27,7 @@ def checksums_of(release: Path) -> dict[str, str]:
         RunError: A name that a line cannot hold, or a link, which leads out of the folder.
     """
     sums = {}
-    for name, _ in files_below(release):
+    for name in files_below(release):
         if name not in (CHECKSUMS, SIGNATURE):
             if not name.isprintable() or "\\" in name:
                 raise RunError(f"{name!r} cannot stand in {CHECKSUMS}: rename the file")

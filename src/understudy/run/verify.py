@@ -107,7 +107,7 @@ def verify(release: str | Path, *, key: str | Path | None = None) -> Verificatio
     """
     place = release_folder(Path(release))
     try:
-        files, faults = sum(1 for _ in files_below(place)) - 1, checksum_faults(place)
+        files, faults = len(files_below(place)) - 1, checksum_faults(place)
     except RunError as error:  # a link, or a name that no list can hold
         files, faults = 0, [str(error)]
     signed_by, more = signature_faults(place, None if key is None else str(key))
