@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from understudy.run.report import RunReport
     from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
+    from understudy.run.resample import resample
     from understudy.run.selection.select import select
     from understudy.run.synthesize import Result, synthesize
+    from understudy.run.verify import verify
 
 __all__ = [
     "Backend",
@@ -45,8 +47,10 @@ __all__ = [
     "compare",
     "evaluate",
     "report",
+    "resample",
     "select",
     "synthesize",
+    "verify",
 ]
 
 _HOMES = {
@@ -70,8 +74,10 @@ _HOMES = {
     "compare": "run.report:compare_folders",
     "evaluate": "evaluation.evaluate:evaluate",
     "report": "run.report:load",
+    "resample": "run.resample:resample",
     "select": "run.selection.select:select",
     "synthesize": "run.synthesize:synthesize",
+    "verify": "run.verify:verify",
 }
 """Where each public name is defined, and its name there."""
 

@@ -38,6 +38,8 @@ EVERY_OPTION = {
     "hold_out": "5%",
     "format": "parquet",
     "licence": "cc-by-4.0",
+    "contact": "data@hospital.example",
+    "publish_total": True,
     "resume": True,
     "dry_run": True,
     "skip_bad": True,
@@ -204,7 +206,7 @@ def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
     one = make_config({"source": "a", "out": "b", "size": 8})
     assert set(EVERY_OPTION) - set(one.identity()) == {
         *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
-        "accept_epsilon",
+        *("accept_epsilon", "contact", "publish_total"),
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():

@@ -19,7 +19,7 @@ def mixture(roots):
 def test_samples_have_the_moments_of_their_component():
     covariances = np.array([[[2.0, 0.8], [0.8, 1.0]], [[0.5, -0.2], [-0.2, 0.4]]])
     model = mixture(np.stack([square_root(c) for c in covariances]))
-    parts = list(model.sample(60000, seed=3))
+    parts = list(model.sample(model.allot(60000), seed=3))
     points, component = (np.concatenate(part) for part in zip(*parts, strict=True))
     np.testing.assert_array_equal(np.bincount(component), [30000, 18000, 12000])
     for index, root in enumerate(model.root_of):
@@ -30,16 +30,18 @@ def test_samples_have_the_moments_of_their_component():
 
 def test_diagonal_roots_are_standard_deviations():
     model = mixture(np.array([[1.0, 3.0], [0.5, 0.1]]))
-    points, component = next(model.sample(20000, seed=0, block=20000))
+    points, component = next(model.sample(model.allot(20000), seed=0, block=20000))
     np.testing.assert_allclose(points[component == 0].std(axis=0), [1.0, 3.0], rtol=0.05)
     np.testing.assert_array_equal(model.root(1), np.diag([0.5, 0.1]))
 
 
 def test_the_same_seed_gives_the_same_samples():
     model = mixture(np.ones((2, 2)))
-    first, again = (np.concatenate([p for p, _ in model.sample(99, seed=5)]) for _ in range(2))
+    first, again = (
+        np.concatenate([p for p, _ in model.sample(model.allot(99), seed=5)]) for _ in range(2)
+    )
     np.testing.assert_array_equal(first, again)
-    assert (first != np.concatenate([p for p, _ in model.sample(99, seed=6)])).any()
+    assert (first != np.concatenate([p for p, _ in model.sample(model.allot(99), seed=6)])).any()
 
 
 def test_counts_add_up_whatever_the_weights():

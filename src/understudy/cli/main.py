@@ -17,6 +17,7 @@ from understudy.cli import (
     check_command,
     evaluate_command,
     ledger_command,
+    release_command,
     report_command,
     serve_command,
     show,
@@ -117,6 +118,10 @@ def recipe_command(
     carry_out(read_steps(file, commands, progress), commands, typer.echo)
 
 
+app.command("resample")(release_command.resample_command)
+app.command("verify")(release_command.verify_command)
+app.command("sign")(release_command.sign_command)
+app.command("train")(release_command.train_command)
 app.command("evaluate")(evaluate_command.evaluate_command)
 app.command()(report_command.report)
 app.command()(report_command.compare)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
     from understudy.run.synthesize import Result
+    from understudy.run.verify import Verification
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
 
@@ -155,6 +156,32 @@ def result(run_result: Result) -> None:
     if run_result.contact_sheet is not None:
         _console.print(f"pictures:  {run_result.contact_sheet}")
     _console.print(f"to keep:   {run_result.owner / 'report.html'}")
+
+
+def verification(checked: Verification) -> None:
+    """What was checked of a release, what is wrong, and what cannot be checked."""
+    for fault in checked.faults:
+        _console.print(f"WRONG: {fault}")
+    record = checked.record
+    if checked.sound and record is not None:
+        _console.print(f"files:      {checked.files:,}, each as its hash says")
+        computed = "" if not record.receipt.stages else ", computed anew from its stages"
+        _console.print(f"guarantee:  {_guarantee(record.receipt)}{computed}")
+        _console.print(f"licence:    {record.licence}")
+        _console.print(f"contact:    {record.contact or 'not stated'}")
+        if record.total is not None:
+            total = record.total
+            _console.print(
+                f"in all:     epsilon {total.epsilon:.4g} at delta {total.delta:g} by "
+                f"{total.releases} runs, as the owner states"
+            )
+        _console.print(f"signed by:  {checked.signed_by or 'nobody'}")
+    _console.print("cannot be checked from outside:")
+    for line in checked.unverified:
+        _console.print(f"- {line}")
+    count = len(checked.faults)
+    words = f"NOT sound: {count} fault{'' if count == 1 else 's'}" if count else "sound"
+    _console.print(f"{checked.release}: {words}")
 
 
 def _guarantee(receipt: Receipt) -> str:

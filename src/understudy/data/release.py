@@ -12,20 +12,19 @@ An image's number is its row in the release, so it is also the row of its embedd
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Release, SyntheticBatch, Texts
@@ -39,6 +38,7 @@ from understudy.data.captions import (
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
+from understudy.data.png import png_files
 from understudy.data.tensors import CLASSES_KEY
 
 ReleaseProgress = Callable[[int], None]
@@ -47,7 +47,6 @@ ReleaseProgress = Callable[[int], None]
 _ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
 _ROWS_BYTES = 1 << 24  # of pixels, at most, in a Parquet row group, so that readers can stream
 _SHARD_BYTES = 1 << 28  # of pixels, before compression
-_COMPRESSION = 1  # zlib's fastest; level 3 makes Fashion-MNIST 1 % smaller
 
 
 class _Writer(Protocol):
@@ -141,17 +140,39 @@ def _write(
             progress(len(batch.labels))
     if folders and release.image_shape is not None:
         _write_classes(release.classes, folders, folder / CLASSES_FILE)
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    sizes = [os.stat(f"{folder}/{name}").st_size for name in files_below(folder)]
     captions = CAPTIONS_FILE if format == "png" else f"column {CAPTION}"
     return {
         "format": None if release.image_shape is None else format,
         "rows": release.count,
         "rows_per_class": dict(zip(release.classes or ("all",), counts.tolist(), strict=True)),
         "class_folders": dict(zip(release.classes, folders, strict=True)) if folders else {},
-        "files": len(files),
-        "bytes": sum(path.stat().st_size for path in files),
+        "files": len(sizes),
+        "bytes": sum(sizes),
         **({"captions": captions} if release.captioned else {}),
     }
+
+
+def files_below(folder: Path) -> list[str]:
+    """The path in a folder of every file of it, in order.
+
+    Raises:
+        RunError: One is a link, which leads out of the folder.
+    """
+    names, folders = [], [""]
+    while folders:
+        inner = folders.pop()
+        with os.scandir(folder / inner) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise RunError(
+                        f"{entry.path}: is a link, and a release holds files: put it there"
+                    )
+                if entry.is_dir():
+                    folders.append(f"{inner}{entry.name}/")
+                else:
+                    names.append(inner + entry.name)
+    return sorted(names)
 
 
 def _rows(release: Release) -> Iterator[tuple[int, SyntheticBatch]]:
@@ -206,11 +227,6 @@ def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> 
     path.write_text(json.dumps({"classes": rows}, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-def _png(pixels: NDArray[np.uint8], file: IO[bytes]) -> None:
-    pillow_image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-    pillow_image.save(file, "PNG", compress_level=_COMPRESSION)
-
-
 class _PngWriter:
     def __init__(self, release: Release, folder: Path, class_folders: list[str]) -> None:
         self._places = [folder / name for name in class_folders] or [folder]
@@ -222,17 +238,23 @@ class _PngWriter:
         """One file a row, numbered by its row in the release."""
         if batch.images is None:
             return
-        for row, (label, pixels) in enumerate(zip(batch.labels, batch.images, strict=True), first):
-            path = self.path(row, int(label))
-            if path.parent not in self._folders_created:
-                path.parent.mkdir()
-                self._folders_created.add(path.parent)
-            with open(path, "wb") as file:
-                _png(pixels, file)
+        labels = batch.labels.tolist()
+        for label in set(labels):
+            if self._places[label] not in self._folders_created:
+                self._places[label].mkdir()
+                self._folders_created.add(self._places[label])
+        for row, (label, content) in enumerate(
+            zip(labels, png_files(batch.images), strict=True), first
+        ):
+            with open(f"{self._places[label]}/{self._name(row)}", "wb", buffering=0) as file:
+                file.write(content)
 
     def path(self, row: int, label: int) -> Path:
         """Where an image is written."""
-        return self._places[label] / f"{row:0{self._width}d}.png"
+        return self._places[label] / self._name(row)
+
+    def _name(self, row: int) -> str:
+        return f"{row:0{self._width}d}.png"
 
 
 class _ParquetWriter:
@@ -273,11 +295,7 @@ class _ParquetWriter:
     def _write(
         self, labels: NDArray[np.int64], images: NDArray[np.uint8], captions: Texts | None
     ) -> None:
-        encoded = []
-        for pixels in images:
-            file = BytesIO()
-            _png(pixels, file)
-            encoded.append({"bytes": file.getvalue(), "path": None})
+        encoded = [{"bytes": content, "path": None} for content in png_files(images)]
         columns: dict[str, Any] = {"image": encoded}
         if self._labelled:
             columns["label"] = labels

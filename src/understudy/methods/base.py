@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.roles import MODEL_ROLES, Models
-from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage
+from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
 from understudy.privacy.vault import Vault
+from understudy.steps.apportionment import apportion
 from understudy.steps.grid import is_grid
 from understudy.steps.quality import Draw, QualityFilter
 
@@ -29,6 +30,26 @@ CLASS = "{class}"
 
 Arrays = Mapping[str, NDArray[Any]]
 Make = Callable[[], Arrays]
+Store = Callable[[str, Make], Arrays]
+"""Given a name and a function, what the function returns: stored, and read back by a resumed run,
+which does not call the function again. Arrays of numbers or of text; never anything private."""
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """What is sampled anew from the answers that an earlier run paid for.
+
+    Attributes:
+        seed: Seed of the new samples.
+        count: Samples wanted in all.
+        per_class: As many samples of each class; None: in proportion to the released class sizes.
+        keep: As `Materials.keep`, for what is made for the new samples alone.
+    """
+
+    seed: int
+    count: int
+    per_class: int | None
+    keep: Store
 
 
 @dataclass(frozen=True)
@@ -87,15 +108,15 @@ class Materials:
         base: A public or synthetic dataset of the same classes to start from; or None.
         fit: Brings images of any size to the private images' height, width and channels, as the
             encoder expects them.
-        keep: Given a name and a function, what the function returns: kept in the run's folder and
-            read back by a resumed run, which does not call the function again. Arrays of numbers
-            or of text; never anything private.
+        keep: Stores what is made in the run's folder (`Store`).
         watch: Given words and the embeddings of samples, tells the owner how far they are from the
             private records; None unless the owner asked for it.
         report_fit: Given a measure of how well the models fit, tells the owner and records it.
         quality: Which images of a sample are released; None: the first that is drawn.
         candidates: A synthetic or public dataset of these classes, or of some of them, to select
             samples from, its images of any size; or None.
+        resampling: What is sampled anew from the vault's stored answers; None: a run of its own.
+        per_class: Samples of each class; None: in proportion to the released class sizes.
     """
 
     context: Context
@@ -105,11 +126,27 @@ class Materials:
     progress: Callable[[str, int | None], Callable[[int], None]]
     base: Source | None = None
     fit: Callable[[Images], Images] = lambda images: images
-    keep: Callable[[str, Make], Arrays] = lambda _, make: make()
+    keep: Store = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
     report_fit: Callable[[Fit], None] = lambda fit: None
     quality: QualityFilter | None = None
     candidates: Source | None = None
+    resampling: Resampling | None = None
+    per_class: int | None = None
+
+    @property
+    def for_samples(self) -> Materials:
+        """What samples are drawn with once everything is asked.
+
+        Those that are sampled anew have a count and a seed of their own.
+        """
+        anew = self.resampling
+        if anew is None:
+            return self
+        context = replace(self.context, count=anew.count)
+        return replace(
+            self, context=context, seed=anew.seed, keep=anew.keep, per_class=anew.per_class
+        )
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -151,6 +188,17 @@ class Materials:
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
 
+    def class_sizes(self, shares: Vector, total: float) -> NDArray[np.int64]:
+        """Samples of each class, (classes,).
+
+        Args:
+            shares: (classes,) what they are in proportion to, unless each is to have as many.
+            total: How many there are in all where no count is asked for.
+        """
+        if self.per_class is not None:
+            return np.full(len(shares), self.per_class)
+        return apportion(self.count or max(1, round(total)), shares)
+
     def selected(self, count: int, draw: Draw) -> Images:
         """An image for each of ``count`` samples: the first drawn, or the best by the quality."""
         if self.quality is None:
@@ -185,6 +233,9 @@ class Method:
         carried: Parameters, context and the noise of each stage (over the bound on what a unit
             contributes) to what classes of several sizes can carry (`clustering.capacity`), before
             anything is spent; None where the method has no such table.
+        check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
+            can be drawn from what such a run has paid for; None: they never can. A method that has
+            it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
     """
 
     name: str
@@ -196,6 +247,7 @@ class Method:
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
+    check_resample: Callable[[Any, Context], None] | None = None
 
 
 def stages_of(plan: Any) -> tuple[Stage, ...]:

@@ -32,7 +32,9 @@ from understudy.report.record import (
     Sample,
     Sheet,
     StatedAttack,
+    StatedTotal,
 )
+from understudy.report.scatter import Scatter, scatter_of
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.tables import as_csv, as_parquet
 
@@ -47,8 +49,10 @@ __all__ = [
     "Released",
     "RunRecord",
     "Sample",
+    "Scatter",
     "Sheet",
     "StatedAttack",
+    "StatedTotal",
     "as_csv",
     "as_parquet",
     "compare_releases",
@@ -65,6 +69,7 @@ __all__ = [
     "read_owner",
     "read_record",
     "read_score",
+    "scatter_of",
     "statement_text",
 ]
 

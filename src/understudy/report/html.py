@@ -15,6 +15,7 @@ from understudy.report.comparison import Comparison
 from understudy.report.plots import Drawing, Plot
 from understudy.report.record import OwnerRecord, RunRecord, Sample, public_name
 from understudy.report.rendering import environment
+from understudy.report.scatter import Scatter
 
 HUES = 8
 """How many colours the template has for stages; more stages begin again with the first."""
@@ -118,16 +119,20 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
     )
 
 
-def public_report(record: RunRecord, samples: Sequence[Sample] = ()) -> str:
+def public_report(
+    record: RunRecord, samples: Sequence[Sample] = (), scatter: Scatter | None = None
+) -> str:
     """The part of the report that may go with the release, as one HTML page.
 
     Args:
         record: The public facts of the run.
         samples: A few synthetic images of each class.
+        scatter: Synthetic embeddings as points; None of a release of images.
     """
     return _render(
         "public.html",
         record,
+        scatter=scatter,
         card=verdict_table.guarantee_card(record.receipt),
         samples=images.sample_images(tuple(samples)),
         groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],

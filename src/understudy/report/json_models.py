@@ -26,7 +26,14 @@ from understudy.core.results import (
 )
 from understudy.core.types import Receipt, StageReceipt
 from understudy.report.meaning import NO_GUARANTEE, Guarantee
-from understudy.report.record import Format, ModelRecord, Premise, RunRecord, StatedAttack
+from understudy.report.record import (
+    Format,
+    ModelRecord,
+    Premise,
+    RunRecord,
+    StatedAttack,
+    StatedTotal,
+)
 
 Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
@@ -207,6 +214,7 @@ class DataEntry(BaseModel):
     how: str = ""
     title: str = "A synthetic dataset"
     licence: str = "unknown"
+    contact: str = Field("", description="Whom to ask about the release; empty: not said.")
 
 
 class ModelEntry(_StrictModel):
@@ -238,6 +246,15 @@ class AttackEntry(_StrictModel):
     auc: tuple[float, float, float] = Field(description="Area under the ROC; likewise.")
 
 
+class TotalEntry(_StrictModel):
+    """What all releases of the dataset so far come to, as its owner states it."""
+
+    epsilon: float = Field(description="Of all of them together, this one included.")
+    delta: float
+    releases: int = Field(description="How many runs were charged.")
+    unprotected: int = Field(0, description="How many releases have no guarantee besides.")
+
+
 class PrivacyFile(BaseModel):
     """``privacy.json``: the guarantee of a release. Public."""
 
@@ -252,6 +269,9 @@ class PrivacyFile(BaseModel):
     public_data: tuple[str, ...]
     premises: tuple[PremiseEntry, ...] = ()
     attacks: tuple[AttackEntry, ...] = ()
+    total: TotalEntry | None = Field(
+        None, description="Of all releases of the dataset so far; null: the owner does not say."
+    )
     covered: tuple[str, ...]
     not_covered: tuple[str, ...]
     assumptions: tuple[str, ...]
@@ -267,6 +287,7 @@ class PrivacyFile(BaseModel):
             public_sources=self.public_data,
             premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
             attacks=tuple(StatedAttack(**attack.model_dump()) for attack in self.attacks),
+            total=None if self.total is None else StatedTotal(**self.total.model_dump()),
             **data.model_dump(),
         )
 

@@ -27,6 +27,10 @@ NO_GUARANTEE = Receipt("none", "none", math.inf, 1.0, 0.0, ())
 """The receipt of a release that private data steered without noise: a kind of its own."""
 
 
+EARLIER_RUN = "earlier run"
+"""The origin of stages whose stored answers were sampled from again."""
+
+
 def guarantee_of(receipt: Receipt) -> Guarantee:
     """The kind of a guarantee."""
     if math.isinf(receipt.epsilon):

@@ -10,6 +10,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
+from understudy.report.scatter import Scatter
 
 Format = Literal["png", "parquet", "embeddings"]
 
@@ -93,6 +94,23 @@ class StatedAttack:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedTotal:
+    """What all releases of the dataset so far come to, as its owner states it.
+
+    Attributes:
+        epsilon: Of all of them together, this one included, at ``delta``.
+        delta: Delta of the same.
+        releases: How many runs were charged.
+        unprotected: How many releases have no guarantee besides: no epsilon covers them.
+    """
+
+    epsilon: float
+    delta: float
+    releases: int
+    unprotected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -115,6 +133,8 @@ class RunRecord:
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
         premises: What of the private dataset was taken for public, and where that is from.
         attacks: What attacks gained; only where there is no guarantee that stating it would break.
+        contact: Whom to ask about the release, as its publisher says; empty: not said.
+        total: What all releases of the dataset come to, where the owner has agreed to say it.
     """
 
     method: str
@@ -135,6 +155,8 @@ class RunRecord:
     licence: str = "unknown"
     premises: tuple[Premise, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
+    contact: str = ""
+    total: StatedTotal | None = None
 
     def __post_init__(self) -> None:
         if self.attacks and not self.unprotected:
@@ -282,6 +304,7 @@ class OwnerRecord:
         pairs: Synthetic images beside the private ones nearest to them; None: not measured.
         releases: This release and others of the same dataset; empty where it is the only one.
         budget_from: Whether `spending` is of now, or of when the run ended.
+        scatter: Synthetic embeddings as points; None of a release of images.
     """
 
     dataset: str
@@ -295,3 +318,4 @@ class OwnerRecord:
     pairs: Pairs | None = None
     releases: tuple[Released, ...] = ()
     budget_from: Literal["ledger", "run"] = "ledger"
+    scatter: Scatter | None = None

@@ -25,6 +25,8 @@ COVERED = (
     "and all numbers in the documents.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. It "
     "cannot weaken the guarantee.",
+    "Other samples that the owner draws from the same noisy numbers: this folder and those samples "
+    "have this one guarantee together.",
     "Any attacker, whatever else they know and however much time they have.",
 )
 
@@ -147,6 +149,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "public_data": list(record.public_sources),
         "premises": [asdict(premise) for premise in record.premises],
         "attacks": jsonable([asdict(attack) for attack in record.attacks]),
+        "total": None if record.total is None else asdict(record.total),
         "covered": list(covered),
         "not_covered": list(not_covered),
         "assumptions": list(assumptions),
@@ -184,6 +187,7 @@ def _data(record: RunRecord) -> dict[str, Any]:
         "how": record.how,
         "title": record.title,
         "licence": record.licence,
+        "contact": record.contact,
     }
 
 

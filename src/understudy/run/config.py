@@ -79,6 +79,10 @@ class RunConfig:
     ] = False
     format: Annotated[Literal["png", "parquet"], Option("png or parquet.")] = "png"
     licence: Annotated[str, Option("Licence of the release.")] = "unknown"
+    contact: Annotated[str | None, Option("Whom to ask about the release.")] = None
+    publish_total: Annotated[
+        bool, Option("State what all releases of the dataset come to, in the release.")
+    ] = False
     resume: Annotated[bool, Option("Go on with OUT.")] = False
     dry_run: Annotated[bool, Option("Only show the plan.")] = False
     skip_bad: Annotated[bool, Option("Pass over unreadable files.")] = False
@@ -142,7 +146,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must agree on, as JSON values."""
         skip = {"out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"}
-        skip |= {"accept_epsilon"}
+        skip |= {"accept_epsilon", "contact", "publish_total"}
         return {
             name: dict(value) if isinstance(value, Mapping) else value
             for name, value in self.as_options().items()

@@ -24,14 +24,25 @@ from understudy.report import (
     OwnerRecord,
     Premise,
     RunRecord,
+    Scatter,
     Sheet,
+    StatedTotal,
     contact_sheet,
     owner_report,
     public_documents,
+    scatter_of,
 )
+from understudy.report.scatter import POINTS
 from understudy.run.accuracy import Accuracy
+from understudy.run.checksums import write_checksums
 from understudy.run.config import RunConfig
-from understudy.run.outputs import RunFolder, read_arrays, write_arrays, write_json
+from understudy.run.outputs import (
+    RunFolder,
+    open_release,
+    read_arrays,
+    write_arrays,
+    write_json,
+)
 from understudy.run.prepare import Prepared
 
 _SHEET = 16  # images of a class on each side of the contact sheet
@@ -93,6 +104,7 @@ def run_record(
         facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
         licence=config.licence,
+        contact=config.contact or "",
         premises=(
             *premises_of(prepared.source, config),
             *(origin.premises if origin is not None else ()),
@@ -131,10 +143,11 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     return tuple(premises)
 
 
-def write_release_documents(folder: RunFolder, record: RunRecord) -> None:
-    """The dataset card, the privacy statement and ``privacy.json``, into the release."""
+def write_release_documents(release: Path, record: RunRecord) -> None:
+    """The dataset card, the privacy statement and ``privacy.json``; the checksums, which end it."""
     for name, text in public_documents(record).items():
-        (folder.release / name).write_text(text, encoding="utf-8")
+        (release / name).write_text(text, encoding="utf-8")
+    write_checksums(release)
 
 
 def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:
@@ -164,6 +177,12 @@ def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     return BudgetState(total, spent.delta, spent.epsilon, left, len(spent.disclosures))
 
 
+def stated_total(ledger: Ledger, dataset_id: str) -> StatedTotal:
+    """What all releases of a dataset come to, for the documents of a release."""
+    spent = ledger.spent(dataset_id)
+    return StatedTotal(spent.epsilon, spent.delta, len(spent.runs), len(spent.disclosures))
+
+
 @dataclass(frozen=True, slots=True)
 class Charged:
     """Where a run was charged, and how the dataset stands after it.
@@ -190,9 +209,9 @@ def write_owner(
     fits: Sequence[Fit] = (),
 ) -> None:
     """The owner's report, its gallery, and ``run.json``, which says that the run is complete."""
-    from understudy.run.run_file import AccuracyRecord, RunFile  # imports pydantic
+    from understudy.run.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
 
-    source = prepared.source
+    source, context = prepared.source, prepared.context
     owner = OwnerRecord(
         dataset=source.name,
         rows=len(source),
@@ -201,6 +220,7 @@ def write_owner(
         scores=tuple(one.score for one in accuracies),
         sheets=sheets(source, synthetic) if synthetic is not None else (),
         seconds=seconds,
+        scatter=release_scatter(folder.release, record),
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
@@ -220,9 +240,24 @@ def write_owner(
         skipped=owner.skipped,
         seconds=dict(seconds),
         fit=list(fits),
+        records=RecordFacts(
+            kind=source.kind,
+            shape=context.shape,
+            classes=context.classes,
+            phrases=context.phrases,
+        ),
         version=record.version,
     )
     write_json(folder.record, content.as_dict())
+
+
+def release_scatter(release: Path, record: RunRecord) -> Scatter | None:
+    """The embeddings of a release as points; None where it holds images."""
+    if record.image_shape is not None:
+        return None
+    source = open_release(release, None)
+    batch = next(source.batches(POINTS))
+    return scatter_of(batch.values, batch.labels, record.classes)
 
 
 def write_gallery(owner: Path, gallery: Sequence[Sheet]) -> None:

@@ -121,6 +121,10 @@ class RunPaths:
         """What was run, written last: the run is complete."""
         return self.owner / "run.json"
 
+    def stored(self, name: str) -> Path:
+        """What was made of public data and noisy answers, by its name; for a resume."""
+        return self.owner / "kept" / f"{name.replace(' ', '-')}.npz"
+
     @property
     def lock(self) -> Path:
         """Held by the process that works on the run."""
@@ -149,7 +153,7 @@ class RunFolder(RunPaths):
         Raises:
             RunError: What was kept is damaged.
         """
-        path = self.owner / "kept" / f"{name.replace(' ', '-')}.npz"
+        path = self.stored(name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             write_arrays(path, make())

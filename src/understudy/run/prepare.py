@@ -71,12 +71,13 @@ class Prepared:
     origin: Provenance | None = None
 
 
-def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
+def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
     """Open the sources, load the models, divide the budget.
 
     Args:
         config: What was asked.
         source: The private dataset, where it is open already.
+        probe: Whether models are probed for records that change one another.
 
     Raises:
         InputError: Anything that does not fit together.
@@ -84,16 +85,15 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     require_apart(config.source, config.out)
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
-    source = source or open_private(config)
+    source = open_private(config) if source is None else source
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
-    mu = run_mu_of(config.budget)
     loaded = load_models(names, source)
     context = Context(
         source.shape,
         public=True,
-        mu=mu,
+        mu=run_mu_of(config.budget),
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
@@ -105,9 +105,8 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     base = None if base_name is None else open_matching(base_name, "base")
     public_name = procedural_name(names.get("public"), context)
     public = None if public_name is None else open_matching(public_name, "public")
-    candidates_name = names.get("candidates")
     candidates = origin = None
-    if candidates_name is not None:
+    if (candidates_name := names.get("candidates")) is not None:
         origin = provenance_of(candidates_name, declared_public=config.candidates_public)
         candidates = _open_candidates(source, candidates_name)
     context = replace(
@@ -123,7 +122,8 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
         require_classes(source, base, all_of_them=True)
     params = chosen.settle(params, context)
     plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
-    require_independent_models(context)
+    if probe:
+        require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     prepared = Prepared(

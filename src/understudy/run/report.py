@@ -35,7 +35,7 @@ from understudy.report import (
     read_owner,
     read_record,
 )
-from understudy.run.documents import first_of_each, read_gallery, spending
+from understudy.run.documents import first_of_each, read_gallery, release_scatter, spending
 from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
 
 if TYPE_CHECKING:  # it takes a while to import
@@ -115,6 +115,7 @@ def load(
         evaluation=stored_evaluation(root),
         pairs=read_pairs(root / "owner" / "pairs.npz"),
         releases=_named([root, *others]) if others else (),
+        scatter=release_scatter(place, record),
     )
     return RunReport(record, owner, root)
 
@@ -149,7 +150,8 @@ def write_public_report(folder: str | Path, out: Path) -> Path:
         ConfigError: No such folder to write to.
     """
     record, place = _public(folder)
-    return _write(out, public_report(record, _samples(place, record)))
+    scatter = release_scatter(place, record)
+    return _write(out, public_report(record, _samples(place, record), scatter))
 
 
 def public_as_dict(folder: str | Path) -> dict[str, Any]:

@@ -35,6 +35,19 @@ class AccuracyRecord(BaseModel):
     """Results of training on the two together."""
 
 
+class RecordFacts(BaseModel):
+    """What of the private records is public, and needed to draw more samples without them."""
+
+    kind: Literal["images", "embeddings"]
+    """What a record is."""
+    shape: tuple[int, ...]
+    """Shape of a record."""
+    classes: tuple[str, ...]
+    """Class names."""
+    phrases: tuple[str, ...]
+    """What each class is called in prompts."""
+
+
 class RunFile(BaseModel):
     """What the owner's folder states about a complete run. Not to be shared."""
 
@@ -68,6 +81,8 @@ class RunFile(BaseModel):
     """Wall-clock seconds of each part of the run."""
     fit: list[Fit] = []
     """How well the models fit the domain."""
+    records: RecordFacts | None = None
+    """What `understudy resample` knows of the records; null: no more samples can be drawn."""
     version: str
     """Version of Understudy."""
     kind: Literal["owner-only"] = "owner-only"

@@ -19,10 +19,15 @@ from understudy.data import write_release
 from understudy.data.names import names_of_classes
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.methods.base import Context, check_template, prompts_of
-from understudy.report import ModelRecord, RunRecord, public_documents
+from understudy.report import ModelRecord, RunRecord
 from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
-from understudy.run.documents import contact_sheet_of, first_of_each, understudy_version
+from understudy.run.documents import (
+    contact_sheet_of,
+    first_of_each,
+    understudy_version,
+    write_release_documents,
+)
 from understudy.run.models import phrase_of
 from understudy.run.outputs import open_release
 from understudy.run.progress import ProgressMode, reporting
@@ -173,8 +178,7 @@ def base_set(
         facts = write_release(release, folder, format=format, progress=step)
     (out / "owner").mkdir(mode=0o700)  # what evaluate measures is kept there
     record = _record(release, generator, template, seed, facts, format=format, licence=licence)
-    for name, text in public_documents(record).items():
-        (folder / name).write_text(text, encoding="utf-8")
+    write_release_documents(folder, record)
     return BaseSet(folder, _sheet(folder, generator, out / CONTACT_SHEET), count)
 
 

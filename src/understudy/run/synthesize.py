@@ -34,6 +34,7 @@ from understudy.run.documents import (
     run_record,
     spending,
     spending_warnings,
+    stated_total,
     synthetic_sample,
     write_contact_sheet,
     write_owner,
@@ -117,6 +118,8 @@ def synthesize(
     candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
+    contact: str | None = None,
+    publish_total: bool = False,
     resume: bool = False,
     skip_bad: bool = False,
     watch: bool = False,
@@ -177,6 +180,8 @@ def synthesize(
         format: How images are written.
         licence: Licence of the released dataset, for its card; ``"unknown"`` is the hub's word for
             "not said".
+        contact: Whom to ask about the release, such as a name or an address; for its documents.
+        publish_total: Whether the release states what all releases of the dataset come to so far.
         resume: Go on with an interrupted run in ``out``.
         skip_bad: Pass over unreadable files, and count them.
         watch: Tell the owner, as the method goes on, how far its rows are from the private ones.
@@ -236,6 +241,8 @@ def synthesize(
                 "candidates_public": candidates_public,
                 "format": format,
                 "licence": licence,
+                "contact": contact,
+                "publish_total": publish_total,
                 "resume": resume,
                 "skip_bad": skip_bad,
                 "watch": watch,
@@ -400,7 +407,9 @@ class _Run:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
         record = run_record(prepared, release, receipt, facts)
-        write_release_documents(folder, record)
+        if prepared.config.publish_total:
+            record = replace(record, total=stated_total(self.ledger, dataset.id))
+        write_release_documents(folder.release, record)
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:

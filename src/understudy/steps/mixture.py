@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core.types import Labels, Vector
+from understudy.steps.apportionment import apportion
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,29 @@ class Mixture:
         given[order[: count - int(given.sum())]] += 1
         return given
 
-    def sample(self, count: int, seed: int, block: int = 8192) -> Iterator[tuple[Vector, Labels]]:
-        """``count`` samples in blocks: embeddings (n, d) and the component of each, shuffled.
+    def allot_evenly(self, per_class: int) -> Labels:
+        """How many samples each component gives where each class has ``per_class``: (m,)."""
+        given = np.zeros(len(self.weights), dtype=np.int64)
+        for label in np.unique(self.labels):
+            mine = self.labels == label
+            given[mine] = apportion(per_class, self.weights[mine])
+        return given
+
+    def sample(
+        self, sizes: Labels, seed: int, block: int = 8192
+    ) -> Iterator[tuple[Vector, Labels]]:
+        """Samples in blocks: embeddings (n, d) and the component of each, shuffled.
 
         The same seed gives the same samples, whatever was drawn before.
+
+        Args:
+            sizes: (m,) samples of each component, as `allot` gives them.
+            seed: Public.
+            block: Samples of a block.
         """
         rng = np.random.default_rng(seed)
-        components = rng.permutation(np.repeat(np.arange(len(self.weights)), self.allot(count)))
-        for start in range(0, count, block):
+        components = rng.permutation(np.repeat(np.arange(len(self.weights)), sizes))
+        for start in range(0, len(components), block):
             chosen = components[start : start + block]
             yield self.draw(chosen, rng), chosen
 

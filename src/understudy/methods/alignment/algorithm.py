@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -15,17 +16,17 @@ import numpy as np
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, check_options
 from understudy.core.types import Release, Stage
-from understudy.methods.alignment.base_set import check_base, enough_samples, first_samples
+from understudy.methods.alignment.base_set import Base, check_base, enough_samples, first_samples
 from understudy.methods.alignment.decoding import check_decoder, decoded, release_aligned
 from understudy.methods.alignment.gap import (
     AlignmentStages,
     GapSettings,
-    across,
     align_variances,
     class_gaps,
     class_means,
     embed_records,
     facts_of,
+    movement,
 )
 from understudy.methods.alignment.sensor_noise import split_noise_levels, with_noise_levels
 from understudy.methods.base import (
@@ -191,6 +192,27 @@ def _shown(materials: Materials, params: AlignmentParams) -> tuple[str, ...]:
     return () if drawn_alike else materials.context.called
 
 
+def _report_separation(materials: Materials, params: AlignmentParams, base: Base) -> None:
+    """Say how well the encoder tells apart what the base set shows."""
+    embeddings = split_noise_levels(materials.context, base.embeddings)[0]
+    fit = separation_fit(embeddings, base.prompt_of, _shown(materials, params))
+    if fit is not None:
+        materials.report_fit(fit)
+
+
+def _check_resample(params: AlignmentParams, context: Context) -> None:
+    """Refuse more samples where variances were measured about the means of the samples moved.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if params.second_moment:
+        raise ConfigError(
+            "second_moment=true measures variances about the very samples that are released: a run "
+            "without it can be sampled anew"
+        )
+
+
 def alignment(materials: Materials, params: AlignmentParams) -> Release:
     """Algorithm 1: base set, embeddings, clusters, DP gaps, adjusted embeddings, unCLIP."""
     params = _settled(params, materials.context)
@@ -205,13 +227,7 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
         least=2 * (params.clusters or 1),
         conditional=params.conditional,
     )
-    fit = separation_fit(
-        split_noise_levels(context, base.embeddings)[0],
-        base.prompt_of,
-        _shown(materials, params),
-    )
-    if fit is not None:
-        materials.report_fit(fit)
+    _report_separation(materials, params, base)
     prompts, seeds = [base.prompts[base.prompt_of[0]]], materials.seeds_of("trial", np.arange(1))
     decoded(materials, base.embeddings[:1], prompts, params.noise_level, seeds)
     # 10: V(priv) <- CLIP(D(priv)), V(syn) <- CLIP(D(syn)).
@@ -224,12 +240,21 @@ def alignment(materials: Materials, params: AlignmentParams) -> Release:
     )
     private = class_means(space, base, settings)
     counts = private.groups.counts
-    base, sizes = enough_samples(
-        materials, base, counts, params.multiple, params.template, conditional=params.conditional
+    enough = partial(
+        enough_samples,
+        counts=counts,
+        multiple=params.multiple,
+        template=params.template,
+        conditional=params.conditional,
     )
+    base, sizes = enough(materials, base)
     gaps = class_gaps(space, base, private, settings)
     # 11 to 14: ClusterMatch, the gap of each cluster, v + gap.
-    aligned = across(materials, space, base, gaps, private, settings)
+    moved = movement(materials, space, base, gaps, private, settings)
+    if materials.resampling is not None:  # a base set that is drawn is drawn anew
+        materials = materials.for_samples
+        base, sizes = enough(materials, base.empty if materials.base is None else base)
+    aligned = moved.across(base)
     if plan.spread is not None:
         radius = params.clip_radius or _usual_radius(context)
         aligned = align_variances(space, aligned, base.labels, counts, radius, plan.spread)
@@ -256,5 +281,6 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     run=alignment,
+    check_resample=_check_resample,
     roles=_roles_used,
 )

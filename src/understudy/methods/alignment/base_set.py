@@ -39,6 +39,13 @@ class Base:
     def __len__(self) -> int:
         return len(self.embeddings)
 
+    @property
+    def empty(self) -> Base:
+        """No samples, of the same prompts."""
+        none = None if self.cluster_embeddings is None else self.cluster_embeddings[:0]
+        rows = self.embeddings[:0], self.labels[:0], self.prompt_of[:0]
+        return Base(*rows, self.prompts, none)
+
     def extended(self, more: Base) -> Base:
         """These samples, then more of the same kind."""
         cluster_embeddings = None
@@ -134,11 +141,11 @@ def enough_samples(
         template: The prompt.
         conditional: Whether samples keep their class.
     """
-    total = materials.count or max(1, round(multiple * float(counts.sum())))
-    if materials.base is not None and materials.count is None:
+    total = max(1, round(multiple * float(counts.sum())))
+    if materials.base is not None:
         total = min(total, len(base))
-    sizes, prompts = apportion(total, counts), len(base.prompts)
-    prompted = sizes if conditional else apportion(total, np.ones(prompts))
+    sizes, prompts = materials.class_sizes(counts, total), len(base.prompts)
+    prompted = sizes if conditional else apportion(int(sizes.sum()), np.ones(prompts))
     lack = np.maximum(prompted - np.bincount(base.prompt_of, minlength=prompts), 0)
     if materials.base is None and lack.any():
         more = _generated(materials, lack, template, "more base", conditional=conditional)

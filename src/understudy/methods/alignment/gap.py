@@ -261,37 +261,59 @@ def facts_of(private: ClassMeans, gaps: Vector) -> dict[str, float | int]:
     }
 
 
-def across(
+@dataclass(frozen=True)
+class Movement:
+    """What moves the samples of any base set of a run: the gap of each cluster.
+
+    Attributes:
+        space: Where gaps were measured.
+        centroids: (classes, k, p) of the clusters; None where each class is one.
+        gaps: (classes * k, d).
+        shares: (classes, k) part of each cluster in its class.
+    """
+
+    space: GapSpace
+    centroids: Vector | None
+    gaps: Vector
+    shares: Vector
+
+    def across(self, base: Base) -> AlignedSamples:
+        """Line 14: every sample across the gap of its cluster."""
+        cluster = base.labels
+        if self.centroids is not None:
+            cluster = _nearest_clusters(self.space, base, self.centroids)
+        moved = np.asarray(base.embeddings + self.gaps[cluster], dtype=np.float32)
+        return AlignedSamples(moved, cluster, self.shares)
+
+
+def movement(
     materials: Materials,
     space: GapSpace,
     base: Base,
     gaps: Vector,
     private: ClassMeans,
     settings: GapSettings,
-) -> AlignedSamples:
-    """Lines 11 to 14: clusters, the gap of each, and every base sample moved across its own.
+) -> Movement:
+    """Lines 11 to 13: clusters, and the gap of each.
 
     With one cluster a class, that is the gap of the class.
     """
     stage = settings.stages.cluster_gaps
     if stage is None:
-        moved = np.asarray(base.embeddings + gaps[base.labels], dtype=np.float32)
-        return AlignedSamples(moved, base.labels, np.ones((space.classes, 1)))
-    centroids, cluster = clusters_of_base(materials, space, base, settings.clusters)
+        return Movement(space, None, gaps, np.ones((space.classes, 1)))
+    centroids = centroids_of_base(materials, space, base, settings.clusters)
+    cluster = _nearest_clusters(space, base, centroids)
     positions = private_positions(
         materials, space, base, centroids, gaps, private.scale, settings.stages.kmeans
     )
     every, shares = _cluster_gaps(
         space, base, cluster, centroids, positions, gaps, private, settings, stage
     )
-    moved = np.asarray(base.embeddings + every[cluster], dtype=np.float32)
-    return AlignedSamples(moved, cluster, shares)
+    return Movement(space, centroids, every, shares)
 
 
-def clusters_of_base(
-    materials: Materials, space: GapSpace, base: Base, clusters: int
-) -> tuple[Vector, Labels]:
-    """ClusterMatch, the synthetic side: centroids (classes, k, p), and every sample's cluster.
+def centroids_of_base(materials: Materials, space: GapSpace, base: Base, clusters: int) -> Vector:
+    """ClusterMatch, the synthetic side: centroids (classes, k, p).
 
     Spectral clustering finds the centroids; then samples belong to the nearest, as private records
     will, so that two equal sets have no gap in any cluster.
@@ -307,12 +329,17 @@ def clusters_of_base(
             centroids.append(arithmetic.centroids(mine, cluster, clusters))
         return {"centroids": np.stack(centroids)}
 
-    centroids = materials.keep("clusters", make)["centroids"]
+    return np.asarray(materials.keep("clusters", make)["centroids"])
+
+
+def _nearest_clusters(space: GapSpace, base: Base, centroids: Vector) -> Labels:
+    """The cluster of each sample of a base set, of all classes: (n,)."""
+    positions, clusters = space.positions(base), centroids.shape[1]
     cluster = np.empty(len(base), dtype=np.int64)
     for label in range(space.classes):
         mine = base.labels == label
         cluster[mine] = label * clusters + nearest(positions[mine], centroids[label])
-    return centroids, cluster
+    return cluster
 
 
 def private_positions(

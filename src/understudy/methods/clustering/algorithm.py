@@ -204,6 +204,19 @@ def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     return stages_of(plan)
 
 
+def _check_resample(params: ClusteringParams, context: Context) -> None:
+    """Refuse more samples of a filtered release: votes are for the candidates that were voted on.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if params.filter != "none":
+        raise ConfigError(
+            f"its samples were chosen by votes (filter={params.filter}), and other samples have no "
+            "votes: a run with filter=none can be sampled anew"
+        )
+
+
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
     params = _settled(params, materials.context)
@@ -331,6 +344,7 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     carried=_carried,
+    check_resample=_check_resample,
     run=clustering,
     roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
 )

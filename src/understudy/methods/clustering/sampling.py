@@ -183,6 +183,7 @@ def produce(
         total: Noisy number of private records, for the default count.
         vote_filter: Which samples are released.
     """
+    materials = materials.for_samples
     count = materials.count or max(1, round(total))
     producer = Producer(materials, space, mixture)
     facts: dict[str, Any] = {"noisy_rows": round(total), "components": len(mixture.weights)}
@@ -190,18 +191,20 @@ def produce(
         batches, filter_facts = _filtered(producer, count, total, vote_filter)
         facts |= filter_facts
     else:
-        batches = _unfiltered(producer, count)
+        each = materials.per_class
+        sizes = mixture.allot(count) if each is None else mixture.allot_evenly(each)
+        batches = _unfiltered(producer, sizes)
     shape = None if materials.decoder is None else materials.decoder.shape
     dim = space.settings.total if shape is None else None
     classes = materials.classes if space.classes > 1 else UNLABELLED
     return Release(method, classes, count, batches, dim, shape, facts)
 
 
-def _unfiltered(producer: Producer, count: int) -> Batches:
-    """So many samples, drawn as they are read."""
+def _unfiltered(producer: Producer, sizes: Labels) -> Batches:
+    """So many samples of each component, drawn as they are read."""
 
     def batches() -> Iterator[SyntheticBatch]:
-        blocks = producer.mixture.sample(count, producer.materials.seed, producer.block)
+        blocks = producer.mixture.sample(sizes, producer.materials.seed, producer.block)
         for number, (points, components) in enumerate(blocks):
             first = number * producer.block
             another = partial(producer.anew, f"samples {first}", components)

@@ -220,9 +220,7 @@ def evolution(materials: Materials, params: EvolutionParams) -> Release:
     voters = _voters(
         materials, vote=params.vote, distance=params.distance, conditional=params.conditional
     )
-    sizes, facts = sizes_of_classes(
-        voters, params.sizes, settings.classes, materials.count, plan.sizes
-    )
+    sizes, facts = sizes_of_classes(materials, voters, params.sizes, settings.classes, plan.sizes)
     # 3: for g = 0 to G - 1 do.
     for number, (degree, stage) in enumerate(zip(degrees, plan.rounds, strict=True), 1):
         caption = f"round {number} of {rounds}, {_spent(voters.receipt())}"
@@ -306,6 +304,10 @@ def _spent(receipt: Receipt) -> str:
     return f"epsilon {epsilon_of(events, receipt.delta) if events else 0.0:.2g} spent"
 
 
+def _check_resample(params: EvolutionParams, context: Context) -> None:
+    """More samples are rendered from the last candidates, or are variations of them."""
+
+
 METHOD = Method(
     name="evolution",
     summary="captions or images that evolve by DP votes of the private images, then rendered",
@@ -315,5 +317,6 @@ METHOD = Method(
     settle=_settled,
     stages=_stages,
     run=evolution,
+    check_resample=_check_resample,
     roles=_roles_used,
 )

@@ -23,7 +23,6 @@ from understudy.methods.evolution.candidates import (
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts
 from understudy.privacy.vault import Vault
-from understudy.steps.apportionment import apportion
 
 COUNTED, BALANCED = "count", "balanced"
 
@@ -71,17 +70,17 @@ def check_count(sizes: str, count: int | None) -> None:
 
 
 def sizes_of_classes(
-    voters: Vault, sizes: str, classes: int, count: int | None, stage: Stage | None
+    materials: Materials, voters: Vault, sizes: str, classes: int, stage: Stage | None
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
     """Samples to make of each class, (classes,), and public facts about the private records.
 
     Releases them, unless the owner states them.
 
     Args:
+        materials: How many samples are wanted; None in all: as many as are known.
         voters: Embeddings.
         sizes: As `given_sizes`.
         classes: Number of classes.
-        count: Samples wanted in all; None: as many as are known.
         stage: The release; None where the sizes are stated.
     """
     parts, facts = given_sizes(sizes, classes), {}
@@ -93,7 +92,7 @@ def sizes_of_classes(
     total = float(parts.sum())
     if total == 0:  # fewer records than noise: any class may be the largest
         parts = np.ones(classes)
-    return apportion(count or max(1, round(total)), parts), facts
+    return materials.for_samples.class_sizes(parts, total), facts
 
 
 @dataclass(frozen=True)
@@ -148,13 +147,15 @@ def release_candidates(
     Captions are rendered as often as they are drawn, each time anew, by the renderer where there
     is one, and released beside their images: what is made of noisy votes is public. An image
     stands for itself once; where more samples are wanted than there are images, and where the votes
-    took one more than once, variations follow.
+    took one more than once, variations follow. Of samples that are drawn anew all are variations,
+    for the images themselves are in the earlier release.
     """
+    again, materials = materials.resampling is not None, materials.for_samples
     renderer = materials.context.renderer or generator_of(materials.context)
     labels, positions = _drawn(materials, final, sizes)
     names = final.names[labels, positions]
     first = np.zeros(len(labels), dtype=np.bool_)
-    first[np.unique(np.stack([labels, names]), axis=1, return_index=True)[1]] = True
+    first[np.unique(np.stack([labels, names]), axis=1, return_index=True)[1]] = not again
     images = _FinalImages(materials, kind, final, renderer)
 
     def batches() -> Iterator[SyntheticBatch]:

@@ -26,13 +26,17 @@ from understudy.methods.sanitize.wire import (
 from understudy.methods.sanitize.wire_items import first_problem
 
 try:
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
         Ed25519PrivateKey,
         Ed25519PublicKey,
     )
+    from cryptography.hazmat.primitives.serialization import (
+        load_pem_private_key,
+        load_pem_public_key,
+    )
 except ImportError as error:
-    raise MissingExtra("signing models and receipts", "server") from error
+    raise MissingExtra("an Ed25519 signature", "sign") from error
 
 _MODEL_MAGIC = b"USPM"
 _LENGTHS = struct.Struct(">4sII")  # magic, bytes of the result, bytes of the model
@@ -49,6 +53,51 @@ def new_signing_key() -> bytes:
 def public_key_of(private: bytes) -> str:
     """The public key of a private one, in hexadecimal."""
     return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw().hex()
+
+
+def private_key_of_pem(pem: bytes) -> bytes:
+    """A private key, 32 bytes, from a PEM file without a password.
+
+    Raises:
+        ValueError: It holds another key, or none.
+    """
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError(type(key).__name__)
+    return key.private_bytes_raw()
+
+
+def public_key_of_pem(pem: bytes) -> str:
+    """A public key, in hexadecimal, from a PEM file.
+
+    Raises:
+        ValueError: It holds another key, or none.
+    """
+    try:
+        key = load_pem_public_key(pem)
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError(type(key).__name__)
+    return key.public_bytes_raw().hex()
+
+
+def signature_of(private: bytes, content: bytes) -> str:
+    """The signature of some bytes, in hexadecimal."""
+    return Ed25519PrivateKey.from_private_bytes(private).sign(content).hex()
+
+
+def signature_fits(public_key: str, signature: str, content: bytes) -> bool:
+    """Whether the private key of this public one signed these bytes; both in hexadecimal."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        key.verify(bytes.fromhex(signature), content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
@@ -73,8 +122,7 @@ def sign(kind: type[Signed], private: bytes, /, **fields: Any) -> Signed:
         unsigned = kind(**stated, signature=UNSIGNED)
     except ValidationError as error:
         raise WireError(f"no {kind.__name__} can be signed: {first_problem(error)}") from None
-    signature = Ed25519PrivateKey.from_private_bytes(private).sign(signed_bytes(unsigned))
-    return kind(**stated, signature=signature.hex())
+    return kind(**stated, signature=signature_of(private, signed_bytes(unsigned)))
 
 
 def check_signature(message: ModelResult | DeletionReceipt, public_key: str) -> None:
@@ -85,11 +133,8 @@ def check_signature(message: ModelResult | DeletionReceipt, public_key: str) -> 
     """
     if message.public_key != public_key:
         raise WireError("another server's key signed this: pair the device with that server first")
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(bytes.fromhex(message.signature), signed_bytes(message))
-    except (InvalidSignature, ValueError):
-        raise WireError("the signature does not fit: what it signed was changed") from None
+    if not signature_fits(public_key, message.signature, signed_bytes(message)):
+        raise WireError("the signature does not fit: what it signed was changed")
 
 
 def model_digest(model: bytes) -> str:

@@ -7,7 +7,7 @@ part of the model. Every number is in the file itself, none in external data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,22 +21,22 @@ try:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:
-    raise MissingExtra("a model as ONNX", "server") from error
+    raise MissingExtra("a model as ONNX", "onnx") from error
 
 import torch  # isort: skip
 from torch import nn  # isort: skip
 
 OPSET = 17
-INPUT, OUTPUT = "images", "scores"
+INPUT, EMBEDDINGS_INPUT, OUTPUT = "images", "embeddings", "scores"
 
 
 class _Chain:
     """Nodes one after another, each of which takes what the one before it gave."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
-        self.last = INPUT
+        self.last = source
 
     def add(self, operator: str, *values: NDArray[Any], first: bool = True, **fields: Any) -> None:
         """One operator on the last result, which stands before its constants or after them."""
@@ -59,36 +59,47 @@ class _Chain:
 
 
 def onnx_bytes(
-    network: nn.Module, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
+    network: nn.Module,
+    shape: Shape,
+    mean: NDArray[np.float32],
+    gain: NDArray[np.float32],
+    facts: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The model's bytes: (n, channels, height, width) float32 in [0, 255] to the network's result.
+    """The model's bytes: from float32 images or embeddings to the network's result.
+
+    Images are (n, channels, height, width) in [0, 255], embeddings (n, d).
 
     Args:
         network: In evaluation mode: convolutions, batch normalisation, pooling, ReLU, flattening
             and dense layers, in a chain or with residual connections.
-        shape: (height, width, channels) of an image.
-        mean: (channels,) subtracted from the input first.
-        gain: (channels,) that the difference is multiplied by.
+        shape: (height, width, channels) of an image, or (d,).
+        mean: (channels,) or (d,) subtracted from the input first.
+        gain: As many, that the difference is multiplied by.
+        facts: What the file says of the model besides; none by default.
 
     Raises:
         InputError: A layer is of no kind that can be written.
     """
-    height, width, channels = shape
-    chain, at = _Chain(), torch.zeros(1, channels, height, width)
-    chain.add("Sub", mean.reshape(-1, 1, 1))
-    chain.add("Mul", gain.reshape(-1, 1, 1))
+    images = len(shape) == 3
+    source = INPUT if images else EMBEDDINGS_INPUT
+    row = (shape[2], *shape[:2]) if images else shape
+    chain, at = _Chain(source), torch.zeros(1, *row)
+    alongside = (-1, 1, 1) if images else (-1,)
+    chain.add("Sub", mean.reshape(alongside))
+    chain.add("Mul", gain.reshape(alongside))
     with torch.inference_mode():
         at = _write(chain, network, at)
     chain.nodes[-1].output[0] = OUTPUT
     graph = helper.make_graph(
         chain.nodes,
         "understudy",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["n", channels, height, width])],
+        [helper.make_tensor_value_info(source, TensorProto.FLOAT, ["n", *row])],
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", *at.shape[1:]])],
         chain.constants,
     )
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8, producer_name="")
+    helper.set_model_props(model, dict(facts or {}))
     onnx.checker.check_model(model, full_check=True)
     data: bytes = model.SerializeToString(deterministic=True)
     return data
@@ -142,6 +153,23 @@ def _max_pool(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
     )
 
 
+def _average_pool(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    chain.add("AveragePool", kernel_shape=_pair(layer.kernel_size), strides=_pair(layer.stride))
+
+
+def _global_maximum(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    if _pair(layer.output_size) != [1, 1]:
+        raise InputError("a maximum over cells cannot be written as ONNX: only over whole maps")
+    chain.add("GlobalMaxPool")
+
+
+def _instance_normalisation(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
+    if layer.num_groups != layer.num_channels:
+        raise InputError("normalisation of groups of channels cannot be written as ONNX")
+    numbers = (*_numbers(layer.weight), *_numbers(layer.bias))
+    chain.add("InstanceNormalization", *numbers, epsilon=layer.eps)
+
+
 def _adaptive_average(chain: _Chain, layer: Any, at: torch.Tensor) -> None:
     """Means over rows and over columns: ``R x C``, where cell i is i*n/m to (i+1)*n/m, outwards."""
     tall, wide = _pair(layer.output_size)
@@ -170,7 +198,11 @@ _WRITERS: dict[type[nn.Module], Callable[[_Chain, Any, torch.Tensor], None]] = {
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
     nn.AdaptiveAvgPool2d: _adaptive_average,
+    nn.AdaptiveMaxPool2d: _global_maximum,
+    nn.AvgPool2d: _average_pool,
+    nn.BatchNorm1d: _normalisation,
     nn.BatchNorm2d: _normalisation,
+    nn.GroupNorm: _instance_normalisation,
     nn.ReLU: lambda chain, layer, at: chain.add("Relu"),
     nn.ReLU6: lambda chain, layer, at: chain.add("Clip", np.float32(0), np.float32(6)),
     nn.Identity: lambda chain, layer, at: None,

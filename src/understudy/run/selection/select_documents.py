@@ -17,6 +17,7 @@ from understudy.report.meaning import NO_GUARANTEE
 from understudy.run.documents import (
     Charged,
     premises_of,
+    release_scatter,
     sheets,
     synthetic_sample,
     understudy_version,
@@ -124,6 +125,7 @@ def record_of(
         facts={**release.facts, **facts},
         how=_HOW[config.form],
         licence=licence,
+        contact="" if record is None else record.contact,
         premises=tuple(premises),
         attacks=attacks,
     )
@@ -192,7 +194,7 @@ def write_documents(
         record: Its public facts.
         facts: What only the owner may see.
     """
-    write_release_documents(folder, record)
+    write_release_documents(folder.release, record)
     images = None if release.image_shape is None else synthetic_sample(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     private, charged = opened.private, facts.charged
@@ -204,6 +206,7 @@ def write_documents(
         spending=None if charged is None else charged.spending,
         sheets=() if private is None or images is None else sheets(private, images),
         seconds=facts.seconds,
+        scatter=release_scatter(folder.release, record),
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)

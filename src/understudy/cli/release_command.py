@@ -1,0 +1,101 @@
+"""``understudy resample``, ``verify``, ``sign`` and ``train``: what is done with a release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from understudy.cli import show
+from understudy.cli.option_values import Progress
+
+_console = Console(soft_wrap=True, highlight=False, markup=False)
+
+_Release = Annotated[Path, typer.Argument(help="A release, or a run's folder with one in it.")]
+_Run = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
+
+
+def resample_command(
+    folder: _Run,
+    count: Annotated[int | None, typer.Option(help="Samples in all.")] = None,
+    per_class: Annotated[int | None, typer.Option(help="Samples of each class instead.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same samples.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the result; beside the run if not given.")
+    ] = None,
+    progress: Progress = "auto",
+) -> None:
+    """Draw more samples from what a run has paid for. Reads nothing private and spends nothing."""
+    from understudy.run.resample import resample
+
+    show.result(
+        resample(folder, count=count, per_class=per_class, seed=seed, out=out, progress=progress)
+    )
+
+
+def verify_command(
+    release: _Release,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PUBLIC", help="The key that must have signed it: a PEM file, or its digits."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Check a release: every file by its hash, the guarantee by its own numbers.
+
+    Reads the release alone, and says what cannot be checked from outside. Exits with 1 where
+    something is wrong.
+    """
+    from understudy.run.verify import verify
+
+    verification = verify(release, key=key)
+    if as_json:
+        typer.echo(json.dumps(verification.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        show.verification(verification)
+    if not verification.sound:
+        raise typer.Exit(1)
+
+
+def sign_command(
+    release: _Release,
+    key: Annotated[Path, typer.Option(help="Private Ed25519 key, PEM.")],
+) -> None:
+    """Sign a release: the list of its files and their hashes, by an Ed25519 key."""
+    from understudy.run.checksums import SIGNATURE, sign_release
+    from understudy.run.outputs import release_folder
+
+    place = release_folder(release)
+    public = sign_release(place, key)
+    _console.print(f"signed:     {place / SIGNATURE}")
+    _console.print(f"public key: {public}")
+
+
+def train_command(
+    release: _Release,
+    export: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The model, as ONNX.")],
+    network: Annotated[
+        str | None,
+        typer.Option(help="two-layer for embeddings; cnn, convnet, resnet9, ... for images."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the release.")] = None,
+    progress: Progress = "auto",
+) -> None:
+    """Train a classifier on a release, and write it as ONNX. Reads the release alone."""
+    from understudy.run.trained_model import train_classifier
+
+    trained = train_classifier(
+        release, export=export, network=network, seed=seed, epochs=epochs, progress=progress
+    )
+    shape = " x ".join(map(str, trained.shape))
+    _console.print(f"model:    {trained.path}")
+    _console.print(f"network:  {trained.network}, trained on {trained.rows:,} samples")
+    _console.print(f"takes:    {trained.source} ({shape} numbers a row)")
+    _console.print(f"gives:    scores of {', '.join(trained.classes)}")
+    _console.print("how good it is on real data, nobody has measured: understudy evaluate --test")

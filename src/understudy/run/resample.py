@@ -1,0 +1,318 @@
+"""``understudy resample``: more samples from the answers that a run has paid for, free of charge.
+
+All that a method makes of private records are noisy answers, which every run stores
+(``owner/stages``). The method runs again with a vault that gives those answers back
+(`understudy.privacy.paid`), so that it fits the same model, and draws samples by another seed. No
+private record is read and no ledger is opened.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from understudy.backends.arrays import fit_images
+from understudy.core.errors import ConfigError, RunComplete, RunError
+from understudy.core.ports import Events, Source
+from understudy.core.types import Batch, Release, Shape
+from understudy.data import write_release
+from understudy.methods.base import UNLABELLED, Arrays, Make, Materials, Resampling
+from understudy.privacy.paid import PaidAnswers, PaidVault
+from understudy.report import OwnerRecord, RunRecord, owner_report
+from understudy.report.meaning import EARLIER_RUN
+from understudy.run.config import make_config
+from understudy.run.documents import (
+    release_scatter,
+    sheets,
+    synthetic_sample,
+    understudy_version,
+    write_contact_sheet,
+    write_gallery,
+    write_release_documents,
+)
+from understudy.run.methods import method as method_of
+from understudy.run.outputs import RunFolder, RunPaths, read_arrays, run_folder, write_json
+from understudy.run.prepare import Prepared, prepare
+from understudy.run.progress import ProgressMode, reporting
+from understudy.run.provenance import made_of, provenance_of
+from understudy.run.run_file import RecordFacts, RunFile, read_run_file
+from understudy.run.safeguards import require_apart, require_room
+from understudy.run.synthesize import Result
+
+_SAME = (
+    "this is the seed of the run itself: samples of its release may come again. Take another --seed"
+)
+
+
+@dataclass
+class AbsentSource:
+    """A private dataset that is not read: what is public of it, and no record.
+
+    Attributes:
+        name: The name it was opened by.
+        kind: What a record is.
+        shape: Shape of a record.
+        classes: Class names.
+        phrases: What each class is called in prompts.
+        window_premise: The intensity window that its owner declared, and that it was declared.
+    """
+
+    name: str
+    kind: Literal["images", "embeddings"]
+    shape: Shape
+    classes: tuple[str, ...]
+    phrases: tuple[str, ...]
+    window_premise: tuple[Any, bool] | None = None
+    has_units: bool = True
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        """No record."""
+        return 0
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """No record."""
+        return iter(())
+
+    def digests(self, key: bytes) -> Iterator[bytes]:
+        """No record."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """A finished run whose answers are sampled from.
+
+    Attributes:
+        paths: Its folder.
+        run: What it was.
+        record: What its release says of itself.
+        prepared: The run as it was prepared then, without its records.
+    """
+
+    paths: RunPaths
+    run: RunFile
+    record: RunRecord
+    prepared: Prepared
+
+    def materials(self, resampling: Resampling, events: Events) -> Materials:
+        """What the method works with."""
+        prepared, config = self.prepared, self.prepared.config
+        answers = PaidAnswers(config.privacy_unit, prepared.plan, self.paths.stages)
+        return Materials(
+            context=prepared.context,
+            vault=PaidVault(answers),
+            public=prepared.public,
+            seed=config.seed,
+            progress=events.step,
+            base=prepared.base,
+            fit=partial(fit_images, shape=prepared.context.shape),
+            keep=self._stored,
+            quality=prepared.quality,
+            resampling=resampling,
+        )
+
+    def _stored(self, name: str, make: Make) -> Arrays:
+        """What the run made besides its answers; made again where it is missing."""
+        path = self.paths.stored(name)
+        return read_arrays(path) if path.is_file() else make()
+
+
+def resample(
+    folder: str | Path,
+    *,
+    count: int | None = None,
+    per_class: int | None = None,
+    seed: int = 1,
+    out: str | Path | None = None,
+    progress: ProgressMode | Events = "auto",
+) -> Result:
+    """Draw more samples from what a run has paid for.
+
+    No private record is read, and nothing is charged: the samples follow from the noisy answers
+    that the run stored. They and the run's release have one guarantee together, that of the run.
+
+    Args:
+        folder: The folder of a finished run, its ``owner`` part included.
+        count: Samples in all, in proportion to the released class sizes.
+        per_class: Samples of each class instead.
+        seed: The same seed gives the same samples; the run's own seed gives those of its release.
+        out: Folder of the result; None: beside the run's, ``NAME-seed-SEED``.
+        progress: Where events go, as for `understudy.synthesize`.
+
+    Returns:
+        As `understudy.synthesize`.
+
+    Raises:
+        ConfigError: Not one of count and per_class, or a method or settings that allow no more.
+        RunError: The folder is no finished run of this version, answers are missing or damaged, or
+            ``out`` is taken.
+    """
+    if (count is None) == (per_class is None):
+        raise ConfigError("say how many samples to draw: --count N, or --per-class N, and not both")
+    asked = per_class if count is None else count
+    if asked is not None and asked < 1:
+        raise ConfigError(f"at least one sample is drawn, found {asked}")
+    root = Path(folder)
+    place = root.parent / f"{root.resolve().name}-seed-{seed}" if out is None else Path(out)
+    with reporting(progress) as events:
+        opening = events.step("opening the run and its models")
+        earlier = open_run(root, place)
+        opening.finish()
+        samples = _samples(earlier, count, per_class)
+        require_room(place, samples, earlier.record.image_shape, earlier.record.dim)
+        identity = {"resampled": str(root), "run": earlier.run.run, "seed": seed}
+        identity |= {"count": count, "per_class": per_class}
+        begun = RunPaths(place).start.is_file()
+        with run_folder(place, identity, resume=begun) as new:
+            if new.done:
+                raise RunComplete(place)
+            resampling = Resampling(seed, samples, per_class, new.keep)
+            result = _draw(earlier, new, resampling, events)
+    return result if seed != earlier.prepared.config.seed else replace(result, warnings=(_SAME,))
+
+
+def open_run(folder: Path, out: Path) -> EarlierRun:
+    """A finished run, without its records.
+
+    Args:
+        folder: Its folder.
+        out: Where samples will be written.
+
+    Raises:
+        RunError: It is no finished run, or one of an earlier version.
+        ConfigError: Its method or its settings allow no more samples.
+    """
+    paths = RunPaths(folder)
+    if not paths.record.is_file():
+        raise RunError(
+            f"{folder}: is no folder of a finished run (owner/run.json is missing). More samples "
+            "are drawn from the noisy answers in owner/stages, so the owner draws them"
+        )
+    run, record = read_run_file(paths.record), provenance_of(str(folder)).record
+    if record is None:
+        raise RunError(f"{folder}: has lost its release, which says what it guarantees")
+    if "resampled" in run.settings:
+        raise RunError(
+            f"{folder}: was itself drawn from {run.settings['resampled']}: draw from that run"
+        )
+    chosen = method_of(run.settings["method"])
+    if chosen.check_resample is None:
+        raise ConfigError(
+            f"{folder}: the method {chosen.name} chooses among samples that are there and draws "
+            "none, so there are no more to be had for free"
+        )
+    if run.records is None or run.receipt is None:
+        raise RunError(
+            f"{folder}: was made by Understudy {run.version}, which did not store what is public "
+            "of the records (records in owner/run.json): run it again with this version"
+        )
+    # What was paid, in numbers: the settings may say it in other words.
+    paid = {"epsilon": run.receipt.epsilon, "delta": run.receipt.delta, "accept_epsilon": True}
+    config = make_config({**run.settings, **paid, "out": out})
+    require_apart(str(folder), out)
+    prepared = prepare(config, _absent(run, run.records), probe=False)
+    try:
+        chosen.check_resample(prepared.params, prepared.context)
+    except ConfigError as error:
+        raise ConfigError(f"{folder} cannot be sampled anew: {error}") from error
+    return EarlierRun(paths, run, record, prepared)
+
+
+def _absent(run: RunFile, records: RecordFacts) -> Source:
+    """The private dataset of a run, without records."""
+    windows = [
+        one.value
+        for one in run.premises
+        if (one.name, one.origin) == ("intensity window", "declared")
+    ]
+    window = (windows[0], True) if windows else None
+    name = str(run.settings["source"])
+    return AbsentSource(name, records.kind, records.shape, records.classes, records.phrases, window)
+
+
+def _samples(earlier: EarlierRun, count: int | None, per_class: int | None) -> int:
+    """Samples in all.
+
+    Raises:
+        ConfigError: So many of each class of a release without classes.
+    """
+    if count is not None or per_class is None:
+        return count or 0
+    classes = earlier.record.classes
+    if len(classes) < 2 or classes == UNLABELLED:
+        raise ConfigError("--per-class is for releases with classes: give --count")
+    return per_class * len(classes)
+
+
+def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events: Events) -> Result:
+    """Fit again, draw, write."""
+    begun, prepared = time.perf_counter(), earlier.prepared
+    release = prepared.method.run(earlier.materials(resampling, events), prepared.params)
+    fitted = time.perf_counter()
+    shutil.rmtree(folder.release, ignore_errors=True)  # of one that was killed
+    step = events.step("sampling and writing the release", release.count)
+    facts = write_release(release, folder.release, format=prepared.config.format, progress=step)
+    if prepared.quality is not None:
+        facts |= prepared.quality.facts
+    seconds = {"fit": fitted - begun, "sample and write": time.perf_counter() - fitted}
+    rounded = {part: round(number, 2) for part, number in seconds.items()}
+    return _documents(earlier, folder, release, facts | {"seed": resampling.seed}, rounded)
+
+
+def _documents(
+    earlier: EarlierRun,
+    folder: RunFolder,
+    release: Release,
+    facts: Mapping[str, Any],
+    seconds: Mapping[str, float],
+) -> Result:
+    """The documents of the release and of the owner; ``run.json``, which ends it, last."""
+    origin = provenance_of(str(earlier.paths.out))
+    record = replace(
+        earlier.record,
+        receipt=made_of([(EARLIER_RUN, origin)]),
+        count=release.count,
+        version=understudy_version(),
+        date=datetime.now(UTC).date().isoformat(),
+        facts={**release.facts, **facts},
+        total=None,  # which is of then
+    )
+    write_release_documents(folder.release, record)
+    images = None if release.image_shape is None else synthetic_sample(release)
+    contact_sheet = None if images is None else write_contact_sheet(folder, images)
+    gallery = () if images is None else sheets(earlier.prepared.source, images)
+    scatter = release_scatter(folder.release, record)
+    owner = OwnerRecord(earlier.run.dataset, 0, sheets=gallery, seconds=seconds, scatter=scatter)
+    if gallery:
+        write_gallery(folder.owner, gallery)
+    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    content = RunFile(
+        run=folder.run,
+        dataset=earlier.run.dataset,
+        dataset_id=None,
+        ledger=None,
+        settings={"resampled": str(earlier.paths.out), "method": record.method, **facts},
+        premises=list(record.premises),
+        receipt=record.receipt,
+        spending=None,
+        rows=0,
+        skipped=0,
+        seconds=dict(seconds),
+        version=record.version,
+    )
+    write_json(folder.record, content.as_dict())
+    return Result(
+        folder.release,
+        folder.owner,
+        record.receipt,
+        record.facts,
+        seconds=seconds,
+        contact_sheet=contact_sheet,
+    )

@@ -1,0 +1,227 @@
+"""``understudy verify``: what of a release can be checked from outside, and what cannot.
+
+Reads the folder of a release and nothing else: neither a ledger nor a private record.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import RunError
+from understudy.core.types import Receipt, StageReceipt
+from understudy.data.release import files_below
+from understudy.privacy import noise
+from understudy.privacy.accounting import (
+    Gaussian,
+    discretisation_slack,
+    epsilon_of,
+    epsilon_of_mu,
+)
+from understudy.report import RunRecord, read_record
+from understudy.report.meaning import composed_mu, guess_bound, stated
+from understudy.run.checksums import checksum_faults, signature_faults
+from understudy.run.outputs import read_json, release_folder
+
+_EXACT = 1e-9  # numbers that follow from one another differ by rounding alone
+_SOLVED = 1e-6  # epsilon is the solution of an equation
+
+OUTSIDE = (
+    "that the noise was drawn as stated, and that nothing else was taken from the private images: "
+    "that is the owner's machine and this program's code (`understudy audit` attacks it)",
+    "that each sensitivity is that of its query: docs/promise.md proves those of this program",
+    "that the owner's ledger knows of every release: what others came to adds up",
+    "that the unit is the right one, and that what is called public is (PRIVACY.md, Assumed)",
+)
+"""What no look at a release can tell."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked of a release.
+
+    Attributes:
+        release: Its folder.
+        record: What it says of itself; None where that cannot be read.
+        files: Its files, but for the list of their checksums.
+        faults: What is wrong, a sentence each; empty: everything that can be checked is sound.
+        signed_by: The public key of the signature, in hexadecimal; None without one that fits.
+        key_known: Whether the reader named the key.
+    """
+
+    release: Path
+    record: RunRecord | None
+    files: int
+    faults: tuple[str, ...]
+    signed_by: str | None
+    key_known: bool
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """What cannot be checked from outside."""
+        lines: tuple[str, ...] = (
+            OUTSIDE if self.record is None or self.record.receipt.stages else ()
+        )
+        if self.record is not None and self.record.total is not None:
+            lines += ("the total of all releases: it stands in the owner's ledger",)
+        if self.signed_by is None:
+            lines += ("who made this folder: it is not signed",)
+        elif not self.key_known:
+            lines += ("whose key signed it: name the key that you know (--key)",)
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "release": str(self.release),
+            "sound": self.sound,
+            "files": self.files,
+            "faults": list(self.faults),
+            "signed_by": self.signed_by,
+            "unverified": list(self.unverified),
+        }
+
+
+def verify(release: str | Path, *, key: str | Path | None = None) -> Verification:
+    """Check a release: its files by their checksums, its guarantee by its own numbers.
+
+    Args:
+        release: The folder of a release, or of a run with one in it.
+        key: The public key that must have signed it: a PEM file, or 64 hexadecimal digits.
+
+    Returns:
+        What is wrong, if anything, and what cannot be checked from outside.
+
+    Raises:
+        RunError: The folder holds no release.
+        ConfigError: The key is none.
+    """
+    place = release_folder(Path(release))
+    try:
+        files, faults = len(files_below(place)) - 1, checksum_faults(place)
+    except RunError as error:  # a link, or a name that no list can hold
+        files, faults = 0, [str(error)]
+    signed_by, more = signature_faults(place, None if key is None else str(key))
+    record = None
+    try:
+        content = read_json(place / "privacy.json")
+        record = read_record(content)
+    except RunError as error:
+        faults.append(str(error))
+    else:
+        faults += [f"privacy.json: {fault}" for fault in guarantee_faults(content, record)]
+        faults += document_faults(place, record)
+    return Verification(place, record, files, (*faults, *more), signed_by, key is not None)
+
+
+def guarantee_faults(content: dict[str, Any], record: RunRecord) -> Iterator[str]:
+    """What of a guarantee does not follow from what its stages state.
+
+    Args:
+        content: The content of ``privacy.json``.
+        record: The same as it is read.
+    """
+    claim, receipt = content["guarantee"], record.receipt
+    if claim.get("kind") not in (None, record.guarantee):
+        yield f"states the guarantee {claim['kind']!r}, and its numbers are those of another kind"
+    if record.unprotected:
+        if content["stages"] or claim["mu"] is not None:
+            yield "states no epsilon, and stages or a mu nevertheless"
+        return
+    numbers = [receipt.epsilon, receipt.delta, receipt.slack]
+    numbers += [n for one in receipt.stages for n in (one.sensitivity, one.sigma, one.mu)]
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        yield "holds numbers that are negative or not finite"
+        return
+    for stage in receipt.stages:
+        if not _same(stage.mu * stage.sigma, stage.sensitivity) or stage.mu <= 0:
+            yield (
+                f"stage {stage.stage!r} states mu {stage.mu:g}; its sensitivity over its sigma is "
+                f"{_ratio(stage):g}"
+            )
+    mu = composed_mu(receipt)
+    if claim["mu"] is None or not _same(claim["mu"], mu):
+        yield f"states mu {claim['mu']}; its stages compose to {mu:g}"
+    yield from _share_faults(receipt)
+    if not record.public:
+        yield from _epsilon_faults(receipt)
+    bounds = {str(units): guess_bound(receipt, int(units)) for units in _groups(claim)}
+    if any(not _same(claim["attacker_right_at_most"][units], bounds[units]) for units in bounds):
+        yield "states other chances of an attacker than its epsilon and mu come to"
+
+
+def _groups(claim: dict[str, Any]) -> list[str]:
+    return [units for units in claim["attacker_right_at_most"] if units.isdecimal()]
+
+
+def _share_faults(receipt: Receipt) -> Iterator[str]:
+    """Each share is the part of mu squared; together they are 1 at most."""
+    shares = math.fsum(stage.share for stage in receipt.stages)
+    if shares > 1 + _EXACT:
+        yield f"its stages state shares of {shares:g} of the budget together, more than all"
+    squares = math.fsum(stage.mu**2 for stage in receipt.stages)
+    for stage in receipt.stages:
+        if not _same(stage.share * squares, stage.mu**2 * shares):
+            yield (
+                f"stage {stage.stage!r} states a share of {stage.share:g}; by its mu it is "
+                f"{stage.mu**2 * shares / squares if squares else 0:g}"
+            )
+
+
+def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
+    """Epsilon is that of the whole plan's mu at delta, and the slack for the noise being discrete.
+
+    Part of delta is set aside for the noise being discrete, more of it where releases compose
+    (`accounting.epsilon_of`): epsilon lies between that of all of delta and that of the rest.
+    """
+    size = sum(stage.size for stage in receipt.stages)
+    least = discretisation_slack(size, noise.MIN_SCALE)
+    if receipt.slack < least:
+        yield f"states a slack of {receipt.slack:g}; {size:,} numbers need {least:g}"
+    shares = math.fsum(stage.share for stage in receipt.stages)
+    mu = composed_mu(receipt) / math.sqrt(shares) if shares > 0 else 0.0
+    if not 0 < receipt.delta < 1:
+        yield f"states delta {receipt.delta:g}, which is no probability between 0 and 1"
+        return
+    low = epsilon_of_mu(mu, receipt.delta) + receipt.slack
+    high = epsilon_of([Gaussian(mu, receipt.slack)], receipt.delta)
+    if not low * (1 - _SOLVED) <= receipt.epsilon <= high * (1 + _SOLVED):
+        yield (
+            f"states epsilon {receipt.epsilon:g} at delta {receipt.delta:g}; its stages come to "
+            f"{high:g}"
+        )
+
+
+def document_faults(release: Path, record: RunRecord) -> list[str]:
+    """Documents that state another guarantee than ``privacy.json``, a sentence each."""
+    if record.unprotected:
+        words = "no privacy guarantee"
+    elif record.public:
+        words = "No private data was used"
+    else:
+        words = f"epsilon {stated(record.receipt.epsilon)}"
+    faults = []
+    for name in ("README.md", "PRIVACY.md"):
+        path = release / name
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        text = " ".join(text.split())
+        if not re.search(rf"(?i){re.escape(words)}(?![\w.]*\d)", text):
+            faults.append(f"{name}: does not state what privacy.json does: {words}")
+    return faults
+
+
+def _ratio(stage: StageReceipt) -> float:
+    return stage.sensitivity / stage.sigma if stage.sigma else math.inf
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_EXACT, abs_tol=1e-300)

@@ -1,0 +1,322 @@
+"""``understudy verify``: one flipped bit, a changed number, and what a forger cannot make fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.run.samples import QUICK, class_folders, embeddings
+
+import understudy
+from understudy.core.errors import ConfigError, RunError
+from understudy.data import open_source
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.checksums import (
+    CHECKSUMS,
+    SIGNATURE,
+    checksum_faults,
+    sign_release,
+    signature_faults,
+    write_checksums,
+)
+from understudy.run.resample import resample
+from understudy.run.selection.select import select
+from understudy.run.synthesize import synthesize
+from understudy.run.verify import verify
+
+SILENT: dict[str, Any] = {"progress": "none"}
+Content = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small release of images, one of embeddings, and what is made of them."""
+    site = tmp_path_factory.mktemp("site")
+    given: dict[str, Any] = {"ledger": str(site / "ledger.db"), "settings": QUICK, **SILENT}
+    source = class_folders(site / "scans", {"cat": 30, "dog": 30})
+    synthesize(
+        source,
+        out=site / "images",
+        count=6,
+        licence="cc-by-4.0",
+        contact="Data office <data@hospital.example>",
+        publish_total=True,
+        **given,
+    )
+    embeddings(site / "private.npz")
+    synthesize(site / "private.npz", out=site / "embeddings", **given)
+    resample(site / "embeddings", count=50, out=site / "more", **SILENT)
+    both = {"reference": site / "embeddings", "keep": 20, **SILENT}
+    select(site / "embeddings", out=site / "chosen", keep="50%", **SILENT)
+    select(site / "more", out=site / "composed", **both)
+    disclosed = {"no_guarantee": True, "ledger": str(site / "ledger.db"), **SILENT}
+    select(
+        site / "private.npz",
+        private=site / "private.npz",
+        out=site / "unprotected",
+        keep=20,
+        **disclosed,
+    )
+    return site
+
+
+@pytest.fixture
+def site(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "site"))
+
+
+def faults(release: Path, **options: Any) -> tuple[str, ...]:
+    return verify(release, **options).faults
+
+
+def forge(release: Path, change: Callable[[Content], None]) -> None:
+    """Change the statement, and make the checksums fit again."""
+    path = release / "privacy.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    write_checksums(release)
+
+
+RELEASES = ["images", "embeddings", "more", "chosen", "composed", "unprotected"]
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_is_sound_as_it_was_written(finished: Path, name: str) -> None:
+    checked = understudy.verify(finished / name)
+    assert checked.faults == ()
+    files = [path for path in (finished / name / "release").rglob("*") if path.is_file()]
+    assert checked.files == len(files) - 1
+    assert "who made this folder: it is not signed" in checked.unverified
+    assert any("noise was drawn" in line for line in checked.unverified) == (name != "unprotected")
+
+
+def test_sha256sum_reads_the_list(finished: Path) -> None:
+    release = finished / "images" / "release"
+    ended = subprocess.run(
+        ["sha256sum", "--check", "--strict", CHECKSUMS], cwd=release, capture_output=True
+    )
+    assert ended.returncode == 0
+
+
+def test_one_flipped_bit_in_any_file_is_noticed(site: Path) -> None:
+    release = site / "images" / "release"
+    paths = [path for path in sorted(release.rglob("*")) if path.is_file()]
+    assert len(paths) == 6 + 5  # images; card, statement, privacy.json, classes.json, the list
+    for path in paths:
+        whole = path.read_bytes()
+        for bit in range(0, 8 * len(whole), max(1, 8 * len(whole) // 8)):
+            part = bytearray(whole)
+            part[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(part)
+            assert faults(release), f"bit {bit} of {path.name}"
+        path.write_bytes(whole)
+    assert not faults(release)
+
+
+def test_every_bit_of_the_list_counts(site: Path) -> None:
+    release = site / "embeddings" / "release"
+    path = release / CHECKSUMS
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        part = bytearray(whole)
+        part[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(part)
+        assert checksum_faults(release), bit
+
+
+def test_files_that_were_removed_added_or_linked_are_named(site: Path) -> None:
+    release = site / "images" / "release"
+    (release / "classes.json").rename(site / "classes.json")
+    (release / "train" / "cat" / "more.png").write_bytes(b"")
+    assert faults(release) == ("classes.json: was removed", "train/cat/more.png: was added")
+    (release / "train" / "cat" / "more.png").unlink()
+    (release / "classes.json").symlink_to(site / "classes.json")
+    assert "is a link" in faults(release)[0]
+    (release / "classes.json").unlink()
+    (release / CHECKSUMS).unlink()
+    assert f"{CHECKSUMS} is missing" in faults(release)[0]
+    assert "removed" not in faults(release)[0][:20]
+
+
+def _epsilon(content: Content, factor: float) -> None:
+    content["guarantee"]["epsilon"] *= factor
+
+
+def _stage(content: Content, name: str, factor: float) -> None:
+    content["stages"][1][name] *= factor
+
+
+def _mu_too(content: Content) -> None:
+    _stage(content, "sensitivity", 0.5)
+    _stage(content, "mu", 0.5)
+
+
+def _whole_stage(content: Content) -> None:
+    """A smaller sensitivity, with the mu of its stage and of the run to match."""
+    _mu_too(content)
+    squares = sum(stage["mu"] ** 2 for stage in content["stages"])
+    content["guarantee"]["mu"] = squares**0.5
+    for stage in content["stages"]:
+        stage["share"] = stage["mu"] ** 2 / squares
+
+
+FORGERIES: dict[str, Callable[[Content], None]] = {
+    "a smaller epsilon": lambda c: _epsilon(c, 0.9),
+    "a slightly smaller epsilon": lambda c: _epsilon(c, 0.9999),
+    "a larger epsilon": lambda c: _epsilon(c, 1.001),
+    "another delta": lambda c: c["guarantee"].update(delta=1e-6),
+    "no slack": lambda c: c["guarantee"].update(slack=0.0),
+    "a smaller sensitivity": lambda c: _stage(c, "sensitivity", 0.9),
+    "a larger sensitivity": lambda c: _stage(c, "sensitivity", 1.1),
+    "a larger sigma": lambda c: _stage(c, "sigma", 1.1),
+    "a smaller mu": lambda c: _stage(c, "mu", 0.9),
+    "a smaller mu of all": lambda c: c["guarantee"].update(mu=0.1),
+    "sensitivity and mu of a stage": _mu_too,
+    "a stage and all that follows but epsilon": _whole_stage,
+    "a stage left out": lambda c: c["stages"].pop(),
+    "a share": lambda c: _stage(c, "share", 0.5),
+    "the chances of an attacker": lambda c: c["guarantee"]["attacker_right_at_most"].update(
+        {"1": 0.5}
+    ),
+    "no number": lambda c: c["guarantee"].update(slack=float("nan")),
+    "a kind": lambda c: c["guarantee"].update(kind="no private data"),
+    "no epsilon": lambda c: c["guarantee"].update(epsilon=None),
+    "negative": lambda c: _stage(c, "sigma", -1.0),
+    "not whole": lambda c: c.pop("stages"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+@pytest.mark.parametrize("name", ["images", "composed"])
+def test_a_forger_who_renews_the_list_is_noticed_by_the_numbers(
+    site: Path, name: str, forgery: str
+) -> None:
+    release = site / name / "release"
+    write_checksums(release)
+    assert not faults(release)
+    forge(release, FORGERIES[forgery])
+    assert faults(release)
+
+
+def test_another_guarantee_in_the_documents_is_noticed(site: Path) -> None:
+    release = site / "images" / "release"
+    for name in ("README.md", "PRIVACY.md"):
+        path = release / name
+        text = path.read_text()
+        path.write_text(text.replace("epsilon 1", "epsilon 0.1"))
+        write_checksums(release)
+        assert faults(release) == (f"{name}: does not state what privacy.json does: epsilon 1",)
+        path.write_text(text)
+
+
+# What a release names
+
+
+def test_licence_contact_and_the_total_stand_in_the_documents(finished: Path) -> None:
+    release = finished / "images" / "release"
+    content = json.loads((release / "privacy.json").read_text())
+    with Ledger(str(finished / "ledger.db")) as ledger:
+        (dataset,) = [one for one in ledger.datasets() if one.name.endswith("scans")]
+        spent = ledger.spent(dataset.id)
+    assert content["total"] == {
+        "epsilon": spent.epsilon, "delta": spent.delta, "releases": 1, "unprotected": 0,
+    }  # fmt: skip
+    assert content["data"]["licence"] == "cc-by-4.0"
+    assert content["data"]["contact"] == "Data office <data@hospital.example>"
+    statement = (release / "PRIVACY.md").read_text()
+    assert "All releases together" in statement
+    assert "Questions about this folder: Data office &lt;data@hospital.example&gt;." in statement
+    assert "as the owner states" in (release / "README.md").read_text()
+    lines = verify(release).unverified
+    assert "the total of all releases: it stands in the owner's ledger" in lines
+    silent = json.loads((finished / "embeddings" / "release" / "privacy.json").read_text())
+    assert (silent["total"], silent["data"]["contact"]) == (None, "")
+
+
+def test_the_total_counts_earlier_releases(site: Path) -> None:
+    options: dict[str, Any] = {"ledger": str(site / "ledger.db"), "settings": QUICK, **SILENT}
+    for name in ("two", "three"):
+        made = synthesize(
+            site / "private.npz", out=site / name, publish_total=True, epsilon=0.5, **options
+        )
+    total = json.loads((made.release / "privacy.json").read_text())["total"]
+    assert total["releases"] == 3
+    assert total["epsilon"] > 1.2
+    assert total["unprotected"] == 1
+
+
+def test_a_release_with_a_list_is_read_as_before(finished: Path) -> None:
+    source = open_source(finished / "images" / "release")
+    assert (source.classes, len(source), source.skipped) == (("cat", "dog"), 6, 0)
+
+
+# Signatures
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``mine.pem``, ``mine-public.pem`` and those of another."""
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    place = tmp_path_factory.mktemp("keys")
+    pem = serialization.Encoding.PEM
+    for name in ("mine", "other"):
+        key = ed25519.Ed25519PrivateKey.generate()
+        (place / f"{name}.pem").write_bytes(
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+        (place / f"{name}-public.pem").write_bytes(
+            key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+        )
+    return place
+
+
+def test_a_signature_says_who_made_it(site: Path, keys: Path) -> None:
+    release = site / "images" / "release"
+    public = sign_release(release, keys / "mine.pem")
+    checked = verify(release, key=keys / "mine-public.pem")
+    assert (checked.faults, checked.signed_by) == ((), public)
+    assert not any("sign" in line for line in checked.unverified)
+    assert not faults(release, key=public)
+    assert "another key signed" in faults(release, key=keys / "other-public.pem")[0]
+    assert any("whose key signed it" in line for line in verify(release).unverified)
+    (release / "README.md").write_text("epsilon 1")
+    write_checksums(release)
+    assert "nobody signed" in faults(release, key=public)[0]
+
+
+def test_every_bit_of_a_signature_counts_and_a_new_list_does_not_fit_it(
+    site: Path, keys: Path
+) -> None:
+    release = site / "embeddings" / "release"
+    sign_release(release, keys / "mine.pem")
+    path = release / SIGNATURE
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        part = bytearray(whole)
+        part[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(part)
+        assert signature_faults(release, None)[1], bit
+    (release / "more.txt").write_text("x")
+    write_checksums(release)
+    path.write_bytes(whole)
+    assert "was changed after signing" in faults(release)[0]
+
+
+def test_what_is_no_key_is_refused_with_the_command_that_makes_one(site: Path, keys: Path) -> None:
+    release = site / "images" / "release"
+    for wrong in (keys / "mine-public.pem", release / "README.md", keys / "missing.pem"):
+        with pytest.raises(ConfigError, match=r"openssl genpkey|cannot read the key"):
+            sign_release(release, wrong)
+    for wrong in (keys / "mine.pem", "abc"):
+        with pytest.raises(ConfigError, match=r"openssl pkey|cannot read the key"):
+            verify(release, key=wrong)
+    (release / "classes.json").write_text("{}")
+    with pytest.raises(RunError, match=r"cannot be signed: classes\.json: was changed"):
+        sign_release(release, keys / "mine.pem")
