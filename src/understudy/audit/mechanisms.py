@@ -17,7 +17,7 @@ from understudy.metrics.noise_checks import NoiseFindings, NoiseRecord, StageNoi
 from understudy.metrics.privacy_bounds import Audit, audit_pairs
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.cells import Cells
-from understudy.privacy.noise import MIN_SCALE
+from understudy.privacy.accounting import MIN_SCALE
 from understudy.privacy.queries import (
     ClippedGradients,
     ClippedSums,

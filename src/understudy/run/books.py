@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from understudy.core.errors import LedgerError, SourceError
-from understudy.core.ports import Source
-from understudy.data import open_source
-from understudy.data.labels import NO_LABELS
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Dataset, Ledger, LedgerRow, LedgerSpending
+
+
+if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
+    from understudy.core.ports import Source
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Datase
 
 def _open(source: str, size: int | None, skip_bad: bool) -> Source:
     """A dataset as the ledger sees it: its records have bytes, and labels are no part of them."""
+    from understudy.data import open_source
+    from understudy.data.labels import NO_LABELS
+
     return open_source(source, size=size, skip_bad=skip_bad, label=NO_LABELS)
 
 
