@@ -33,7 +33,7 @@ def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() ->
     written, declared = parameters(understudy.synthesize), run_options()
     assert written.pop("progress").default == "auto"  # of the call, not of the run
     assert list(written) == [name for name in declared if name != "dry_run"]
-    blank = RunConfig(source="a", out=Path("b")).as_options()
+    blank = RunConfig(source="a", out=Path("b"), epsilon=1.0).as_options()
     for name, one in written.items():
         assert one.kind is not inspect.Parameter.VAR_KEYWORD
         if name not in ("source", "out", "settings"):
@@ -47,7 +47,7 @@ def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() ->
 
 
 def test_an_audit_takes_every_role_and_options_of_a_run_with_the_same_defaults() -> None:
-    blank = RunConfig(source="a", out=Path("b")).as_options()
+    blank = RunConfig(source="a", out=Path("b"), epsilon=1.0).as_options()
     for name, one in parameters(understudy.audit).items():
         if name in blank and name not in ("source", "settings"):
             assert one.default == blank[name], name

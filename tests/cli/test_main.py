@@ -18,10 +18,12 @@ from tests.cli.processes import Commands, commands
 from tests.run.samples import class_folders, embeddings, save, tree
 from typer.testing import CliRunner
 
-from understudy.cli.main import app, parse_settings
+from understudy.cli.main import app
+from understudy.cli.option_values import parse_settings
 from understudy.core.errors import ConfigError
 
-QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "20"]
+ONE = ["--epsilon", "1"]
+QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]
 
 
 @pytest.fixture(scope="module")
@@ -166,16 +168,23 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     ("words", "said"),
     [
         (["synthesize"], "source is missing"),
-        (["synthesize", "absent", "--out", "o"], "no such file or folder"),
+        (["synthesize", "absent", "--out", "o", *ONE], "no such file or folder"),
         (["synthesize", "SCANS"], "out is missing"),
-        (["synthesize", "SCANS", "--out", "o", "--method", "cluster"], "'clustering'"),
-        (["synthesize", "SCANS", "--out", "o", "--set", "clusters"], "--set takes NAME=VALUE"),
-        (["synthesize", "SCANS", "--out", "o", "--set", "cluster=1"], "Did you mean 'clusters'"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--method", "cluster"], "'clustering'"),
+        (
+            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "clusters"],
+            "--set takes NAME=VALUE",
+        ),
+        (
+            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "cluster=1"],
+            "Did you mean 'clusters'",
+        ),
         (["synthesize", "SCANS", "--out", "o", "--epsilon", "0"], "epsilon must be a positive"),
-        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "Invalid value for '--epsilon'"),
-        (["synthesize", "SCANS", "--out", "o", "--size", "0"], "size must be 1 or more"),
-        (["synthesize", "SCANS", "--out", "o", "--unit", "who"], "'who'"),
-        (["synthesize", "SCANS", "--out", "o", "--adjacency", "swap"], "adjacency is one of"),
+        (["synthesize", "SCANS", "--out", "o"], "--epsilon rest, --epsilon 10%"),
+        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "'rest', or a share such as 10%"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--size", "0"], "size must be 1 or more"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--unit", "who"], "'who'"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--adjacency", "swap"], "adjacency is one of"),
         (["synthesize", "SCANS", "--out", "o", "--config", "absent.yaml"], "No such file"),
         (["synthesize", "--epsilom", "1"], "No such option"),
         (["evaluate", ".", "--real", "SCANS", "--test", "SCANS"], "holds no release"),
@@ -204,7 +213,7 @@ def test_settings_in_a_file_must_be_a_mapping(
 ) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("settings: [clusters]\n")
-    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", "--config", path)
+    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", *ONE, "--config", path)
     assert ended.code == 2
     assert "settings is a mapping" in ended.err
 
@@ -249,7 +258,7 @@ def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
     real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
     out = tmp_path / "out"
-    assert understudy.run("synthesize", real, "--out", out, "--count", "60", *books).code == 0
+    assert understudy.run("synthesize", real, *ONE, "--out", out, "--count", "60", *books).code == 0
     words = ["evaluate", out, "--real", real, "--test", test, "--epochs", "3"]
     files = ["--json", tmp_path / "found.json", "--table", tmp_path / "found.csv"]
     ended = understudy.run(*words, "--network", "two-layer", *files)

@@ -117,6 +117,7 @@ def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base,
     made = synthesize(
         source,
         out=tmp_path / "out",
+        epsilon=1.0,
         method="alignment",
         base=str(base),
         ledger=str(tmp_path / "ledger.db"),
@@ -145,6 +146,7 @@ def test_the_mini_studio_says_what_it_draws(tmp_path, classes, warns, capsys):
             {
                 "source": str(source),
                 "out": tmp_path / "out",
+                "epsilon": 1.0,
                 "method": "alignment",
                 "ledger": str(tmp_path / "ledger.db"),
             }

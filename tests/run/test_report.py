@@ -244,6 +244,7 @@ def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:
     understudy.synthesize(
         embeddings(tmp_path / "v.npz"),
         out=tmp_path / "out",
+        epsilon=1.0,
         settings={"clusters": 1},
         count=30,
         ledger=str(tmp_path / "ledger.db"),

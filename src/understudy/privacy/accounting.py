@@ -182,10 +182,28 @@ def run_mu(epsilon: float, delta: float, size: int, scale: float) -> float:
     Raises:
         ConfigError: An epsilon so small that the slack alone would use it up.
     """
-    left = epsilon - discretisation_slack(size, scale)
-    if left <= _LEAST_EPSILON:
+    return mu_beside(epsilon, delta, discretisation_slack(size, scale))
+
+
+def mu_beside(epsilon: float, delta: float, slack: float) -> float:
+    """mu of Gaussian releases that with this slack are (epsilon, delta)-DP: undoes `epsilon_of`.
+
+    Args:
+        epsilon: Of all of them together.
+        delta: Of all of them together.
+        slack: Of all of them together.
+
+    Raises:
+        ConfigError: An epsilon so small that the slack alone would use it up.
+    """
+    if epsilon - slack <= _LEAST_EPSILON:
         raise ConfigError(f"epsilon {epsilon:g} is too small to release anything: use 1e-6 or more")
-    return mu_of(left, delta * (1 - _DELTA_RESERVE))
+    return mu_of(epsilon - slack, delta * (1 - _reserve(slack)))
+
+
+def _reserve(slack: float) -> float:
+    """The part of delta that is kept for what discretisation does to delta."""
+    return max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
 
 
 def discretisation_slack(size: int, scale: float) -> float:
@@ -212,7 +230,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     slack = math.fsum(e.slack for e in events if isinstance(e, Gaussian))
     pure = [e.epsilon for e in events if isinstance(e, Laplace)]
     if slack:
-        delta *= 1 - max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
+        delta *= 1 - _reserve(slack)
     if not pure:
         return epsilon_of_mu(mu, delta) + slack
     return pld_epsilon(mu, pure, delta) + slack

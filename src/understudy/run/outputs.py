@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import BudgetRefused, RunError
+from understudy.core.errors import BudgetRefused, Declined, RunError
 from understudy.core.ports import Source
 from understudy.core.types import Shape
 from understudy.data import open_source
@@ -198,7 +198,7 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
         try:
             yield RunFolder(out, known["run"])
-        except BudgetRefused:
+        except (BudgetRefused, Declined):
             if new:  # nothing was charged or written: leave the name free for the next try
                 shutil.rmtree(paths.owner)
                 if is_new:

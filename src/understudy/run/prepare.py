@@ -21,6 +21,7 @@ from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.run.books import with_epsilon
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
 from understudy.run.models import (
@@ -41,7 +42,7 @@ class Prepared:
     """A run that is ready to start.
 
     Attributes:
-        config: What was asked.
+        config: What was asked; its epsilon is a number, whatever it was asked as.
         method: The method.
         params: Its parameters.
         plan: Budget and shares.
@@ -85,6 +86,7 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
     source = source or open_private(config)
+    config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)

@@ -17,10 +17,8 @@ from understudy.core.ports import Events
 from understudy.core.types import Fit, Receipt, Release, Shape
 from understudy.data import write_release
 from understudy.data.holdout import split
-from understudy.data.inspection import source_notes
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
-from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
@@ -33,18 +31,18 @@ from understudy.run.documents import (
     is_unlabelled,
     run_record,
     spending,
-    spending_warnings,
     synthetic_sample,
+    warnings_of,
     write_contact_sheet,
     write_owner,
     write_release_documents,
 )
-from understudy.run.dry import class_capacities
+from understudy.run.dry import RunPlan, plan_of
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
 from understudy.run.prepare import Prepared, claim, prepare
-from understudy.run.progress import ProgressMode, reporting
+from understudy.run.progress import ProgressMode, paused, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
 from understudy.run.safeguards import require_room, stops_explained
 
@@ -83,8 +81,8 @@ def synthesize(
     source: str | Path,
     *,
     out: str | Path,
+    epsilon: float | str,
     method: str = "clustering",
-    epsilon: float = 1.0,
     delta: float = 1e-5,
     accept_epsilon: bool = False,
     encoder: str | None = None,
@@ -131,8 +129,9 @@ def synthesize(
         source: The private dataset: a folder, a file or ``hf:NAME`` (docs/sources.md).
         out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not. It must not
             exist, unless ``resume``.
+        epsilon: Privacy budget of this run: a number, or a part of the dataset's budget in the
+            ledger: ``"rest"``, or a share of its squared mu such as ``"10%"``.
         method: Name of a method (``understudy methods``).
-        epsilon: Privacy budget of this run.
         delta: Its delta.
         accept_epsilon: Whether an epsilon above 100 is meant, which protects next to nothing.
         encoder: Name of an encoder; None: the method's, ``embedded:dct`` for images.
@@ -250,7 +249,7 @@ def synthesize(
 
 def run(
     config: RunConfig,
-    plan: Callable[[tuple[Carried, ...]], None] = lambda _: None,
+    plan: Callable[[RunPlan], None] | None = None,
     *,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
@@ -258,22 +257,21 @@ def run(
 
     Args:
         config: What to do.
-        plan: Given what classes of several sizes can carry, once the budget is known to cover the
-            run and before anything is spent.
+        plan: Given the plan once the budget is known to cover the run and before anything is
+            charged; an error that it raises ends the run. None: its notes become warnings.
         progress: Where events go, as for `synthesize`.
     """
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
+        config = prepared.config
         claim(prepared)
         opening.finish()
         _require_room(prepared)
-        for note in source_notes(prepared.source):
-            events.warning(note)
         with (
             stops_explained(config.out) as charged,
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
-            Ledger(config.ledger) as ledger,
+            Ledger(config.ledger, on_wait=events.warning) as ledger,
         ):
             if folder.done:
                 raise RunComplete(config.out)
@@ -317,7 +315,7 @@ class _Run:
         yield
         self.seconds[part] = round(time.perf_counter() - start, 2)
 
-    def carry_out(self, plan: Callable[[tuple[Carried, ...]], None]) -> Result:
+    def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
@@ -330,10 +328,11 @@ class _Run:
             prepared.plan,
             folder.stages,
             folder.run,
-            on_charge=lambda: self.charged.append(f"epsilon {config.epsilon:g}"),
+            on_charge=lambda: self.charged.append(f"epsilon {config.budget.epsilon:g}"),
         )
         account.check()
-        plan(class_capacities(prepared))
+        if not self.charged:  # else it is resumed, and free
+            self._show(plan, dataset)
         if (known := words_fit(prepared)) is not None:
             _report_fit(self.fits, self.events, known)
         with private_cache(folder.cache) as cache:
@@ -360,6 +359,16 @@ class _Run:
                 self.notes = tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
         return self._report(dataset, release, claim(prepared, account.receipt()), facts)
+
+    def _show(self, plan: Callable[[RunPlan], None] | None, dataset: Dataset) -> None:
+        """The plan, before anything is charged; whoever it is shown to may end the run here."""
+        shown = plan_of(self.prepared, self.ledger, dataset, self.concerned)
+        if plan is None:
+            for note in shown.notes:
+                self.events.warning(note)
+            return
+        with paused(self.events):
+            plan(shown)
 
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""
@@ -428,10 +437,8 @@ class _Run:
             contact_sheet,
             (
                 *(fit.warning for fit in self.fits if fit.warning is not None),
-                *spending_warnings(
-                    spent,
+                *warnings_of(
                     self.concerned,
-                    receipt.delta,
                     release.facts,
                     unlabelled=is_unlabelled(prepared.source, prepared.config),
                 ),

@@ -101,6 +101,7 @@ class Database:
 
     def __init__(self, url: str | Path | None, on_wait: Callable[[str], None] | None) -> None:
         self._store = _store(url)
+        self._errors: tuple[type[Exception], ...] = (*self._store.errors, OSError)
         self.address = self._store.address
         self._on_wait = on_wait or _say
         self.key = self._open()
@@ -202,7 +203,7 @@ class Database:
                 raise
             finally:
                 connection.close()
-        except (*self._store.errors, OSError) as error:
+        except self._errors as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise LedgerError(
                 f"the ledger at {self.address} cannot be used: {reason}. Check that it can be "

@@ -46,7 +46,12 @@ from understudy.privacy.ledger.records import (
     LedgerSpending,
     Preview,
 )
-from understudy.privacy.ledger.rules import allowed, check_all
+from understudy.privacy.ledger.rules import (
+    allowed,
+    check_all,
+    largest_run,
+    share_of_budget,
+)
 
 if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
     from understudy.core.ports import Source
@@ -373,6 +378,29 @@ class Ledger:
             if delta is None:
                 delta = page.budget.delta if page.budget else _DEFAULT_DELTA
             return page.spending(delta)
+
+    def next_run(
+        self, dataset_id: str, delta: float | None = None, *, share: float | None = None
+    ) -> float | None:
+        """Epsilon of the next run on a dataset, where its budget is to say it.
+
+        Args:
+            dataset_id: The dataset.
+            delta: Of the run; that of the budget where none is given.
+            share: Of the budget's squared mu, whatever is left of it; None: the largest run that
+                neither this dataset's budget nor that of one that overlaps with it would refuse.
+
+        Returns:
+            Rounded down; 0.0 where a budget is used up; None where this dataset has no budget.
+        """
+        with self._reading() as book:
+            page = _page(book, dataset_id)
+            if page.budget is None:
+                return None
+            delta = page.budget.delta if delta is None else delta
+            if share is not None:
+                return share_of_budget(page.budget, share, delta)
+            return largest_run(book.answerable(page), delta)
 
     def rows(self, dataset_id: str | None = None) -> Iterator[LedgerRow]:
         """Every row in order, or those of one dataset; also of a ledger that does not add up."""
