@@ -50,7 +50,8 @@ def prepared(tmp_path, names, base, **changes):
     source = class_folders(tmp_path / "scans", dict.fromkeys(names, 4), SHAPE)
     for name in set(names) - {"cat", "dog"}:
         (base / "cat").rename(base / name)
-    options = {"source": str(source), "out": tmp_path / "out", "method": "alignment", **DCT}
+    options = {"source": str(source), "out": tmp_path / "out", "epsilon": 1.0, **DCT}
+    options["method"] = "alignment"
     ready = prepare(make_config({**options, "base": str(base)}))
     return replace(ready, context=replace(ready.context, generator=Taught(), **changes))
 

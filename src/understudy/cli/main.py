@@ -18,6 +18,7 @@ from understudy.cli import (
     check_command,
     evaluate_command,
     ledger_command,
+    plan_command,
     report_command,
     serve_command,
     show,
@@ -160,6 +161,7 @@ app.command()(report_command.report)
 app.command()(report_command.compare)
 app.command("audit")(audit_command.audit_command)
 app.command("check")(check_command.check_command)
+app.command("plan")(plan_command.plan_command)
 
 
 @app.command("runs")

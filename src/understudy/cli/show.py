@@ -47,12 +47,7 @@ def dry_run(dry: RunPlan) -> None:
 
 def plan(dry: RunPlan) -> None:
     """What a run is about to do and to spend."""
-    _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
-    _console.print(f"unit: one {dry.unit}; adjacency: {dry.adjacency}")
-    table = _table("stage", "share", "noise / sensitivity")
-    for stage in dry.stages:
-        table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
-    _console.print(table)
+    costs(dry)
     capacity_table(dry.carried)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
     premises(dry.premises)
@@ -63,6 +58,21 @@ def plan(dry: RunPlan) -> None:
         _console.print(f"note: {note}")
     for role, sampling in dry.sampling.items():
         _console.print(f"{role}: {sampling}")
+    for fit in dry.fits:
+        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
+        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
+        if fit.warning is not None:
+            _console.print(f"note: {fit.warning}")
+
+
+def costs(dry: RunPlan) -> None:
+    """What a run would spend, stage by stage, and how its dataset would stand after it."""
+    _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
+    _console.print(f"unit: one {dry.unit}; adjacency: {dry.adjacency}")
+    table = _table("stage", "share", "noise / sensitivity")
+    for stage in dry.stages:
+        table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
+    _console.print(table)
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
     _console.print(
@@ -71,11 +81,6 @@ def plan(dry: RunPlan) -> None:
     )
     if dry.concerned:
         _console.print(f"charged too, for they share records: {', '.join(dry.concerned)}")
-    for fit in dry.fits:
-        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
-        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
-        if fit.warning is not None:
-            _console.print(f"note: {fit.warning}")
 
 
 def premises(assumptions: Sequence[Premise]) -> None:
