@@ -160,7 +160,7 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     assert f"note: this run was charged to {parts[0]}, {parts[1]} too" in done.out
     shown = understudy.run("ledger", "show", parts[1], *books)
     assert "shared charge" in shown.out
-    assert re.search(r"1 +1\.0000 +1e-05 +1 +image", shown.out)
+    assert re.search(r"1 +1\.0000 +none: used up +1e-05 +1 +image", shown.out)
     assert f"shares records with, so that a run on it is charged to them too: {scans}" in shown.out
 
 
@@ -246,7 +246,6 @@ def test_bad_files_stop_a_run_or_are_counted(
     assert "broken.png" in stopped.err
     done = understudy.run(*words, "--skip-bad")
     assert done.code == 0, done.err
-    assert "broken" not in done.out
     assert json.loads((tmp_path / "out" / "owner" / "run.json").read_text())["skipped"] == 1
     listed = understudy.run("ledger", "show", scans, "--skip-bad", *books)
     assert listed.code == 0, listed.err
@@ -302,7 +301,7 @@ def test_the_ledger_from_the_command_line(
         for word in ("dataset", "budget", "charge", "release", "means", "covariance", "1.0000"):
             assert word in shown.out
     listed = understudy.run("ledger", "list", *books)
-    assert re.search(r"3 +1\.0000 +1e-06 +1 +image", listed.out)
+    assert re.search(r"3 +1\.0000 +2\.7\d+ +1e-06 +1 +image", listed.out)
     identity = listed.out.splitlines()[1].split()[0]
     assert understudy.run("ledger", "show", identity, *books).code == 0
     assert understudy.run("ledger", "set-budget", identity, "--epsilon", "0.5", *books).code == 0

@@ -156,7 +156,7 @@ def test_text_becomes_the_type_that_is_wanted():
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("epsilon", "much", "epsilon must be a number, found 'much'"),
+        ("epsilon", "much", "'rest', or a share such as 10%; found 'much'"),
         ("epsilon", True, "epsilon must be a number"),
         ("epsilon", 0, "positive"),
         ("epsilon", float("nan"), "epsilon must be a finite number, found nan"),

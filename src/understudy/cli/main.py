@@ -84,14 +84,14 @@ def synthesize(
         else:
             from understudy.run.synthesize import run
 
-            result = run(chosen, partial(_confirm, yes=yes), progress=events)
+            result = run(chosen, partial(confirmed, yes=yes), progress=events)
     if chosen.dry_run:
-        show.dry_run(dry)
+        show.plan_alone(dry)
     else:
         show.result(result)
 
 
-def _confirm(plan: RunPlan, *, yes: bool) -> None:
+def confirmed(plan: RunPlan, *, yes: bool) -> None:
     """Show a plan before its charge and, where somebody is there to answer, ask.
 
     Raises:
@@ -135,7 +135,7 @@ def select_command(
     with reporting(progress) as events:
         from understudy.run.select import run_selection
 
-        result = run_selection(config, partial(_confirm, yes=yes), progress=events)
+        result = run_selection(config, partial(confirmed, yes=yes), progress=events)
     show.result(result)
 
 

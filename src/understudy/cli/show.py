@@ -37,7 +37,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def dry_run(dry: RunPlan) -> None:
+def plan_alone(dry: RunPlan) -> None:
     """The plan of a run that is not to begin."""
     plan(dry)
     if dry.refused:

@@ -83,10 +83,8 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
         InputError: Anything that does not fit together.
     """
     require_apart(config.source, config.out)
-    chosen = method(config.method)
-    params = make_params(chosen.params, config.settings)
-    source = source or open_private(config)
-    config = with_epsilon(config, source)
+    params = make_params((chosen := method(config.method)).params, config.settings)
+    config = with_epsilon(config, source := source or open_private(config))
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)

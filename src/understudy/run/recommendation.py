@@ -114,8 +114,8 @@ def recommend(config: RunConfig) -> Recommendation:
     plan, obstacle = _planned(run)
     epsilon = 1.0 if isinstance(config.epsilon, str) else config.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
-    kept = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
-    options = {"method": method, **roles, **check.options, **kept}
+    asked = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
+    options = {"method": method, **roles, **check.options, **asked}
     return Recommendation(
         source=check.source,
         facts=facts,
@@ -234,7 +234,7 @@ _WHY_CLUSTERING = (
 def _same_classes(public: str, check: SourceCheck) -> bool:
     """Whether a public dataset has the classes of the private one."""
     size = None if check.shape is None or len(check.shape) != 3 else check.shape[:2]
-    other = open_source(public, size=cast("tuple[int, int] | None", size))
+    other = open_source(public, size=size)
     return set(other.classes) == set(check.classes)
 
 

@@ -320,7 +320,8 @@ class _Run:
         with self._timed("recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
             self.concerned = self.ledger.concerned(dataset.id)
-        self.prepared = prepared = self._without_held_out()
+        opened, self.prepared = prepared, self._without_held_out()
+        prepared = self.prepared
         account = Account(
             self.ledger,
             dataset.id,
@@ -332,7 +333,7 @@ class _Run:
         )
         account.check()
         if not self.charged:  # else it is resumed, and free
-            self._show(plan, dataset)
+            self._show(plan, opened, dataset)
         if (known := words_fit(prepared)) is not None:
             _report_fit(self.fits, self.events, known)
         with private_cache(folder.cache) as cache:
@@ -360,9 +361,11 @@ class _Run:
                 write_dropped(prepared.quality, folder.owner)
         return self._report(dataset, release, claim(prepared, account.receipt()), facts)
 
-    def _show(self, plan: Callable[[RunPlan], None] | None, dataset: Dataset) -> None:
-        """The plan, before anything is charged; whoever it is shown to may end the run here."""
-        shown = plan_of(self.prepared, self.ledger, dataset, self.concerned)
+    def _show(
+        self, plan: Callable[[RunPlan], None] | None, opened: Prepared, dataset: Dataset
+    ) -> None:
+        """The plan of the whole dataset, before the charge; who sees it may end the run."""
+        shown = plan_of(opened, self.ledger, dataset, self.concerned)
         if plan is None:
             for note in shown.notes:
                 self.events.warning(note)
