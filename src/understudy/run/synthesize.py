@@ -307,7 +307,7 @@ class _Run:
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.fits: list[Fit] = []
-        self.notes: tuple[str, ...] = ()  # of the filters of the release
+        self.notes: tuple[str, ...] = ()  # of the plan that nobody is shown, and of the filters
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -357,7 +357,7 @@ class _Run:
             )
             if prepared.quality is not None:
                 facts |= prepared.quality.facts
-                self.notes = tuple(quality_warnings(prepared.quality, release.count))
+                self.notes += tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
         return self._report(dataset, release, claim(prepared, account.receipt()), facts)
 
@@ -367,6 +367,7 @@ class _Run:
         """The plan of the whole dataset, before the charge; who sees it may end the run."""
         shown = plan_of(opened, self.ledger, dataset, self.concerned)
         if plan is None:
+            self.notes = shown.notes
             for note in shown.notes:
                 self.events.warning(note)
             return
