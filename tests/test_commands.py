@@ -140,7 +140,10 @@ def test_inline_code_may_leave_out_but_not_invent(
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ('import understudy\nunderstudy.synthesize("a", epsilom=1.0, out="b")', "epsilom"),
+        (
+            'import understudy\nunderstudy.synthesize("a", epsilon=1, epsilom=1.0, out="b")',
+            "epsilom",
+        ),
         ("import understudy\nunderstudy.sythesize('a')", "sythesize"),
         ("from understudy.playhouse import Home\nHome(3, gab=1.0)", "gab"),
         ("from understudy.playhouse import World\nWorld(64).draw()", "missing"),

@@ -399,10 +399,8 @@ def paused(events: Events) -> Iterator[None]:
         yield
         return
     events.paused = True
-    try:
-        yield
-    finally:
-        events.paused = False
+    yield
+    events.paused = False  # not after an error, which ends them
 
 
 def _bars() -> Progress:
