@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.run.samples import class_folders, tree
+from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
 from understudy.cli.main import app
@@ -88,6 +88,20 @@ def test_a_generator_that_is_at_hand_is_used(scans: Path, generator: str, method
     result = planned(scans, generator=generator, base="none")
     assert chosen(result)[0] == f"--method {method}"
     assert {one.method for one in result.expected} == {method}
+
+
+def test_embeddings_need_no_encoder(tmp_path: Path) -> None:
+    vectors = embeddings(tmp_path / "vectors.npz")
+    result = planned(vectors)
+    assert (result.obstacle, chosen(result)[0]) == (None, "--method clustering")
+    assert "--encoder" not in (result.command or "")
+    assert {one.kind for one in result.expected} == {"embeddings"}
+
+
+def test_a_password_is_not_repeated(scans: Path) -> None:
+    result = planned(scans, ledger="postgresql://owner:hunter2@127.0.0.1:1/ledger")
+    assert "hunter2" not in json.dumps(result.as_dict(), default=list)
+    assert result.obstacle is not None
 
 
 def test_small_classes_are_named(scans: Path) -> None:

@@ -115,6 +115,8 @@ def recommend(config: RunConfig) -> Recommendation:
     epsilon = 1.0 if isinstance(config.epsilon, str) else config.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
     asked = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
+    if "@" in asked.get("ledger", ""):
+        asked["ledger"] = "postgresql://..."  # a password may stand in it
     options = {"method": method, **roles, **check.options, **asked}
     return Recommendation(
         source=check.source,
@@ -198,8 +200,10 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
     """The method, the models and datasets of the run, and why."""
     named = config.roles
     base = named.get("base") or named.get("public")
+    embeddings = check.shape is not None and len(check.shape) == 1
+    encoder = {} if embeddings else {"encoder": "embedded:dct"}
     if base is not None and base != "none" and _same_classes(base, check):
-        roles = {"encoder": "embedded:dct", **named, "base": base}
+        roles = {**encoder, **named, "base": base}
         roles.pop("public", None)
         reason = (
             "a public set has the same classes, so its images can be moved to where the private "
@@ -214,13 +218,15 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
         reason = "a text-to-image model is at hand, and votes of the private images steer it"
         return "evolution", named, [Choice("--method evolution", reason)]
     choices = [Choice("--method clustering", _WHY_CLUSTERING)]
+    if embeddings:
+        return "clustering", named, choices
     if named.get("encoder") is None:
         reason = (
             "no encoder that knows these images is named, and this one needs no model; an ONNX or "
             "hub encoder and its decoder are what gains most (docs/benchmarks.md)"
         )
         choices.append(Choice("--encoder embedded:dct", reason))
-        return "clustering", cast(RoleNames, {**named, "encoder": "embedded:dct"}), choices
+        return "clustering", cast(RoleNames, {**named, **encoder}), choices
     choices.append(Choice(f"--encoder {named['encoder']}", "it was named, as one that knows them"))
     return "clustering", named, choices
 

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from understudy.core.errors import LedgerError
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.chain import Head, Link
-from understudy.privacy.ledger.postgres import PostgresServer
 from understudy.privacy.ledger.sqlite import SqliteFile
 
 LEDGER_SCHEMA = 1
@@ -254,6 +253,8 @@ def _store(url: str | Path | None) -> LedgerStore:
     scheme, _, rest = url.partition("://")
     backend = scheme.partition("+")[0].lower()  # a driver may be named, postgresql+psycopg
     if backend in ("postgres", "postgresql"):
+        from understudy.privacy.ledger.postgres import PostgresServer
+
         return PostgresServer(f"postgresql://{rest}")
     if backend != "sqlite":
         raise LedgerError(f"a ledger in {backend} is not supported: sqlite or postgresql is")
