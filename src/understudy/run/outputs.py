@@ -13,16 +13,17 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import BudgetRefused, Declined, RunError
-from understudy.core.ports import Source
 from understudy.core.types import Shape
-from understudy.data import open_source
+
+if TYPE_CHECKING:
+    from understudy.core.ports import Source
 
 NamedArrays = Mapping[str, NDArray[Any]]
 
@@ -265,6 +266,8 @@ def release_folder(folder: Path) -> Path:
 
 def open_release(folder: Path, shape: Shape | None) -> Source:
     """A release as a source: its images where it has some, else its embeddings."""
+    from understudy.data import open_source  # which `understudy runs` does without
+
     if shape is None:
         return open_source(folder / "embeddings.safetensors")
     return open_source(folder, size=(shape[0], shape[1]))
