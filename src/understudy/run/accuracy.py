@@ -134,7 +134,7 @@ def training_note(rows: int, shape: Shape | None, config: RunConfig) -> str:
     return (
         f"--test trains two networks after the release is written ({WORDS[network]}: one learns "
         f"from the release, one from real records), for about {duration(max(seconds, 1))} on "
-        f"{cores} cores. It can be left for later: understudy evaluate {config.out} --real SOURCE "
+        f"{cores} cores. It can be left for later: understudy evaluate OUT --real SOURCE "
         "--test TEST --full"
     )
 

@@ -6,7 +6,6 @@ Reads no private pixel, spends nothing.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -198,7 +197,7 @@ def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
     if budget is None:
         yield (
             "this dataset has no total budget, so nothing will ever be refused. Set one: "
-            f"understudy ledger set-budget {shlex.quote(config.source)} --epsilon E"
+            "understudy ledger set-budget SOURCE --epsilon E"
         )
     if config.budget.epsilon > NOTED_EPSILON:
         yield (
