@@ -44,6 +44,7 @@ def ready(method: str, folder: Path, **options: Any) -> Ready:
     if method == "evolution":
         return squares(options.get("epsilon", 1.0))
     given = {"count": 20, "source": clouds(folder / "private.npz", 0), "out": folder / "out"}
+    given["epsilon"] = 1.0
     if method == "alignment":
         given |= {"base": str(clouds(folder / "base.npz", 1)), "settings": {"clusters": 2}}
     if method == "selection":

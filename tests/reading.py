@@ -113,7 +113,8 @@ def _wrong_values(name: str, values: dict[str, Any]) -> str | None:
             return problem
     if name != "synthesize" or "config" in values:
         return None
-    values.pop("progress", None)
+    for of_the_command in ("progress", "yes"):
+        values.pop(of_the_command, None)
     settings = dict(pair.split("=", 1) for pair in values.pop("set_", None) or ())
     chosen = {"source": "photos/", "out": "out/", "epsilon": 1.0, **values, "settings": settings}
     config = make_config(chosen)

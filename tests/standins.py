@@ -41,7 +41,11 @@ class Standins:
         for option, value in (("--out", "out"), ("--ledger", str(place / "ledger.db"))):
             words += [] if option in words else [option, value]
         words += [] if "--dry-run" in words else ["--dry-run"]
+        given = dict(pairwise(words))
         with _inside(place):
+            if given.get("--epsilon", "").endswith(("%", "rest")):  # of a budget that it has
+                budget = ["--epsilon", "3", "--ledger", given["--ledger"]]
+                _run(["ledger", "set-budget", words[1], *budget])
             return refusal_of(lambda: _run(words))
 
     def _replaced(self, words: list[str], place: Path) -> list[str]:

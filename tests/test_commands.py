@@ -88,9 +88,12 @@ def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool
         ("understudy synthesise photos/", "no command synthesise"),
         ("understudy ledger set-budget photos/", "Missing option '--epsilon'"),
         ("understudy evaluate OUT --real SOURCE --test SOURCE MORE", "unexpected extra argument"),
-        ("understudy synthesize photos/ --epsilon one --out out/", "Invalid value for '--epsilon'"),
-        ("understudy synthesize photos/ --writer openai:gpt --out out/", "no backend 'openai'"),
-        ("understudy synthesize photos/ --method cluster --out out/", "cluster"),
+        ("understudy synthesize photos/ --epsilon one --out out/", "or a share such as 10%"),
+        (
+            "understudy synthesize photos/ --epsilon 1 --writer openai:gpt --out out/",
+            "no backend 'openai'",
+        ),
+        ("understudy synthesize photos/ --epsilon 1 --method cluster --out out/", "cluster"),
         ("understudy synthesize photos/ --epsilon 1 --set cluster=4 --out out/", "cluster"),
         ("python -m benchmarks alignment gab", "no benchmark gab"),
         ("python -m benchmarks noise --tiny", "takes no such option"),
@@ -137,7 +140,10 @@ def test_inline_code_may_leave_out_but_not_invent(
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ('import understudy\nunderstudy.synthesize("a", epsilom=1.0, out="b")', "epsilom"),
+        (
+            'import understudy\nunderstudy.synthesize("a", epsilon=1, epsilom=1.0, out="b")',
+            "epsilom",
+        ),
         ("import understudy\nunderstudy.sythesize('a')", "sythesize"),
         ("from understudy.playhouse import Home\nHome(3, gab=1.0)", "gab"),
         ("from understudy.playhouse import World\nWorld(64).draw()", "missing"),

@@ -57,7 +57,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.run import synthesize as run_module
 from understudy.run.config import RunConfig, make_config
-from understudy.run.dry import DryRun, dry_run
+from understudy.run.dry import RunPlan, dry_run
 
 
 def run(source: Path, out: Path, **options: Any) -> run_module.Result:
@@ -66,11 +66,12 @@ def run(source: Path, out: Path, **options: Any) -> run_module.Result:
     return understudy.synthesize(source, out=out, **options)
 
 
-def plan(source: Path, out: Path, **options: Any) -> DryRun:
+def plan(source: Path, out: Path, **options: Any) -> RunPlan:
     ledger = str(out.parent / "dry-ledger.db")
     return dry_run(
         make_config(
-            {"source": str(source), "out": out, "ledger": ledger, "settings": QUICK, **options}
+            {"source": str(source), "out": out, "ledger": ledger, "settings": QUICK}
+            | {"epsilon": 1.0, **options}
         )
     )
 

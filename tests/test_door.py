@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 import typing
@@ -33,10 +34,10 @@ def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() ->
     written, declared = parameters(understudy.synthesize), run_options()
     assert written.pop("progress").default == "auto"  # of the call, not of the run
     assert list(written) == [name for name in declared if name != "dry_run"]
-    blank = RunConfig(source="a", out=Path("b")).as_options()
+    blank = RunConfig(source="a", out=Path("b"), epsilon=1.0).as_options()
     for name, one in written.items():
         assert one.kind is not inspect.Parameter.VAR_KEYWORD
-        if name not in ("source", "out", "settings"):
+        if name not in ("source", "out", "epsilon", "settings"):
             assert one.default == blank[name], name
         if name not in ("classes", "channels", *WIDER):
             assert set(kinds_of(one.annotation)) == set(kinds_of(declared[name])), name
@@ -47,7 +48,7 @@ def test_every_option_of_a_run_is_written_out_with_its_type_and_its_default() ->
 
 
 def test_an_audit_takes_every_role_and_options_of_a_run_with_the_same_defaults() -> None:
-    blank = RunConfig(source="a", out=Path("b")).as_options()
+    blank = RunConfig(source="a", out=Path("b"), epsilon=1.0).as_options()
     for name, one in parameters(understudy.audit).items():
         if name in blank and name not in ("source", "settings"):
             assert one.default == blank[name], name
@@ -87,6 +88,33 @@ def test_an_import_loads_neither_arrays_nor_the_readers_of_options() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "set()\n"
+
+
+HEAVY = ("torch", "scipy", "sklearn", "pandas", "sqlalchemy", "numpy", "PIL", "pyarrow", "opendp")
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["ledger", "list"], ["synthesize", "--help"], ["check", "--help"]]
+)
+def test_what_needs_no_model_imports_none(words: list[str], tmp_path: Path) -> None:
+    """Each of these packages takes a tenth of a second or more of every start."""
+    code = (
+        "import sys\n"
+        "from understudy.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code\n"
+        f"print('loaded:', sorted({set(HEAVY)} & set(sys.modules)))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.splitlines()[-1] == "loaded: []"
 
 
 @pytest.mark.slow

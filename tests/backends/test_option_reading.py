@@ -126,6 +126,6 @@ def test_the_schema_says_of_every_option_what_is_read() -> None:
         assert one["description"], name
         for kind in one.get("anyOf", [one]):
             if "minimum" in kind:
-                below = {"source": "a", "out": "b", name: kind["minimum"] - 1}
+                below = {"source": "a", "out": "b", "epsilon": 1.0, name: kind["minimum"] - 1}
                 with pytest.raises(ConfigError, match=f"{name} must be 1 or more"):
                     make_config(below)

@@ -18,10 +18,12 @@ from tests.cli.processes import Commands, commands
 from tests.run.samples import class_folders, embeddings, save, tree
 from typer.testing import CliRunner
 
-from understudy.cli.main import app, parse_settings
+from understudy.cli.main import app
+from understudy.cli.option_values import parse_settings
 from understudy.core.errors import ConfigError
 
-QUICK = ["--set", "clusters=1", "--set", "components=8", "--count", "20"]
+ONE = ["--epsilon", "1"]
+QUICK = [*ONE, "--set", "clusters=1", "--set", "components=8", "--count", "20"]
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +160,7 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     assert f"note: this run was charged to {parts[0]}, {parts[1]} too" in done.out
     shown = understudy.run("ledger", "show", parts[1], *books)
     assert "shared charge" in shown.out
-    assert re.search(r"1 +1\.0000 +1e-05 +1 +image", shown.out)
+    assert re.search(r"1 +1\.0000 +none: used up +1e-05 +1 +image", shown.out)
     assert f"shares records with, so that a run on it is charged to them too: {scans}" in shown.out
 
 
@@ -166,16 +168,23 @@ def test_a_union_draws_on_the_budgets_of_its_parts_and_says_so(
     ("words", "said"),
     [
         (["synthesize"], "source is missing"),
-        (["synthesize", "absent", "--out", "o"], "no such file or folder"),
+        (["synthesize", "absent", "--out", "o", *ONE], "no such file or folder"),
         (["synthesize", "SCANS"], "out is missing"),
-        (["synthesize", "SCANS", "--out", "o", "--method", "cluster"], "'clustering'"),
-        (["synthesize", "SCANS", "--out", "o", "--set", "clusters"], "--set takes NAME=VALUE"),
-        (["synthesize", "SCANS", "--out", "o", "--set", "cluster=1"], "Did you mean 'clusters'"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--method", "cluster"], "'clustering'"),
+        (
+            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "clusters"],
+            "--set takes NAME=VALUE",
+        ),
+        (
+            ["synthesize", "SCANS", "--out", "o", *ONE, "--set", "cluster=1"],
+            "Did you mean 'clusters'",
+        ),
         (["synthesize", "SCANS", "--out", "o", "--epsilon", "0"], "epsilon must be a positive"),
-        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "Invalid value for '--epsilon'"),
-        (["synthesize", "SCANS", "--out", "o", "--size", "0"], "size must be 1 or more"),
-        (["synthesize", "SCANS", "--out", "o", "--unit", "who"], "'who'"),
-        (["synthesize", "SCANS", "--out", "o", "--adjacency", "swap"], "adjacency is one of"),
+        (["synthesize", "SCANS", "--out", "o"], "--epsilon rest, --epsilon 10%"),
+        (["synthesize", "SCANS", "--out", "o", "--epsilon", "x"], "'rest', or a share such as 10%"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--size", "0"], "size must be 1 or more"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--unit", "who"], "'who'"),
+        (["synthesize", "SCANS", "--out", "o", *ONE, "--adjacency", "swap"], "adjacency is one of"),
         (["synthesize", "SCANS", "--out", "o", "--config", "absent.yaml"], "No such file"),
         (["synthesize", "--epsilom", "1"], "No such option"),
         (["evaluate", ".", "--real", "SCANS", "--test", "SCANS"], "holds no release"),
@@ -204,7 +213,7 @@ def test_settings_in_a_file_must_be_a_mapping(
 ) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("settings: [clusters]\n")
-    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", "--config", path)
+    ended = understudy.run("synthesize", scans, "--out", tmp_path / "out", *ONE, "--config", path)
     assert ended.code == 2
     assert "settings is a mapping" in ended.err
 
@@ -237,7 +246,6 @@ def test_bad_files_stop_a_run_or_are_counted(
     assert "broken.png" in stopped.err
     done = understudy.run(*words, "--skip-bad")
     assert done.code == 0, done.err
-    assert "broken" not in done.out
     assert json.loads((tmp_path / "out" / "owner" / "run.json").read_text())["skipped"] == 1
     listed = understudy.run("ledger", "show", scans, "--skip-bad", *books)
     assert listed.code == 0, listed.err
@@ -249,7 +257,7 @@ def test_evaluate_prints_verdicts_and_figures_for_the_owner(
     pytest.importorskip("torch", reason="pip install 'understudy[torch]'")
     real, test = embeddings(tmp_path / "real.npz"), embeddings(tmp_path / "test.npz", 20, seed=1)
     out = tmp_path / "out"
-    assert understudy.run("synthesize", real, "--out", out, "--count", "60", *books).code == 0
+    assert understudy.run("synthesize", real, *ONE, "--out", out, "--count", "60", *books).code == 0
     words = ["evaluate", out, "--real", real, "--test", test, "--epochs", "3"]
     files = ["--json", tmp_path / "found.json", "--table", tmp_path / "found.csv"]
     ended = understudy.run(*words, "--network", "two-layer", *files)
@@ -293,7 +301,7 @@ def test_the_ledger_from_the_command_line(
         for word in ("dataset", "budget", "charge", "release", "means", "covariance", "1.0000"):
             assert word in shown.out
     listed = understudy.run("ledger", "list", *books)
-    assert re.search(r"3 +1\.0000 +1e-06 +1 +image", listed.out)
+    assert re.search(r"3 +1\.0000 +2\.7\d+ +1e-06 +1 +image", listed.out)
     identity = listed.out.splitlines()[1].split()[0]
     assert understudy.run("ledger", "show", identity, *books).code == 0
     assert understudy.run("ledger", "set-budget", identity, "--epsilon", "0.5", *books).code == 0

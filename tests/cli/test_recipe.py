@@ -36,6 +36,7 @@ STUDY: list[dict[str, dict[str, Any]]] = [
         "synthesize": {
             "source": "private.npz",
             "out": "study/all",
+            "epsilon": 1,
             "settings": {"clusters": 1},
             "ledger": "ledger.db",
         }

@@ -514,6 +514,7 @@ def test_the_mini_studio_does_it_all(tiny_studio, one_thread, tmp_path):
     source = class_folders(tmp_path / "scans", {"cat": 8, "dog": 8}, (64, 64, 3))
     made = synthesize(
         source,
+        epsilon=1.0,
         out=tmp_path / "out",
         method="alignment",
         count=6,

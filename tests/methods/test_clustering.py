@@ -129,7 +129,8 @@ def test_images_come_out_as_bright_as_they_went_in(tmp_path):
 def planned(source, settings, **options):
     """The stages of a plan, in no order."""
     config = make_config(
-        {"source": str(source), "out": source.parent / "none", "settings": settings, **options}
+        {"source": str(source), "out": source.parent / "none", "settings": settings}
+        | {"epsilon": 1.0, **options}
     )
     return {stage.name for stage in dry_run(config).stages}
 

@@ -175,7 +175,7 @@ def test_a_threshold_that_few_can_reach_is_refused_before_anything_is_charged(tm
     with Ledger(options["ledger"]) as ledger:
         assert not [row for row in ledger.rows() if row.kind == "charge"]
     with pytest.raises(ConfigError, match="this run has no filter"):
-        synthesize(source, settings={"threshold": 1.0}, **options)
+        synthesize(source, epsilon=1.0, settings={"threshold": 1.0}, **options)
 
 
 def test_too_few_survivors_are_made_up_for_and_the_owner_is_told(tmp_path):

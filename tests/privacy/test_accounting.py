@@ -8,11 +8,13 @@ from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import log_ndtr
 
 from understudy.core.errors import ConfigError, LedgerError
-from understudy.privacy import noise
-from understudy.privacy.account import MAX_SIZE, Plan
+from understudy.privacy.account import Plan
 from understudy.privacy.accounting import (
+    MAX_SIZE,
+    MIN_SCALE,
     Gaussian,
     Laplace,
     delta_of,
@@ -21,7 +23,9 @@ from understudy.privacy.accounting import (
     epsilon_of_mu,
     event_from_json,
     event_to_json,
+    log_phi,
     mu_of,
+    run_event,
     run_mu,
 )
 from understudy.privacy.budget import Budget
@@ -61,6 +65,26 @@ def test_epsilon_and_mu_are_inverse(epsilon, delta):
     assert epsilon_of_mu(mu, delta) == pytest.approx(epsilon, rel=1e-5)
 
 
+@given(st.floats(-1e4, 40))
+def test_the_logarithm_of_the_normal_distribution_is_that_of_scipy(x):
+    assert log_phi(x) == pytest.approx(float(log_ndtr(x)), rel=1e-12, abs=1e-300)
+
+
+@given(st.floats(1e-3, 50), st.floats(1e-10, 0.1))
+def test_an_inverse_errs_on_the_safe_side(epsilon, delta):
+    assert delta_of(epsilon, mu_of(epsilon, delta)) <= delta
+    mu = mu_of(epsilon, delta)
+    assert delta_of(epsilon_of_mu(mu, delta), mu) <= delta
+
+
+def test_a_run_as_one_event_is_what_its_stages_add():
+    plan = Plan.of(Budget(2.0, 1e-6), {"means": 3.0, "covariance": 1.0})
+    stages = [plan.event(stage) for stage in plan.shares]
+    assert epsilon_of([run_event(2.0, 1e-6)], 1e-6) == pytest.approx(
+        epsilon_of(stages, 1e-6), rel=1e-12
+    )
+
+
 def test_laplace_and_gaussian_compose_between_their_parts_and_their_sum():
     both = epsilon_of([Gaussian(0.2), Laplace(0.3)], 1e-5)
     alone = epsilon_of([Gaussian(0.2)], 1e-5)
@@ -76,9 +100,9 @@ def test_no_events_cost_nothing():
 
 
 def test_the_slack_of_a_run_is_far_below_1e_4_and_is_paid_from_its_epsilon():
-    slack = discretisation_slack(MAX_SIZE, noise.MIN_SCALE)
+    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
     assert 0 < slack < 1e-6
-    mu = run_mu(1.0, 1e-5, MAX_SIZE, noise.MIN_SCALE)
+    mu = run_mu(1.0, 1e-5, MAX_SIZE, MIN_SCALE)
     assert epsilon_of([Gaussian(mu, slack)], 1e-5) == pytest.approx(1.0, rel=1e-6)
     assert epsilon_of([Gaussian(mu, slack)], 1e-5) <= 1.0
 

@@ -20,7 +20,14 @@ import pytest
 from tests.privacy.conftest import Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
-from understudy.privacy.accounting import Event, Gaussian, Laplace, epsilon_of, mu_of
+from understudy.privacy.accounting import (
+    Event,
+    Gaussian,
+    Laplace,
+    epsilon_of,
+    mu_of,
+    run_event,
+)
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger, LedgerSpending, Preview
@@ -117,6 +124,60 @@ def test_without_a_budget_all_is_recorded_and_nothing_refused(ledger: Ledger) ->
     assert ledger.spent(dataset.id) == LedgerSpending(
         epsilon_of([Gaussian(20.0)], 1e-5), 1e-5, 1, ("r1",)
     )
+
+
+def run_at(epsilon: float) -> Gaussian:
+    return run_event(epsilon, DELTA)
+
+
+def test_the_largest_next_run_is_accepted_and_one_a_little_larger_is_not(
+    ledger: Ledger, photos: Dataset
+) -> None:
+    assert ledger.next_run(photos.id) == 2.0  # all of the budget
+    ledger.charge(photos.id, [charge("r1", event=run_at(1.0))], **IMAGE)
+    largest = ledger.next_run(photos.id)
+    assert largest is not None
+    assert largest > 1.5  # more than the difference of the epsilons, which is 1
+    with pytest.raises(BudgetRefused, match=rf"Remaining:  epsilon {largest:.4f}, as one more run"):
+        ledger.charge(photos.id, [charge("r2", event=run_at(largest * (1 + 1e-4)))], **IMAGE)
+    ledger.charge(photos.id, [charge("r2", event=run_at(largest))], **IMAGE)
+    assert ledger.next_run(photos.id) == 0.0
+    with pytest.raises(BudgetRefused, match=r"Remaining:  epsilon 0\.0000"):
+        ledger.charge(photos.id, [charge("r3", event=run_at(0.1))], **IMAGE)
+
+
+@pytest.mark.parametrize("runs", [2, 10])
+def test_as_many_runs_of_a_share_fit_as_it_says(ledger: Ledger, photos: Dataset, runs: int) -> None:
+    each = ledger.next_run(photos.id, share=1 / runs)
+    assert each is not None
+    for number in range(runs):
+        assert ledger.next_run(photos.id, share=1 / runs) == each  # of the budget, not of the rest
+        ledger.charge(photos.id, [charge(f"r{number}", event=run_at(each))], **IMAGE)
+    assert ledger.spent(photos.id).epsilon == pytest.approx(2.0, rel=1e-4)
+    with pytest.raises(BudgetRefused):
+        ledger.charge(photos.id, [charge("one more", event=run_at(each / 10))], **IMAGE)
+
+
+def test_the_next_run_at_another_delta_is_accepted_too(ledger: Ledger, photos: Dataset) -> None:
+    ledger.charge(photos.id, [charge("r1", event=run_at(1.0))], **IMAGE)
+    largest = ledger.next_run(photos.id, 1e-7)
+    assert largest is not None
+    assert largest > (ledger.next_run(photos.id) or 0)  # the same mu has more epsilon there
+    ledger.charge(photos.id, [charge("r2", event=run_event(largest, 1e-7))], **IMAGE)
+
+
+def test_what_overlaps_bounds_the_next_run_and_nothing_does_without_a_budget(
+    ledger: Ledger, photos: Dataset
+) -> None:
+    values = rows(40, seed=5)
+    part = ledger.register(Rows("part", values.values[:10]))
+    assert ledger.next_run(part.id) is None
+    whole = ledger.register(values)
+    ledger.set_budget(whole.id, Budget(2.0, DELTA))
+    assert ledger.next_run(part.id) is None  # words ask for a part of the dataset's own budget
+    ledger.set_budget(part.id, Budget(0.5, DELTA))
+    assert ledger.next_run(whole.id) == 0.5
+    assert ledger.next_run(photos.id) == 2.0
 
 
 def test_a_budget_below_what_is_spent_refuses_every_later_charge(

@@ -13,12 +13,12 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 from tests.privacy.conftest import Rows, Site, rows
 
 from understudy.core.errors import BudgetRefused, UnderstudyError
 from understudy.privacy.accounting import Gaussian, epsilon_of, mu_of
 from understudy.privacy.budget import Budget
+from understudy.privacy.ledger import database
 from understudy.privacy.ledger.ledger import Charge, Dataset, Ledger
 
 ROUNDS = 40
@@ -154,13 +154,56 @@ def test_processes_that_meet_an_empty_place_make_one_ledger(
             assert ledger.verify() == []
 
 
+# Waiting
+
+
+def hold(url: str, _: str, __: str, said: Connection) -> None:
+    """Hold the ledger until the other end of the pipe is closed."""
+    with Ledger(url) as ledger, ledger._writing():
+        said.send("held")
+        said.poll(PATIENCE_S)
+
+
+def test_a_locked_ledger_says_that_it_waits_and_for_whom(
+    site: Site, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = ledger.register(rows(4))
+    assert database.NOTICE_S <= 2
+    notices: list[str] = []
+    with running(hold, site.url, dataset.id, "run") as (process, holder):
+        assert holder.poll(PATIENCE_S), "a process did not answer"
+        named = f"process {process.pid} "
+
+        def let_go(notice: str) -> None:
+            notices.append(notice)
+            holder.close()
+
+        with Ledger(site.url, on_wait=let_go) as waiting:
+            assert waiting.spent(dataset.id).events == 0  # reading does not wait
+            monkeypatch.setattr(database, "NOTICE_S", 0.01)
+            charge(waiting, dataset.id, "the one that waits")
+    assert notices[0].startswith(f"waiting for the ledger at {ledger.address}: ")
+    assert named in notices[0]
+    assert ledger.spent(dataset.id).events == 1
+
+
+def test_who_is_waited_for_goes_to_standard_error(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger._database._announce()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("note: waiting for the ledger at ")
+    assert "which" in captured.err  # nobody holds it: no process is named
+
+
 # Kills
 
 
 def die_at_commit(url: str, dataset: str, run: str, _: Connection) -> None:
     """Everything is written but the commit."""
     with Ledger(url) as ledger:
-        event.listen(Engine, "commit", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        database.commit = lambda _: os.kill(os.getpid(), signal.SIGKILL)
         charge(ledger, dataset, run)
 
 
@@ -183,7 +226,7 @@ def charge_until_killed(url: str, dataset: str, run: str, said: Connection) -> N
 def running(
     target: Callable[..., None], url: str, dataset: str, run: str
 ) -> Iterator[tuple[Any, Connection]]:
-    receive, send = SPAWN.Pipe(duplex=False)
+    receive, send = SPAWN.Pipe()
     process = SPAWN.Process(target=target, args=(url, dataset, run, send))
     process.start()
     send.close()

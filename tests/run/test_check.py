@@ -22,7 +22,9 @@ from understudy.run.dry import dry_run
 
 
 def checked(source: Path | str, **options: Any) -> SourceCheck:
-    return check_source(make_config({"source": str(source), "out": "out", **options}))
+    return check_source(
+        make_config({"source": str(source), "out": "out", "epsilon": 1.0, **options})
+    )
 
 
 def kinds(result: SourceCheck) -> dict[str, int]:
@@ -80,11 +82,11 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
     flags = dict(zip(words[3:-5:2], words[4:-5:2], strict=True))
     assert flags == {"--classes": "cat,dog", "--channels": "3", "--size": "8", "--fit": "pad"}
     with pytest.raises(SourceError):
-        dry_run(make_config({"source": words[2], "out": tmp_path / "out"}))
+        dry_run(make_config({"source": words[2], "out": tmp_path / "out", "epsilon": 1.0}))
     options = {name.removeprefix("--"): value for name, value in flags.items()}
     plan = make_config(
         {"source": words[2], "out": tmp_path / "out", "ledger": str(tmp_path / "l.db")}
-        | {**options, "skip_bad": True}
+        | {**options, "epsilon": 1.0, "skip_bad": True}
     )
     assert any("4 bad files were passed over" in note for note in dry_run(plan).notes)
     assert check_source(plan).ready
@@ -195,6 +197,7 @@ def test_a_run_says_what_it_passed_over(tmp_path: Path) -> None:
     understudy.synthesize(
         folder,
         out=tmp_path / "out",
+        epsilon=1.0,
         ledger=str(tmp_path / "l.db"),
         settings={"clusters": 1, "components": 8},
         count=20,

@@ -63,7 +63,7 @@ def test_a_file_may_hold_every_option(tmp_path):
 
 
 def test_a_unit_comes_from_one_place(tmp_path):
-    names = {"source": "a", "out": "b"}
+    names = {"source": "a", "out": "b", "epsilon": 1.0}
     config = make_config({**names, "unit_from_name": r"case_(\d+)"})
     assert config.privacy_unit.name == r"rows sharing 'case_(\\d+) of its name'"
     assert make_config({**names, "unit_from": "folder"}).unit_column == "its folder"
@@ -75,7 +75,7 @@ def test_a_unit_comes_from_one_place(tmp_path):
 
 def test_a_fit_needs_a_size():
     with pytest.raises(ConfigError, match=r"--fit pad .* add --size"):
-        make_config({"source": "a", "out": "b", "fit": "pad"})
+        make_config({"source": "a", "out": "b", "epsilon": 1.0, "fit": "pad"})
 
 
 def test_names_in_a_file_may_have_hyphens(tmp_path):
@@ -89,7 +89,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
     with pytest.raises(ConfigError, match=r"'lloyd_step'.*Did you mean 'lloyd_steps'\?"):
         make_params(ClusteringParams, {"lloyd_step": 1})
     with pytest.raises(ConfigError, match=r"unknown option 'encodr'.*'encoder'"):
-        make_config({"source": "a", "out": "b", "encodr": "x"})
+        make_config({"source": "a", "out": "b", "epsilon": 1.0, "encodr": "x"})
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         read_config(tmp_path / "binary.yaml")
 
 
-@pytest.mark.parametrize("name", ["source", "out"])
-def test_source_and_out_are_needed(name):
-    options = {"source": "a", "out": "b"}
+@pytest.mark.parametrize("name", ["source", "out", "epsilon"])
+def test_source_out_and_epsilon_are_needed(name):
+    options = {"source": "a", "out": "b", "epsilon": 1.0}
     with pytest.raises(ConfigError, match=f"{name} is missing"):
         make_config({k: v for k, v in options.items() if k != name})
     with pytest.raises(ConfigError, match=f"{name} is missing"):
@@ -158,7 +158,7 @@ def test_text_becomes_the_type_that_is_wanted():
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("epsilon", "much", "epsilon must be a number, found 'much'"),
+        ("epsilon", "much", "'rest', or a share such as 10%; found 'much'"),
         ("epsilon", True, "epsilon must be a number"),
         ("epsilon", 0, "positive"),
         ("epsilon", float("nan"), "epsilon must be a finite number, found nan"),
@@ -182,7 +182,7 @@ def test_text_becomes_the_type_that_is_wanted():
 )
 def test_a_value_of_the_wrong_type_or_out_of_range_is_refused(name, value, words):
     with pytest.raises(ConfigError, match=words):
-        make_config({"source": "a", "out": "b", name: value})
+        make_config({"source": "a", "out": "b", "epsilon": 1.0, name: value})
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ def test_a_setting_of_the_wrong_type_or_out_of_range_is_refused(settings, words)
 
 
 def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
-    one = make_config({"source": "a", "out": "b", "size": 8})
+    one = make_config({"source": "a", "out": "b", "epsilon": 1.0, "size": 8})
     assert set(EVERY_OPTION) - set(one.identity()) == {
         *("out", "resume", "dry_run", "test", "test_rows", "ledger", "licence", "watch"),
         *("accept_epsilon", "contact", "publish_total"),
     }
     for name, value in EVERY_OPTION.items():
         if name in one.identity():
-            other = make_config({"source": "a", "out": "b", "size": 8, name: value})
+            other = make_config({"source": "a", "out": "b", "epsilon": 1.0, "size": 8, name: value})
             same = one.as_options()[name] == value
             assert (other.identity() == one.identity()) == same, name
 
@@ -232,11 +232,12 @@ def test_what_a_resume_must_agree_on_is_all_that_shapes_the_release():
 )
 def test_declarations_that_make_no_sense(options, words):
     with pytest.raises(ConfigError, match=words):
-        make_config({"source": "a", "out": "b", **options})
+        make_config({"source": "a", "out": "b", "epsilon": 1.0, **options})
 
 
 def test_classes_are_a_text_or_a_list():
     asked = [
-        make_config({"source": "a", "out": "b", "classes": c}).classes for c in ("1, 0", [1, 0])
+        make_config({"source": "a", "out": "b", "epsilon": 1.0, "classes": c}).classes
+        for c in ("1, 0", [1, 0])
     ]
     assert asked == [("1", "0"), ("1", "0")]

@@ -44,6 +44,7 @@ def test_three_modalities_become_a_release_without_an_identifier(
     options = {
         "source": str(source),
         "out": out / "out",
+        "epsilon": 1.0,
         "unit": "PatientID",
         "unit_rows": 8,
         "hold_out": "30%",
@@ -53,7 +54,9 @@ def test_three_modalities_become_a_release_without_an_identifier(
     }
     out.mkdir()
     result = understudy.synthesize(**options, progress="plain")  # type: ignore[arg-type]
-    checked = check_source(make_config({"source": str(source), "out": "x", "unit": "PatientID"}))
+    checked = check_source(
+        make_config({"source": str(source), "out": "x", "epsilon": 1.0, "unit": "PatientID"})
+    )
     (out / "check.json").write_text(json.dumps(checked.as_dict()))
     (out / "said.txt").write_text(caplog.text + "".join(capfd.readouterr()))
     assert "may have text burnt into their pixels" in (out / "said.txt").read_text()
@@ -70,7 +73,7 @@ def test_a_declared_window_is_a_declared_premise(tmp_path: Path) -> None:
     from understudy.run.dry import dry_run
 
     source = hospital(tmp_path / "scans", 4)
-    names = {"source": f"{source}?window=40,400", "out": tmp_path / "out"}
+    names = {"source": f"{source}?window=40,400", "out": tmp_path / "out", "epsilon": 1.0}
     plan = dry_run(make_config({**names, "ledger": str(tmp_path / "ledger.db")}))
     (window,) = (one for one in plan.premises if one.name == "intensity window")
     assert (window.value, window.origin) == ([40.0, 400.0], "declared")

@@ -50,7 +50,8 @@ def prepared(tmp_path, names, base, **changes):
     source = class_folders(tmp_path / "scans", dict.fromkeys(names, 4), SHAPE)
     for name in set(names) - {"cat", "dog"}:
         (base / "cat").rename(base / name)
-    options = {"source": str(source), "out": tmp_path / "out", "method": "alignment", **DCT}
+    options = {"source": str(source), "out": tmp_path / "out", "epsilon": 1.0, **DCT}
+    options["method"] = "alignment"
     ready = prepare(make_config({**options, "base": str(base)}))
     return replace(ready, context=replace(ready.context, generator=Taught(), **changes))
 
@@ -117,6 +118,7 @@ def test_what_was_found_is_said_at_once_and_stands_in_the_record(tmp_path, base,
     made = synthesize(
         source,
         out=tmp_path / "out",
+        epsilon=1.0,
         method="alignment",
         base=str(base),
         ledger=str(tmp_path / "ledger.db"),
@@ -145,6 +147,7 @@ def test_the_mini_studio_says_what_it_draws(tmp_path, classes, warns, capsys):
             {
                 "source": str(source),
                 "out": tmp_path / "out",
+                "epsilon": 1.0,
                 "method": "alignment",
                 "ledger": str(tmp_path / "ledger.db"),
             }

@@ -16,7 +16,7 @@ from understudy.run.prepare import prepare
 
 
 def named(method=METHOD, **options):
-    config = make_config({"source": "scans", "out": "out", **options})
+    config = make_config({"source": "scans", "out": "out", "epsilon": 1.0, **options})
     return names_of_roles(config, method, ClusteringParams())
 
 
@@ -68,6 +68,7 @@ def test_a_base_set_must_have_the_classes_of_the_private_one(tmp_path, monkeypat
     same = str(class_folders(tmp_path / "same", {"cat": 2, "dog": 2}, shape=(30, 20, 1)))
     other = str(class_folders(tmp_path / "other", {"dog": 2, "emu": 2}))
     options = {"source": private, "out": tmp_path / "out", "method": "based", "settings": QUICK}
+    options["epsilon"] = 1.0
     ready = prepare(make_config({**options, "base": same}))
     assert ready.context.base
     assert ready.base.shape == ready.source.shape

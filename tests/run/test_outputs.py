@@ -97,7 +97,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         start(tmp_path / "file" / "out")
 
 
-REFUSED = BudgetRefused("scans", requested=2.0, budget=1.0, spent=0.5, delta=1e-5)
+REFUSED = BudgetRefused("scans", requested=2.0, budget=1.0, spent=0.5, remaining=0.8, delta=1e-5)
 
 
 def test_a_new_run_that_is_refused_leaves_no_folder(tmp_path):

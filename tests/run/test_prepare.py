@@ -22,7 +22,9 @@ def vectors(tmp_path):
 
 def prepared(source, tmp_path, **options):
     options = {"settings": QUICK, **options}
-    return prepare(make_config({"source": str(source), "out": tmp_path / "out", **options}))
+    return prepare(
+        make_config({"source": str(source), "out": tmp_path / "out", "epsilon": 1.0, **options})
+    )
 
 
 def test_images_are_encoded_and_decoded_by_default(images, tmp_path):
@@ -156,8 +158,8 @@ def evolving(studio, tmp_path, source, **options):
     studio = f"embedded:studio?folder={studio}"
     where = {"out": tmp_path / "out", "ledger": str(tmp_path / "ledger.db")}
     models = {"encoder": studio, "generator": studio}
-    config = {"source": source, "method": "evolution", **where, **models, **options}
-    return dry_run(make_config(config))
+    config = {"source": source, "method": "evolution", "epsilon": 1.0, **where, **models}
+    return dry_run(make_config(config | options))
 
 
 def test_classes_of_one_size_need_a_count_before_anything_is_opened(tiny_studio, tmp_path):

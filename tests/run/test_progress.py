@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,8 @@ from understudy.run.progress import (
     RichEvents,
     SilentEvents,
     duration,
+    heartbeat,
+    paused,
     reporting,
 )
 
@@ -170,6 +173,87 @@ def test_auto_is_lines_where_stderr_is_no_terminal(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "drawing: 0 of 3\nnote: set a budget\n"
+
+
+def test_a_step_that_does_not_count_is_written_about_every_ten_seconds(clock, stream):
+    events = PlainEvents(stream, clock)
+    step = events.step("reading private records", 1234, owner_only=True)
+    for _ in range(35):
+        clock.now += 1
+        events.beat()
+    step.finish()
+    assert stream.getvalue().splitlines() == [
+        "reading private records",
+        "reading private records: 0%, 10 s so far",
+        "reading private records: 0%, 20 s so far",
+        "reading private records: 0%, 30 s so far",
+        "reading private records: done in 35 s",
+    ]
+
+
+def test_the_first_word_comes_within_two_seconds_and_there_is_none_during_a_question(clock, stream):
+    events = PlainEvents(stream, clock)
+    clock.now += 1
+    events.beat()
+    assert stream.getvalue() == ""
+    clock.now += 1
+    events.beat()
+    assert stream.getvalue() == "working: 2 s so far\n"
+    with paused(events):
+        clock.now += 60
+        events.beat()
+    assert stream.getvalue() == "working: 2 s so far\n"
+    events.beat()
+    assert stream.getvalue().endswith("working: 1 min 2 s so far\n")
+
+
+def test_a_heartbeat_in_json_is_an_event(clock, stream):
+    events = JsonEvents(stream, clock)
+    clock.now += 2
+    events.beat()
+    events.step("drawing", 3)
+    clock.now += 12
+    events.beat()
+    between, _, step = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert between["message"] == "working: 2 s so far"
+    assert (step["event"], step["done"], step["took"]) == ("step_advanced", 0, 12)
+
+
+def test_bars_need_a_word_only_where_no_bar_is_open(clock):
+    file = io.StringIO()
+    with Progress(console=Console(file=file, force_terminal=True, width=60)) as progress:
+        events = RichEvents(progress, clock)
+        clock.now += 2
+        events.beat()
+        assert "working: 2 s so far" in file.getvalue()
+        step = events.step("drawing")
+        clock.now += 30
+        events.beat()
+        assert "32 s so far" not in file.getvalue()
+        step.finish()
+        with paused(events):
+            clock.now += 30
+            events.beat()
+            assert not progress.live.is_started
+        assert progress.live.is_started
+        assert "1 min" not in file.getvalue()
+
+
+def test_a_heartbeat_beats_by_itself_until_the_end():
+    class Stream(io.StringIO):
+        heard = threading.Event()
+
+        def write(self, text):
+            self.heard.set()
+            return super().write(text)
+
+    stream = Stream()
+    events = PlainEvents(stream, clock=iter(range(0, 10**6, 5)).__next__)
+    with heartbeat(events, wait=0.001):
+        assert stream.heard.wait(30)
+        thread = next(one for one in threading.enumerate() if one.name == "heartbeat")
+    assert not thread.is_alive()
+    assert stream.getvalue().startswith("working: ")
 
 
 def test_silence_and_events_of_the_callers_own(capsys):

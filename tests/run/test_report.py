@@ -204,7 +204,8 @@ def test_the_budget_is_the_ledgers_of_now(runs: Path, finished: Path) -> None:
     assert owner.budget_from == "ledger"
     assert owner.spending is not None
     assert owner.spending.spent == pytest.approx(spent) != run["spending"]["spent"]
-    assert owner.spending.remaining == pytest.approx(20 - spent)
+    assert owner.spending.remaining is not None
+    assert 20 - spent < owner.spending.remaining < 20  # as one run: epsilons do not add up
 
 
 def test_without_its_ledger_the_budget_is_the_runs(runs: Path) -> None:
@@ -244,6 +245,7 @@ def test_embeddings_have_a_report_without_pictures(tmp_path: Path) -> None:
     understudy.synthesize(
         embeddings(tmp_path / "v.npz"),
         out=tmp_path / "out",
+        epsilon=1.0,
         settings={"clusters": 1},
         count=30,
         ledger=str(tmp_path / "ledger.db"),

@@ -52,7 +52,8 @@ def choose(site: Path, out: str = "out", **options: Any) -> Result:
 
 def private_release(site: Path, name: str = "dp", **options: Any) -> Path:
     """A release of the private records at epsilon 1."""
-    given = {"settings": QUICK, "ledger": str(site / "ledger.db"), **SILENT, **options}
+    ledger = str(site / "ledger.db")
+    given = {"epsilon": 1.0, "settings": QUICK, "ledger": ledger, **SILENT, **options}
     synthesize(site / "private.npz", out=site / name, **given)
     return site / name
 
@@ -483,6 +484,7 @@ def test_candidates_without_a_guarantee_never_carry_a_claim(site: Path) -> None:
         synthesize(
             site / "private.npz",
             out=site / "out",
+            epsilon=1.0,
             method="selection",
             candidates=str(site / "open"),
             ledger=str(site / "ledger.db"),

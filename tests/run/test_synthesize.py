@@ -368,8 +368,10 @@ def test_a_copy_under_another_name_draws_on_the_same_budget(go, data, tmp_path):
         go(tmp_path / "renamed", out="more", epsilon=0.1)
 
 
-def test_without_a_budget_the_owner_is_told_so(go):
-    assert any("set-budget" in warning for warning in go().warnings)
+def test_without_a_budget_the_owner_is_told_so_before_the_charge(go, capsys):
+    go(progress="plain")
+    said = capsys.readouterr().err
+    assert -1 < said.index("understudy ledger set-budget") < said.index("embedding private rows")
 
 
 # Resume

@@ -39,6 +39,7 @@ def test_a_run_by_folders_is_evaluated_without_naming_them(
     result = understudy.synthesize(
         scans,
         out=tmp_path / "out",
+        epsilon=1.0,
         unit_from="folder",
         hold_out=hold_out,
         ledger=ledger,

@@ -16,8 +16,8 @@ from understudy.core.types import Labels, Vector
 from understudy.metrics.noise_checks import NoiseFindings, NoiseRecord, StageNoise
 from understudy.metrics.privacy_bounds import Audit, audit_pairs
 from understudy.privacy.account import Account, Plan
+from understudy.privacy.accounting import MIN_SCALE
 from understudy.privacy.cells import Cells
-from understudy.privacy.noise import MIN_SCALE
 from understudy.privacy.queries import (
     ClippedGradients,
     ClippedSums,

@@ -20,7 +20,7 @@ from understudy.metrics.privacy_bounds import (
     learned_scores,
 )
 from understudy.metrics.roc import rate_at_least, rate_at_most
-from understudy.privacy.noise import MIN_SCALE
+from understudy.privacy.accounting import MIN_SCALE
 
 _DIVERGED_SCORE = 1e9  # the score of a run whose questions alone reveal that the record was in
 _PAIR_CLAIMS = 6  # that share the confidence of an audit by pairs: four bounds, noise, questions

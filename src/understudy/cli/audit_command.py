@@ -18,6 +18,7 @@ from understudy.cli.option_values import (
 )
 from understudy.core.errors import ConfigError
 from understudy.core.roles import ROLES
+from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.core.results import Evaluation
@@ -55,21 +56,20 @@ def audit_command(
     **given: Any,
 ) -> None:
     """Try to refute a method's epsilon on data of your own. Releases nothing; owner only."""
-    from understudy.audit import audit as audits
-
     if source is None and not mechanisms:
         raise ConfigError("say what to audit: a SOURCE that you may use for it, or --mechanisms")
+    asked = {"epsilon": epsilon, "delta": delta, "confidence": confidence}
     evaluations = []
-    if mechanisms:
-        draws = audits.DRAWS if runs is None or source is not None else runs
-        result = audits.audit_mechanisms(
-            epsilon=epsilon, delta=delta, draws=draws, confidence=confidence, progress=progress
-        )
-        evaluations.append(result)
-    if source is not None:
-        given |= {"epsilon": epsilon, "delta": delta, "settings": parse_settings(set_ or [])}
-        given |= {"how": how, "runs": runs, "rows": rows, "confidence": confidence}
-        evaluations.append(audits.audit(source, **given, progress=progress))
+    with reporting(progress) as events:
+        from understudy.audit import audit as audits
+
+        if mechanisms:
+            draws = audits.DRAWS if runs is None or source is not None else runs
+            evaluations.append(audits.audit_mechanisms(draws=draws, **asked, progress=events))
+        if source is not None:
+            given |= {**asked, "settings": parse_settings(set_ or [])}
+            given |= {"how": how, "runs": runs, "rows": rows}
+            evaluations.append(audits.audit(source, **given, progress=events))
     for evaluation in evaluations:
         _show(evaluation)
     if out is not None:

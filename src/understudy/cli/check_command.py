@@ -11,6 +11,7 @@ from rich.table import Table
 
 from understudy.cli.option_values import Progress, options_of_a_run
 from understudy.run.config import make_config
+from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.methods.clustering.capacity import Carried
@@ -33,11 +34,10 @@ def check_command(
     **given: Any,
 ) -> None:
     """Read a dataset once and list all that is wrong with it. Spends nothing; owner only."""
-    from understudy.run.check import check_source
-    from understudy.run.progress import reporting
-
-    config = make_config({"source": source, "out": "out", **given})
+    config = make_config({"source": source, "out": "out", "epsilon": 1.0, **given})
     with reporting(progress) as events:
+        from understudy.run.check import check_source
+
         step = events.step("reading the dataset")
         result = check_source(config)
         step.finish()

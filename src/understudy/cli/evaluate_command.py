@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.cli.option_values import Progress
+from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from understudy.core.results import Evaluation, Group, MetricValue
@@ -68,28 +69,29 @@ def evaluate_command(
     progress: Progress = "auto",
 ) -> None:
     """Measure a release against real data. What it prints is for the owner alone."""
-    from understudy.evaluation.evaluate import evaluate as measure
-    from understudy.run.report import write_table
+    with reporting(progress) as events:
+        from understudy.evaluation.evaluate import evaluate as measure
+        from understudy.run.report import write_table
 
-    _require_writable(json_file, table)
-    evaluation = measure(
-        folder,
-        real=real,
-        test=test,
-        features=features,
-        full=full,
-        networks=cast("list[Network] | None", network),
-        seeds=seeds,
-        epochs=epochs,
-        rows=rows,
-        attacks=not no_attacks,
-        encoder=encoder,
-        label=label,
-        skip_bad=skip_bad,
-        lpips=lpips,
-        dp_sgd=dp_sgd,
-        progress=progress,
-    )
+        _require_writable(json_file, table)
+        evaluation = measure(
+            folder,
+            real=real,
+            test=test,
+            features=features,
+            full=full,
+            networks=cast("list[Network] | None", network),
+            seeds=seeds,
+            epochs=epochs,
+            rows=rows,
+            attacks=not no_attacks,
+            encoder=encoder,
+            label=label,
+            skip_bad=skip_bad,
+            lpips=lpips,
+            dp_sgd=dp_sgd,
+            progress=events,
+        )
     _show(evaluation)
     if json_file is not None:
         text = json.dumps(evaluation.as_dict(), indent=2, ensure_ascii=False)

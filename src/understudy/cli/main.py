@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,6 +18,7 @@ from understudy.cli import (
     check_command,
     evaluate_command,
     ledger_command,
+    plan_command,
     release_command,
     report_command,
     serve_command,
@@ -26,13 +28,18 @@ from understudy.cli import (
 from understudy.cli.option_values import (
     Progress,
     Settings,
+    Yes,
     options_of_a_run,
     options_of_fields,
     parse_settings,
 )
-from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.core.errors import ConfigError, Declined, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
+from understudy.run.progress import reporting
 from understudy.run.selection.select_config import make_select_config, select_options
+
+if TYPE_CHECKING:  # importing it takes a while, which every command would pay
+    from understudy.run.dry import RunPlan
 
 app = typer.Typer(
     name="understudy",
@@ -57,22 +64,50 @@ def synthesize(
     source: Annotated[str | None, typer.Argument(help="The private dataset.")] = None,
     config: _Config = None,
     set_: Settings = None,
+    yes: Yes = False,
     progress: Progress = "auto",
     **given: Any,
 ) -> None:
-    """Make a synthetic release of a private dataset."""
-    from understudy.run.dry import dry_run as plan_only
-    from understudy.run.synthesize import run
+    """Make a synthetic release of a private dataset.
 
+    The plan comes first. On a terminal it is confirmed, once, before anything is charged.
+    """
     options = {} if config is None else read_config(config)
     if source is not None:
         given["source"] = source
     settings = {**(options.get("settings") or {}), **parse_settings(set_ or [])}
     chosen = make_config({**options, **given, "settings": settings})
+    with reporting(progress) as events:  # importing takes a while, and something is to be written
+        if chosen.dry_run:
+            from understudy.run.dry import dry_run as plan_only
+
+            dry = plan_only(chosen)
+        else:
+            from understudy.run.synthesize import run
+
+            result = run(chosen, partial(confirmed, yes=yes), progress=events)
     if chosen.dry_run:
-        show.plan(plan_only(chosen))
+        show.plan_alone(dry)
     else:
-        show.result(run(chosen, show.capacity_table, progress=progress))
+        show.result(result)
+
+
+def confirmed(plan: RunPlan, *, yes: bool) -> None:
+    """Show a plan before its charge and, where somebody is there to answer, ask.
+
+    Raises:
+        Declined: The answer was no, or none.
+    """
+    show.plan(plan)
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    name = plan.dataset or "this dataset"
+    try:
+        agreed = typer.confirm(f"Charge epsilon {plan.epsilon:g} to {name} for good?", err=True)
+    except typer.Abort as abort:
+        raise Declined from abort
+    if not agreed:
+        raise Declined
 
 
 _Candidates = Annotated[
@@ -87,6 +122,7 @@ _Candidates = Annotated[
 def select_command(
     candidates: _Candidates,
     set_: Settings = None,
+    yes: Yes = False,
     progress: Progress = "auto",
     **given: Any,
 ) -> None:
@@ -97,15 +133,18 @@ def select_command(
     """
     given |= {"candidates": candidates, "settings": parse_settings(set_ or [])}
     config = make_select_config(given)
-    from understudy.run.selection.select import run_selection
+    with reporting(progress) as events:
+        from understudy.run.selection.select import run_selection
 
-    show.result(run_selection(config, progress=progress))
+        result = run_selection(config, partial(confirmed, yes=yes), progress=events)
+    show.result(result)
 
 
 @app.command("recipe")
 def recipe_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="YAML file with the steps.")],
+    yes: Yes = False,
     progress: Progress = "auto",
 ) -> None:
     """Run several commands from one file: generate, select, evaluate, report.
@@ -115,7 +154,7 @@ def recipe_command(
     from understudy.run.recipe import carry_out, read_steps
 
     commands = context.find_root().command.commands  # type: ignore[attr-defined]  # it is a group
-    carry_out(read_steps(file, commands, progress), commands, typer.echo)
+    carry_out(read_steps(file, commands, progress, yes=yes), commands, typer.echo)
 
 
 app.command("resample")(release_command.resample_command)
@@ -127,6 +166,7 @@ app.command()(report_command.report)
 app.command()(report_command.compare)
 app.command("audit")(audit_command.audit_command)
 app.command("check")(check_command.check_command)
+app.command("plan")(plan_command.plan_command)
 
 
 @app.command("runs")
@@ -165,21 +205,25 @@ def sample(
     progress: Progress = "auto",
 ) -> None:
     """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
-    from understudy.run.sample import base_set
-    from understudy.run.sample import sample as draw
-
     common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
     of_classes = {"template": template, "format": format, "licence": licence}
-    common["progress"] = progress
     given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
     if (prompt is None) == (classes is None):
         raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
-    if classes is not None:
-        show.base_set_summary(base_set(classes.split(","), **common, **given))
-        return
-    if given:
+    if given and classes is None:
         raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
-    show.drawn_images(draw(prompt or "", **common))
+    with reporting(progress) as events:
+        from understudy.run import sample as samples
+
+        common["progress"] = events
+        if classes is not None:
+            base = samples.base_set(classes.split(","), **common, **given)
+        else:
+            drawn = samples.sample(prompt or "", **common)
+    if classes is not None:
+        show.base_set_summary(base)
+    else:
+        show.drawn_images(drawn)
 
 
 @app.command()
@@ -212,13 +256,17 @@ def doctor() -> None:
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the result.")] = Path("demo-out"),
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    epsilon: Annotated[
+        float, typer.Option(help="Privacy budget; the images are public, and so is its ledger.")
+    ] = 1.0,
     progress: Progress = "auto",
 ) -> None:
     """Make a release of Fashion-MNIST, and say where the pictures are."""
-    from understudy.run.synthesize import demo as play
+    with reporting(progress) as events:
+        from understudy.run.synthesize import demo as play
 
-    show.result(play(out, epsilon, progress=progress))
+        result = play(out, epsilon, progress=events)
+    show.result(result)
 
 
 def main() -> None:

@@ -29,6 +29,12 @@ Progress = Annotated[
 """``--progress`` of every long command."""
 
 
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask before the charge; for scripts on a terminal.")
+]
+"""``--yes`` of every command that charges."""
+
+
 def options_of_a_run(*names: str) -> Callable[[Command], Command]:
     """Give a command some options of a run, which it receives as ``**given``.
 

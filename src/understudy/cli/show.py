@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.accuracy import Accuracy
     from understudy.run.books import DatasetAccount
     from understudy.run.doctor import Check
-    from understudy.run.dry import DryRun
+    from understudy.run.dry import RunPlan
     from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
     from understudy.run.synthesize import Result
@@ -38,14 +38,17 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def plan(dry: DryRun) -> None:
-    """A dry run's plan."""
-    _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
-    _console.print(f"unit: one {dry.unit}; adjacency: {dry.adjacency}")
-    table = _table("stage", "share", "noise / sensitivity")
-    for stage in dry.stages:
-        table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
-    _console.print(table)
+def plan_alone(dry: RunPlan) -> None:
+    """The plan of a run that is not to begin."""
+    plan(dry)
+    if dry.refused:
+        _console.print(f"the run would be refused: {dry.refused}")
+    _console.print("dry run: nothing was spent")
+
+
+def plan(dry: RunPlan) -> None:
+    """What a run is about to do and to spend."""
+    costs(dry)
     capacity_table(dry.carried)
     _console.print("settings: " + ", ".join(f"{k}={v}" for k, v in dry.settings.items()))
     premises(dry.premises)
@@ -56,6 +59,21 @@ def plan(dry: DryRun) -> None:
         _console.print(f"note: {note}")
     for role, sampling in dry.sampling.items():
         _console.print(f"{role}: {sampling}")
+    for fit in dry.fits:
+        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
+        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
+        if fit.warning is not None:
+            _console.print(f"note: {fit.warning}")
+
+
+def costs(dry: RunPlan) -> None:
+    """What a run would spend, stage by stage, and how its dataset would stand after it."""
+    _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
+    _console.print(f"unit: one {dry.unit}; adjacency: {dry.adjacency}")
+    table = _table("stage", "share", "noise / sensitivity")
+    for stage in dry.stages:
+        table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
+    _console.print(table)
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
     _console.print(
@@ -64,14 +82,6 @@ def plan(dry: DryRun) -> None:
     )
     if dry.concerned:
         _console.print(f"charged too, for they share records: {', '.join(dry.concerned)}")
-    for fit in dry.fits:
-        chance = "" if fit.chance is None else f" ({fit.chance:.1%} by chance)"
-        _console.print(f"fit: {fit.measure}: {fit.value:.1%}{chance}")
-        if fit.warning is not None:
-            _console.print(f"note: {fit.warning}")
-    if dry.refused:
-        _console.print(f"the run would be refused: {dry.refused}")
-    _console.print("dry run: nothing was spent")
 
 
 def premises(assumptions: Sequence[Premise]) -> None:
@@ -291,10 +301,18 @@ def _total(entry: DatasetAccount) -> str:
     return "none set" if budget is None else f"{budget.epsilon:g}"
 
 
+def _next_run(entry: DatasetAccount) -> str:
+    """The largest run that the ledger would accept now."""
+    if entry.next_run is None:
+        return "any: no budget is set"
+    return f"{entry.next_run:g}" if entry.next_run else "none: used up"
+
+
 def datasets(entries: Sequence[DatasetAccount]) -> None:
     """Every dataset of a ledger."""
     disclosed = ["disclosures"] if any(entry.spent.disclosures for entry in entries) else []
-    table = _table("id", "dataset", "budget", "spent", "delta", "runs", "unit", *disclosed)
+    columns = ("id", "dataset", "budget", "spent", "next run at most", "delta", "runs", "unit")
+    table = _table(*columns, *disclosed)
     for entry in entries:
         spent = entry.spent
         table.add_row(
@@ -302,6 +320,7 @@ def datasets(entries: Sequence[DatasetAccount]) -> None:
             entry.dataset.name,
             _total(entry),
             f"{spent.epsilon:.4f}",
+            _next_run(entry),
             f"{spent.delta:g}",
             str(len(spent.runs)),
             entry.dataset.unit or "",
@@ -315,6 +334,9 @@ def datasets(entries: Sequence[DatasetAccount]) -> None:
 def dataset_charges(entry: DatasetAccount) -> None:
     """One dataset with every row."""
     datasets([entry])
+    if entry.next_run:
+        _console.print(f"the largest next run: epsilon {entry.next_run:g} more, as one run")
+        _console.print("(--epsilon rest; runs compose to less than the sum of their epsilons)")
     if entry.concerned:
         names = ", ".join(f"{other.name} ({other.id})" for other in entry.concerned)
         _console.print(f"shares records with, so that a run on it is charged to them too: {names}")

@@ -15,6 +15,7 @@
     │   └── WireError              bytes between device and server are not what the schema allows
     ├── RunStopped                 the machine could not go on with a run; exits with 1
     ├── BudgetRefused              the budget does not cover the request; exits with 3
+    ├── Declined                   the owner was asked, and did not want the run
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
 
 A message says what is wrong, what was found, and what to do.
@@ -146,7 +147,8 @@ class BudgetRefused(UnderstudyError):
         requested: Epsilon in total if the request were granted, at the budget's delta.
         budget: The epsilon the owner allows in total.
         spent: Epsilon spent so far.
-        delta: The delta at which the three are stated.
+        remaining: Epsilon of the largest run that it would still cover.
+        delta: The delta at which the four are stated.
         why: Why that dataset's budget is asked, where the run is on another one: a clause that
             follows its name.
     """
@@ -160,21 +162,29 @@ class BudgetRefused(UnderstudyError):
         requested: float,
         budget: float,
         spent: float,
+        remaining: float,
         delta: float,
         why: str = "",
     ) -> None:
         self.dataset, self.requested, self.budget = dataset, requested, budget
-        self.spent, self.delta = spent, delta
+        self.spent, self.remaining, self.delta = spent, remaining, delta
         super().__init__(
             f"the budget of {dataset}{why} does not cover this run (all at delta {delta:g}).\n"
             f"  Budget:     epsilon {budget:.4f}\n"
             f"  Spent:      epsilon {spent:.4f}\n"
-            f"  Remaining:  epsilon {max(0.0, budget - spent):.4f}\n"
+            f"  Remaining:  epsilon {remaining:.4f}, as one more run (--epsilon rest)\n"
             f"  Requested:  epsilon {requested:.4f} in total, after this run\n"
             f"  Difference: epsilon {requested - budget:.4f} over the budget\n"
             "Ask for a smaller epsilon, or let the data owner raise the total: "
             "understudy ledger set-budget SOURCE --epsilon E --delta D"
         )
+
+
+class Declined(UnderstudyError):
+    """The owner was asked whether a run is to be charged, and did not say yes."""
+
+    def __init__(self) -> None:
+        super().__init__("not confirmed: nothing was charged, and nothing was written")
 
 
 class PrivateValueError(UnderstudyError, TypeError):

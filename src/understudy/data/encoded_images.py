@@ -11,6 +11,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +23,7 @@ from understudy.data.image_decoding import BadImage, Header
 from understudy.data.image_files import (
     image_header,
     image_pixels,
+    in_order,
     pixel_bytes,
     split_files,
     with_dicom_units,
@@ -286,7 +288,7 @@ class RecordSource:
         sizes: dict[tuple[int, int], str] = {}  # up to two, each with the first file that has it
         names: list[str] = []
         grey, parts, windows, units = True, False, set[bool](), set[str]()
-        for row, record in enumerate(self._started()):
+        for row, (record, look) in enumerate(self._looks()):
             self._count += 1
             if record.stray:
                 self.stray += 1
@@ -294,7 +296,7 @@ class RecordSource:
                 continue
             try:
                 self._check(record, counts)
-                head = self._look(record)
+                head = look()
             except BadImage as error:
                 self._pass_over(record.location, str(error))
                 self._dropped.add(row)
@@ -308,6 +310,8 @@ class RecordSource:
                 names.append(record.name)
             if len(units) < 2 and record.unit is not None:
                 units.add(record.unit)
+            if self._options.observer is not None:
+                self._options.observer(record, head)
             parts = parts or record.frame > 0
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
@@ -347,9 +351,15 @@ class RecordSource:
         if whole:
             height, width, channels = image_pixels(record, self._options, whole=True).shape
             head = replace(head, height=height, width=width, grey=channels == 1)
-        if self._options.observer is not None:
-            self._options.observer(record, head)
         return head
+
+    def _looks(self) -> Iterator[tuple[Record, Callable[[], Header]]]:
+        """Every record, with a call for what its file shows; whole images by several threads."""
+        if not self._options.skip_bad:
+            return ((record, partial(self._look, record)) for record in self._started())
+        return in_order(
+            self._look, self._started(), lambda one: one.fault is None and not one.stray
+        )
 
     def _pass_over(self, location: str, reason: str) -> None:
         if not self._options.skip_bad:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from understudy.core.types import Images
 from understudy.data import dicom, nifti
@@ -15,8 +20,11 @@ from understudy.data.reading_options import Reading
 if TYPE_CHECKING:
     from understudy.data.encoded_images import Options, Record, Records
 
+T = TypeVar("T")
+R = TypeVar("R")
 FileKind = Literal["pillow", "dicom", "nifti"]
 
+_AHEAD = 4  # files for each thread that are decoded before they are asked for
 _START = 352  # bytes that tell the kinds apart
 _NOTES = frozenset(
     {
@@ -52,6 +60,36 @@ def begins_as_dicom(path: Path) -> bool:
         return path.is_file() and dicom.is_dicom(_start(path))
     except OSError:
         return False
+
+
+def in_order(
+    function: Callable[[T], R], items: Iterable[T], wanted: Callable[[T], bool]
+) -> Iterator[tuple[T, Callable[[], R]]]:
+    """Each item with a call for what ``function`` makes of it, which a thread for each core does.
+
+    The items come in their order, and a few at most are worked on before they are asked for. The
+    call returns what ``function`` returned, or raises what it raised.
+
+    Args:
+        function: Decoding, for one: what lets other threads run meanwhile.
+        items: What it is given, one by one.
+        wanted: Whether an item is worth a thread; else its call is left to the caller.
+    """
+    threads = os.cpu_count() or 1
+    waiting: deque[tuple[T, Future[R] | None]] = deque()
+
+    def first() -> tuple[T, Callable[[], R]]:
+        item, future = waiting.popleft()
+        return item, partial(function, item) if future is None else future.result
+
+    # Decoders silence warnings each for itself; threads that do so at once would leave them silent.
+    with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
+        for item in items:
+            waiting.append((item, pool.submit(function, item) if wanted(item) else None))
+            if len(waiting) > _AHEAD * threads:
+                yield first()
+        while waiting:
+            yield first()
 
 
 def image_header(data: bytes | Path, reading: Reading, *, upright: bool = True) -> Header:

@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
-from understudy.privacy.accounting import Gaussian, discretisation_slack, epsilon_of, run_mu
+from understudy.privacy.accounting import (
+    MAX_SIZE,
+    MIN_SCALE,
+    Gaussian,
+    discretisation_slack,
+    epsilon_of,
+    run_event,
+)
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.queries import Query
@@ -31,9 +38,6 @@ _ROUNDING = 1e-12  # shares are weights over their sum, so their own sum is 1 bu
 
 _OFF = 1e-3  # of a stated epsilon: that of its stages may differ by so much
 
-MAX_SIZE = 10**8
-"""How many numbers a run may release in all; its slack is computed for as many."""
-
 
 def run_mu_of(budget: Budget) -> float:
     """The mu that a run with this budget may spend, slack already taken off.
@@ -41,7 +45,7 @@ def run_mu_of(budget: Budget) -> float:
     Raises:
         ConfigError: An epsilon too small to release anything.
     """
-    return run_mu(budget.epsilon, budget.delta, MAX_SIZE, noise.MIN_SCALE)
+    return run_event(budget.epsilon, budget.delta).mu
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Plan:
     @property
     def slack(self) -> float:
         """Part of epsilon kept for the noise being discrete."""
-        return discretisation_slack(MAX_SIZE, noise.MIN_SCALE)
+        return discretisation_slack(MAX_SIZE, MIN_SCALE)
 
     def stage_mu(self, stage: str) -> float:
         """mu of one stage.

@@ -7,18 +7,18 @@ A Gaussian release of sensitivity D and noise sigma is mu-GDP with mu = D / sigm
 
 (Balle and Wang 2018, Theorem 8). What is not Gaussian composes numerically, as privacy loss
 distributions, and only then is dp_accounting asked.
+
+Phi and the inverses of (1) are computed here, with the standard library alone: `ledger list` needs
+them, and importing SciPy takes longer than everything else that it does. Where (1) is inverted by
+bisection, the end of the bracket that is on the safe side is returned.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from understudy.core.errors import ConfigError, LedgerError
 
@@ -26,6 +26,16 @@ _MU_RANGE = (1e-9, 1e4)
 _LEAST_EPSILON = 1e-7
 _DELTA_RESERVE = 1e-6  # part of delta kept for what discretisation does to delta (docs/promise.md)
 _RESERVE_PER_SLACK = 5.0  # the same over several runs, for each unit of their slack together
+
+_HALVINGS = 200  # of a bracket; it cannot be halved further long before
+_TAIL = -20.0  # below it Phi is computed by its asymptotic series, whose terms then fall to 1e-16
+_TAIL_TERMS = 12
+
+MIN_SCALE = 2**24
+"""Least noise scale in grid steps; privacy.md asks for 2^20, and finer costs nothing."""
+
+MAX_SIZE = 10**8
+"""How many numbers a run may release in all; its slack is computed for as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +98,41 @@ def _positive(value: Any, *, or_zero: bool = False) -> float:
     return number
 
 
+def log_phi(x: float) -> float:
+    """log Phi(x) of the standard normal distribution, to a relative error of about 1e-13."""
+    if x > 0:
+        return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
+    if x > _TAIL:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    # Phi(x) = phi(x) / -x * (1 - 1/x^2 + 3/x^4 - 15/x^6 + ...)   (Abramowitz and Stegun, 26.2.12)
+    term, series = 1.0, 1.0
+    for k in range(1, _TAIL_TERMS):
+        term *= -(2 * k - 1) / (x * x)
+        series += term
+    return -x * x / 2 - math.log(-x) - math.log(2 * math.pi) / 2 + math.log(series)
+
+
 def delta_of(epsilon: float, mu: float) -> float:
     """Equation (1): the smallest delta at which a mu-GDP release is (epsilon, delta)-DP."""
-    log_first = float(log_ndtr(-epsilon / mu + mu / 2))
-    log_second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
+    log_first = log_phi(-epsilon / mu + mu / 2)
+    log_second = epsilon + log_phi(-epsilon / mu - mu / 2)
     return math.exp(log_first) * -math.expm1(min(log_second - log_first, 0.0))
+
+
+def bracket(is_low: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """The last number of which ``is_low`` holds and the first of which it does not, by bisection.
+
+    Args:
+        is_low: Holds up to some number in the interval, and of none above it.
+        low: Where it holds, or is taken to hold.
+        high: Where it does not.
+    """
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return low, high
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
@@ -101,7 +141,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
         return 0.0
     # At epsilon = mu^2/2 + mu t the first term of (1) is Phi(-t), below delta for a t this large.
     top = mu * mu / 2 + mu * (math.sqrt(2 * math.log(1 / delta)) + 1)
-    return float(brentq(lambda e: delta_of(e, mu) - delta, 0.0, top, xtol=1e-12, rtol=1e-12))
+    return bracket(lambda epsilon: delta_of(epsilon, mu) > delta, 0.0, top)[1]
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -113,15 +153,21 @@ def mu_of(epsilon: float, delta: float) -> float:
     low, high = _MU_RANGE
     if delta_of(epsilon, high) <= delta:
         return high
-    root = float(
-        brentq(
-            lambda x: delta_of(epsilon, math.exp(x)) - delta,
-            math.log(low),
-            math.log(high),
-            xtol=1e-13,
-        )
-    )
-    return math.exp(root) * (1 - 1e-12)
+    return bracket(lambda mu: delta_of(epsilon, mu) <= delta, low, high)[0] * (1 - 1e-12)
+
+
+def run_event(epsilon: float, delta: float) -> Gaussian:
+    """A whole run as one event: what its stages add to a ledger together.
+
+    Args:
+        epsilon: The run's epsilon, of which it spends all.
+        delta: The run's delta.
+
+    Raises:
+        ConfigError: An epsilon so small that the slack alone would use it up.
+    """
+    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
+    return Gaussian(run_mu(epsilon, delta, MAX_SIZE, MIN_SCALE), slack)
 
 
 def run_mu(epsilon: float, delta: float, size: int, scale: float) -> float:
@@ -131,15 +177,33 @@ def run_mu(epsilon: float, delta: float, size: int, scale: float) -> float:
         epsilon: The run's epsilon.
         delta: The run's delta.
         size: An upper bound on how many numbers the run releases in all.
-        scale: The least noise scale in grid steps (`noise.MIN_SCALE`).
+        scale: The least noise scale in grid steps (`MIN_SCALE`).
 
     Raises:
         ConfigError: An epsilon so small that the slack alone would use it up.
     """
-    left = epsilon - discretisation_slack(size, scale)
-    if left <= _LEAST_EPSILON:
+    return mu_beside(epsilon, delta, discretisation_slack(size, scale))
+
+
+def mu_beside(epsilon: float, delta: float, slack: float) -> float:
+    """mu of Gaussian releases that with this slack are (epsilon, delta)-DP: undoes `epsilon_of`.
+
+    Args:
+        epsilon: Of all of them together.
+        delta: Of all of them together.
+        slack: Of all of them together.
+
+    Raises:
+        ConfigError: An epsilon so small that the slack alone would use it up.
+    """
+    if epsilon - slack <= _LEAST_EPSILON:
         raise ConfigError(f"epsilon {epsilon:g} is too small to release anything: use 1e-6 or more")
-    return mu_of(left, delta * (1 - _DELTA_RESERVE))
+    return mu_of(epsilon - slack, delta * (1 - _reserve(slack)))
+
+
+def _reserve(slack: float) -> float:
+    """The part of delta that is kept for what discretisation does to delta."""
+    return max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
 
 
 def discretisation_slack(size: int, scale: float) -> float:
@@ -166,7 +230,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     slack = math.fsum(e.slack for e in events if isinstance(e, Gaussian))
     pure = [e.epsilon for e in events if isinstance(e, Laplace)]
     if slack:
-        delta *= 1 - max(_DELTA_RESERVE, _RESERVE_PER_SLACK * slack)
+        delta *= 1 - _reserve(slack)
     if not pure:
         return epsilon_of_mu(mu, delta) + slack
     return pld_epsilon(mu, pure, delta) + slack
@@ -185,7 +249,7 @@ def pld_epsilon(mu: float, pure: Iterable[float], delta: float) -> float:
 
     # A grid finer than 1e-4 where the whole loss is smaller than that.
     pure = list(pure)
-    interval = float(np.clip(1e-3 * (mu + sum(pure)), 1e-7, 1e-4))
+    interval = min(max(1e-3 * (mu + sum(pure)), 1e-7), 1e-4)
     accountant = PLDAccountant(value_discretization_interval=interval)
     if mu > 0:
         accountant.compose(dp_accounting.GaussianDpEvent(1 / mu))

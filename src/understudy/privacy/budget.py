@@ -15,6 +15,10 @@ MAX_EPSILON = 1e7
 """Greatest epsilon that can be turned into a mu without loss; it protects nothing long before."""
 
 
+REST = "rest"
+"""As the epsilon of a run: the largest that the dataset's budget still covers as one run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """(epsilon, delta) for everything released about a dataset.
@@ -59,6 +63,36 @@ class Budget:
         object.__setattr__(budget, "epsilon", epsilon)
         object.__setattr__(budget, "delta", delta)
         return budget
+
+
+def part_of_budget(epsilon: str) -> float | None:
+    """What an epsilon in words asks for: a share of the dataset's budget; None: the rest of it.
+
+    A share is one of the budget's squared mu, by which runs compose: ten runs of ``"10%"`` use up
+    the budget, no sooner and no later.
+
+    Args:
+        epsilon: ``"rest"``, or a share such as ``"10%"``.
+
+    Returns:
+        The share, above 0 and at most 1; None for ``"rest"``.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    words = epsilon.strip().lower()
+    if words == REST:
+        return None
+    try:
+        share = float(words.removesuffix("%")) / 100 if words.endswith("%") else math.nan
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise ConfigError(
+            "epsilon is a number such as 1, or a part of the dataset's budget: 'rest', or a share "
+            f"such as 10%; found {epsilon!r}"
+        )
+    return share
 
 
 def normalised_shares(weights: Mapping[str, float]) -> dict[str, float]:

@@ -13,15 +13,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
+# Not opendp.prelude, which imports scikit-learn and pandas: seconds, and nothing of it is used.
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import enable_features
+
 from understudy.core.errors import ConfigError
+from understudy.privacy.accounting import MIN_SCALE
 
-dp.enable_features("contrib")
-
-MIN_SCALE = 2**24
-"""Least noise scale in grid steps; privacy.md asks for 2^20, and finer costs nothing."""
+enable_features("contrib")
 
 _CHUNK = 1 << 14
 
@@ -81,8 +84,8 @@ def add_discrete_gaussian(total: NDArray[np.int64], scale: float) -> NDArray[np.
         ConfigError: A scale below `MIN_SCALE`, for which the accounting would not hold.
     """
     require_scale(scale)
-    mechanism = dp.m.make_gaussian(
-        dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale=scale
+    mechanism = make_gaussian(
+        vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale
     )
     chunks = [total[i : i + _CHUNK] for i in range(0, len(total), _CHUNK)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -193,7 +193,8 @@ class BudgetState:
         epsilon: What the owner allows in total, at ``delta``; None where no total was set.
         delta: The delta at which the others are stated.
         spent: Epsilon of everything released so far, by this run and all before it.
-        remaining: Epsilon that is left; None where no total was set.
+        remaining: Epsilon of the largest run that the budget still covers; None where no total
+            was set.
         disclosures: How many releases private data steered without noise: no epsilon covers them.
     """
 

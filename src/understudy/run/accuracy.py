@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.ports import Encoder, Events, Source
-from understudy.core.types import Embeddings
+from understudy.core.types import Embeddings, Shape
 from understudy.metrics.fidelity import frechet_distance
 from understudy.metrics.moments import Moments
 from understudy.metrics.utility import (
@@ -24,10 +25,14 @@ from understudy.metrics.utility import (
     utility_report,
 )
 from understudy.report import ModelScore, read_score
-from understudy.run.config import unknown
-from understudy.run.progress import Bars
+from understudy.run.config import RunConfig, unknown
+from understudy.run.progress import Bars, duration
 
 _BATCH = 1024
+# Processor seconds of one pass over one image or embedding: 1,000 images of 64 x 64 pixels, and
+# 1,000 embeddings of 192 numbers.
+_SECONDS_PER_PIXEL = 1e-6
+_SECONDS_PER_EMBEDDING = 2e-5
 WORDS: dict[Network, str] = {
     "cnn": "small CNN on images",
     "convnet": "ConvNet on images",
@@ -108,6 +113,30 @@ def measure(
         means = mean_and_spread(report.synthetic)[0], mean_and_spread(report.real)[0]
         accuracies.append(Accuracy(WORDS[network], *means, report))
     return tuple(accuracies)
+
+
+def training_note(rows: int, shape: Shape | None, config: RunConfig) -> str:
+    """What ``--test`` takes: the networks that it trains, about how long, and how to do it later.
+
+    Args:
+        rows: Of the real training set.
+        shape: (height, width, channels) of the release; None: it holds embeddings.
+        config: The run.
+    """
+    from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES  # imports torch
+
+    rows = min(rows, config.test_rows or rows)
+    network: Network = "two-layer" if shape is None else "cnn"
+    recipe = EMBEDDINGS if shape is None else IMAGES[network][1]
+    each = _SECONDS_PER_EMBEDDING if shape is None else _SECONDS_PER_PIXEL * shape[0] * shape[1]
+    cores = os.cpu_count() or 1
+    seconds = 2 * recipe.passes(rows) * rows * each / cores
+    return (
+        f"--test trains two networks after the release is written ({WORDS[network]}: one learns "
+        f"from the release, one from real records), for about {duration(max(seconds, 1))} on "
+        f"{cores} cores. It can be left for later: understudy evaluate OUT --real SOURCE "
+        "--test TEST --full"
+    )
 
 
 def usual_networks(release: Source) -> Sequence[Network]:

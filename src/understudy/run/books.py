@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from understudy.core.errors import LedgerError, SourceError
-from understudy.core.ports import Source
-from understudy.data import open_source
-from understudy.data.labels import NO_LABELS
-from understudy.privacy.budget import Budget
+from understudy.core.errors import ConfigError, LedgerError, SourceError
+from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.ledger.ledger import Dataset, Ledger, LedgerRow, LedgerSpending
+
+if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
+    from understudy.core.ports import Source
+    from understudy.run.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class DatasetAccount:
         rows: Every row about it, where asked for.
         ledger: Where the ledger is.
         concerned: The other datasets that a run on it is charged to, where asked for.
+        next_run: Epsilon of the largest run that the ledger would accept now; None without budget.
     """
 
     dataset: Dataset
@@ -32,12 +35,18 @@ class DatasetAccount:
     rows: tuple[LedgerRow, ...]
     ledger: str
     concerned: tuple[Dataset, ...] = ()
+    next_run: float | None = None
 
 
 def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
     with Ledger(ledger) as book:
-        return [DatasetAccount(d, book.spent(d.id), (), book.address) for d in book.datasets()]
+        return [
+            DatasetAccount(
+                one, book.spent(one.id), (), book.address, next_run=book.next_run(one.id)
+            )
+            for one in book.datasets()
+        ]
 
 
 def dataset_account(
@@ -52,7 +61,9 @@ def dataset_account(
     with Ledger(ledger) as book:
         dataset = _find(book, source, size, skip_bad)
         spent, rows = book.spent(dataset.id), tuple(book.rows(dataset.id))
-        return DatasetAccount(dataset, spent, rows, book.address, tuple(book.concerned(dataset.id)))
+        concerned = tuple(book.concerned(dataset.id))
+        next_run = book.next_run(dataset.id)
+        return DatasetAccount(dataset, spent, rows, book.address, concerned, next_run)
 
 
 def _is_place(source: str) -> bool:
@@ -75,6 +86,9 @@ def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Datase
 
 def _open(source: str, size: int | None, skip_bad: bool) -> Source:
     """A dataset as the ledger sees it: its records have bytes, and labels are no part of them."""
+    from understudy.data import open_source
+    from understudy.data.labels import NO_LABELS
+
     return open_source(source, size=size, skip_bad=skip_bad, label=NO_LABELS)
 
 
@@ -95,7 +109,46 @@ def set_dataset_budget(
         else:
             dataset = _find(book, source, size, skip_bad)
         spent = book.set_budget(dataset.id, budget)
-        return DatasetAccount(book.find(dataset.id), spent, (), book.address)
+        next_run = book.next_run(dataset.id)
+        return DatasetAccount(book.find(dataset.id), spent, (), book.address, next_run=next_run)
+
+
+def with_epsilon(config: RunConfig, source: Source) -> RunConfig:
+    """A run with its epsilon as a number, where it asks for a part of the dataset's budget.
+
+    A run that is resumed keeps the number that it began with.
+
+    Args:
+        config: The run.
+        source: Its private dataset.
+
+    Raises:
+        ConfigError: The dataset has no budget, or nothing is left of it.
+    """
+    if not isinstance(config.epsilon, str):
+        return config
+    from understudy.run.outputs import RunPaths, read_start
+
+    start = RunPaths(config.out).start
+    if config.resume and start.exists():
+        return replace(config, epsilon=float(read_start(start)["settings"]["epsilon"]))
+    share = part_of_budget(config.epsilon)
+    with Ledger(config.ledger) as book:
+        dataset = book.recognise(source)
+        epsilon = None if dataset is None else book.next_run(dataset.id, config.delta, share=share)
+        address = book.address
+    if epsilon is None:
+        raise ConfigError(
+            f"--epsilon {config.epsilon} is a part of the dataset's budget, and the ledger at "
+            f"{address} knows none for {source.name}. Set one for good (understudy ledger "
+            f"set-budget {shlex.quote(source.name)} --epsilon 3), or give a number (--epsilon 1)"
+        )
+    if epsilon == 0:
+        raise ConfigError(
+            f"--epsilon {config.epsilon}: the budget of {source.name} is used up. See `understudy "
+            f"ledger show {shlex.quote(source.name)}`; its owner may raise the total"
+        )
+    return replace(config, epsilon=epsilon)
 
 
 def verify_ledger(ledger: str | None) -> list[str]:

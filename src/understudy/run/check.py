@@ -64,6 +64,7 @@ class SourceCheck:
         classes: Usable records of each class.
         shape: Of a record, as a run would read it; None where it could not be opened.
         problems: Everything that is wrong, what blocks a run first.
+        options: The options that a run needs, or should declare, besides those that were asked.
         command: A run that fits, on one line; None where none does.
         carried: For each epsilon, what each class can carry; None: less than 100 images can.
     """
@@ -73,6 +74,7 @@ class SourceCheck:
     classes: Mapping[str, int]
     shape: tuple[int, ...] | None
     problems: tuple[Problem, ...]
+    options: Mapping[str, Any]
     command: str | None
     carried: Mapping[float, Mapping[str, Carried | None]]
 
@@ -109,7 +111,8 @@ def check_source(config: RunConfig) -> SourceCheck:
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
         problems=tuple(problems),
-        command=None if source is None else _command(config, remedies),
+        options=remedies,
+        command=None if source is None else command_line(config, remedies, EPSILONS[0]),
         carried=carried,
     )
 
@@ -226,17 +229,29 @@ def _remedies(
     return options
 
 
-def _command(config: RunConfig, remedies: Mapping[str, Any]) -> str:
-    """A run with what was asked and what is needed besides."""
+def command_line(config: RunConfig, options: Mapping[str, Any], epsilon: float | str) -> str:
+    """A run with what was asked and what is needed besides, as it is typed.
+
+    Args:
+        config: What was asked: of it, how the dataset is read.
+        options: More options of the run.
+        epsilon: Of the run.
+    """
     words = ["understudy", "synthesize", shlex.quote(config.source)]
     asked = {name: getattr(config, name) for name in _OPTIONS}
-    for name, value in (asked | dict(remedies)).items():
+    for name, value in (asked | dict(options)).items():
         if value in (None, False) or (name == "fit" and value == "stretch"):
             continue
-        flag = "--" + name.replace("_", "-")
-        text = ",".join(value) if isinstance(value, tuple) else str(value)
-        words += [flag] if value is True else [flag, shlex.quote(text)]
-    return " ".join([*words, "--epsilon", "1", "--out", "out/"])
+        words += option_words(name, value)
+    amount = epsilon if isinstance(epsilon, str) else f"{epsilon:g}"
+    return " ".join([*words, "--epsilon", amount, "--out", "out/"])
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """An option and its value as they are typed."""
+    flag = "--" + name.replace("_", "-")
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return [flag] if value is True else [flag, shlex.quote(text)]
 
 
 _OPTIONS = (

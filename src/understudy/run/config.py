@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from understudy.core.errors import ConfigError
 from understudy.core.option import Option, declared_options
 from understudy.core.roles import ROLES, RoleNames
-from understudy.privacy.budget import Budget
+from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
 
 # What reads images is imported where it is needed: the command line's help is made from this
@@ -23,7 +23,18 @@ from understudy.privacy.unit import Adjacency, Unit
 LARGE_EPSILON = 100.0
 """Above it a run has to say that it means its epsilon (``--accept-epsilon``)."""
 
-_NEEDED = ("source", "out")
+NOTED_EPSILON = 10.0
+"""Above it the plan says how little an epsilon protects."""
+
+_NEEDED: Mapping[str, str] = {
+    "source": "say it on the command line or in the file",
+    "out": "say it on the command line or in the file",
+    "epsilon": (
+        "say how much of the dataset's privacy this run may spend: --epsilon 1 (1 to 3 is usual), "
+        "or a part of the budget that `understudy ledger set-budget` sets: --epsilon rest, "
+        "--epsilon 10%"
+    ),
+}
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 
 
@@ -36,8 +47,11 @@ class RunConfig:
 
     source: Annotated[str, Option("The private dataset.")]
     out: Annotated[Path, Option("Folder of the result.")]
+    epsilon: Annotated[
+        float | str,
+        Option("Privacy budget of this run: a number; or rest or 10% of the dataset's budget."),
+    ]
     method: Annotated[str, Option("See `understudy methods`.")] = "clustering"
-    epsilon: Annotated[float, Option("Privacy budget of this run.")] = 1.0
     delta: Annotated[float, Option("Its delta; 1e-5 if not given.")] = 1e-5
     accept_epsilon: Annotated[bool, Option("Take an epsilon above 100.")] = False
     roles: RoleNames = field(default_factory=RoleNames)
@@ -98,8 +112,12 @@ class RunConfig:
         from understudy.data.names import names_of_classes
         from understudy.run.held_out import check_hold_out
 
-        _ = self.budget, self.privacy_unit
-        self._require_meant()
+        if isinstance(self.epsilon, str):
+            _ = part_of_budget(self.epsilon), Budget(1.0, self.delta)
+        else:
+            _ = self.budget
+            self._require_meant(self.epsilon)
+        _ = self.privacy_unit
         if self.fit != "stretch" and self.size is None:
             raise ConfigError(f"--fit {self.fit} is how images are brought to a size: add --size")
         if self.classes is not None:
@@ -111,17 +129,24 @@ class RunConfig:
         if self.hold_out is not None:
             check_hold_out(self.hold_out, self.privacy_unit)
 
-    def _require_meant(self) -> None:
-        if self.epsilon > LARGE_EPSILON and not self.accept_epsilon:
+    def _require_meant(self, epsilon: float) -> None:
+        if epsilon > LARGE_EPSILON and not self.accept_epsilon:
             raise ConfigError(
-                f"epsilon {self.epsilon:g} protects next to nothing: an attacker may be right as "
+                f"epsilon {epsilon:g} protects next to nothing: an attacker may be right as "
                 f"good as always. Take 1 to 10, or {LARGE_EPSILON:g} at most; "
                 "--accept-epsilon says that it is meant"
             )
 
     @property
     def budget(self) -> Budget:
-        """(epsilon, delta) of this run."""
+        """(epsilon, delta) of this run.
+
+        Raises:
+            ConfigError: Epsilon is a part of the dataset's budget, which the ledger has to say
+                first (`understudy.run.books.with_epsilon`).
+        """
+        if isinstance(self.epsilon, str):
+            raise ConfigError(f"epsilon {self.epsilon} is no number before the ledger was asked")
         return Budget(self.epsilon, self.delta)
 
     @property
@@ -221,9 +246,9 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
     for name in options:
         if name not in known:
             raise unknown("option", name, list(known))
-    for name in _NEEDED:
+    for name, remedy in _NEEDED.items():
         if options.get(name) is None:
-            raise ConfigError(f"{name} is missing: say it on the command line or in the file")
+            raise ConfigError(f"{name} is missing: {remedy}")
     values = {name: _read(name, value, known) for name, value in options.items()}
     roles = {name: values.pop(name) for name in ROLES if name in values}
     named = typing.cast(RoleNames, {name: one for name, one in roles.items() if one is not None})

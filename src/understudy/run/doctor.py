@@ -15,6 +15,7 @@ from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
 from understudy.core.independence import product
 from understudy.privacy import noise
+from understudy.privacy.accounting import MIN_SCALE
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.documents import understudy_version
 
@@ -74,8 +75,8 @@ def _weights() -> Check:
 
 
 def _noise() -> Check:
-    drawn = noise.add_discrete_gaussian(np.zeros(1000, dtype=np.int64), float(noise.MIN_SCALE))
-    spread = float(np.std(drawn)) / noise.MIN_SCALE
+    drawn = noise.add_discrete_gaussian(np.zeros(1000, dtype=np.int64), float(MIN_SCALE))
+    spread = float(np.std(drawn)) / MIN_SCALE
     # Five standard errors of 1000 draws: a sound sampler fails once in two million.
     return Check("noise", f"spread {spread:.2f} of 1 expected", abs(spread - 1) < 5 / np.sqrt(2000))
 

@@ -173,8 +173,8 @@ def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     current = ledger.find(dataset_id)
     spent = ledger.spent(current.id)
     total = None if current.budget is None else current.budget.epsilon
-    left = None if total is None else max(0.0, total - spent.epsilon)
-    return BudgetState(total, spent.delta, spent.epsilon, left, len(spent.disclosures))
+    remaining = ledger.next_run(current.id)
+    return BudgetState(total, spent.delta, spent.epsilon, remaining, len(spent.disclosures))
 
 
 def stated_total(ledger: Ledger, dataset_id: str) -> StatedTotal:
@@ -322,30 +322,18 @@ def first_of_each(pairs: Iterable[tuple[Labels, Images]], classes: int) -> dict[
     return {label: np.concatenate(parts) for label, parts in parts_by_label.items()}
 
 
-def spending_warnings(
-    spent: BudgetState,
+def warnings_of(
     concerned: Sequence[Dataset],
-    delta: float,
     facts: Mapping[str, Any],
     *,
     unlabelled: bool,
 ) -> tuple[str, ...]:
-    """What the owner should know. ``noisy_rows`` is a DP count: the true one is not looked at."""
-    warnings, noisy_rows = [ONE_CLASS] if unlabelled else [], facts.get("noisy_rows")
+    """What the owner should know after a run; the plan said the rest before it."""
+    warnings = [ONE_CLASS] if unlabelled else []
     if concerned:
         names = ", ".join(dataset.name for dataset in concerned)
         warnings.append(
             f"this run was charged to {names} too: half or more of the records are shared"
-        )
-    if spent.epsilon is None:
-        warnings.append(
-            f"this dataset has no total budget; epsilon {spent.spent:.4g} was spent on it so far. "
-            "Set one: understudy ledger set-budget SOURCE --epsilon E --delta D"
-        )
-    if noisy_rows and delta > 1 / (10 * noisy_rows):
-        warnings.append(
-            f"delta {delta:g} is above 1/(10 n) for about {noisy_rows:,} rows: a run may then "
-            f"expose a few of them outright. Consider --delta {1 / (10 * noisy_rows):.1g}"
         )
     if (votes := facts.get("votes_per_candidate")) is not None:
         noise_sd = facts["votes_noise_sd"]

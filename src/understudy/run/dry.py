@@ -1,17 +1,22 @@
-"""``--dry-run``: what a run would do and spend. Reads no private pixel, spends nothing."""
+"""What a run is about to do and spend: ``--dry-run``, and what is shown before every charge.
+
+Reads no private pixel, spends nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried
-from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import Premise
-from understudy.run.config import RunConfig
+from understudy.run.accuracy import training_note
+from understudy.run.config import NOTED_EPSILON, RunConfig
 from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import Prepared, claim, prepare
@@ -33,8 +38,8 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
-class DryRun:
-    """A run's plan.
+class RunPlan:
+    """A run before its charge; for the owner's eyes, as the ledger's numbers are.
 
     Attributes:
         method: The method.
@@ -100,45 +105,54 @@ def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
     return tuple(table)
 
 
-def _notes(prepared: Prepared, whole: Receipt) -> tuple[str, ...]:
-    """What the owner should know before spending."""
-    config = prepared.config
-    notes = [ONE_CLASS] if is_unlabelled(prepared.source, config) else []
-    if inherited := sum(bool(stage.origin) for stage in whole.stages):
-        notes.append(
-            f"with the {inherited} stages that the candidates' release was paid for with, the "
-            f"release states epsilon {whole.epsilon:.4g} at delta {whole.delta:g}; the dataset is "
-            "charged for this run alone"
-        )
-    return (*notes, *source_notes(prepared.source))
-
-
-def dry_run(config: RunConfig) -> DryRun:
+def dry_run(config: RunConfig) -> RunPlan:
     """Check everything that can be checked and say what would be charged.
 
     Raises:
         InputError: What would be refused in the real run too.
     """
     prepared = prepare(config)
-    whole = claim(prepared)
-    plan, unit = prepared.plan, config.privacy_unit
-    events = [plan.event(stage) for stage in plan.shares]
-    with Ledger(config.ledger) as ledger:
+    fits = (words_fit(prepared), drawn_fit(prepared))
+    with Ledger(prepared.config.ledger) as ledger:
         dataset, others = ledger.look_up(prepared.source)
-        preview = ledger.preview(
-            None if dataset is None else dataset.id,
-            events,
-            unit=unit.name,
-            adjacency=unit.adjacency,
-            delta=config.delta,
-            concerned=[other.id for other in others],
-        )
-    return DryRun(
+        return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
+
+
+def plan_of(
+    prepared: Prepared,
+    ledger: Ledger,
+    dataset: Dataset | None,
+    others: Sequence[Dataset],
+    fits: Sequence[Fit] = (),
+) -> RunPlan:
+    """The plan of a run that is ready to start.
+
+    Args:
+        prepared: The run.
+        ledger: That it will be charged in.
+        dataset: The private dataset as the ledger knows it; None where it is new.
+        others: What the run will be charged to besides.
+        fits: How well the models fit the classes.
+
+    Raises:
+        ConfigError: Candidates that no claim can be made of.
+    """
+    config, plan = prepared.config, prepared.plan
+    whole, unit = claim(prepared), config.privacy_unit
+    preview = ledger.preview(
+        None if dataset is None else dataset.id,
+        [plan.event(stage) for stage in plan.shares],
+        unit=unit.name,
+        adjacency=unit.adjacency,
+        delta=config.delta,
+        concerned=[other.id for other in others],
+    )
+    return RunPlan(
         method=prepared.method.name,
         settings=dict(vars(prepared.params)),
         unit=unit.name,
         adjacency=unit.adjacency,
-        epsilon=config.epsilon,
+        epsilon=config.budget.epsilon,
         delta=config.delta,
         mu=plan.mu,
         stages=tuple(
@@ -153,8 +167,8 @@ def dry_run(config: RunConfig) -> DryRun:
         concerned=preview.concerned,
         premises=premises_of(prepared.source, config),
         held_out=config.hold_out,
-        notes=_notes(prepared, whole),
-        fits=tuple(fit for fit in (words_fit(prepared), drawn_fit(prepared)) if fit is not None),
+        notes=(*_notes(prepared, whole), *_spending_notes(prepared, preview.budget)),
+        fits=tuple(fits),
         carried=class_capacities(prepared),
         sampling={
             role: f"{model.name}: {model.sampling}"
@@ -162,3 +176,42 @@ def dry_run(config: RunConfig) -> DryRun:
             if isinstance(model, StepwiseModel)
         },
     )
+
+
+def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
+    """What the owner should know of the dataset and the guarantee before spending."""
+    if is_unlabelled(prepared.source, prepared.config):
+        yield ONE_CLASS
+    if inherited := sum(bool(stage.origin) for stage in whole.stages):
+        yield (
+            f"with the {inherited} stages that the candidates' release was paid for with, the "
+            f"release states epsilon {whole.epsilon:.4g} at delta {whole.delta:g}; the dataset is "
+            "charged for this run alone"
+        )
+    yield from source_notes(prepared.source)
+
+
+def _spending_notes(prepared: Prepared, budget: float | None) -> Iterator[str]:
+    """What the owner should know of epsilon, delta, the budget and the time before spending."""
+    config = prepared.config
+    if budget is None:
+        yield (
+            "this dataset has no total budget, so nothing will ever be refused. Set one: "
+            "understudy ledger set-budget SOURCE --epsilon E"
+        )
+    if config.budget.epsilon > NOTED_EPSILON:
+        yield (
+            f"epsilon {config.budget.epsilon:g} is large: who suspects that somebody is in the "
+            "data may become nearly certain. 1 to 3 is usual, "
+            f"{NOTED_EPSILON:g} is much"
+        )
+    if config.delta > 1 / (10 * max(len(prepared.source), 1)):
+        fitting = 10.0 ** -math.ceil(math.log10(10 * len(prepared.source)))
+        yield (
+            f"delta {config.delta:g} is above 1/(10 n) for this dataset (owner only): a run may "
+            f"then expose a few records outright. Consider --delta {fitting:g}"
+        )
+    if prepared.test is not None:
+        decoder = prepared.context.decoder
+        shape = None if decoder is None else decoder.shape
+        yield training_note(len(prepared.source), shape, config)

@@ -13,16 +13,17 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import BudgetRefused, RunError
-from understudy.core.ports import Source
+from understudy.core.errors import BudgetRefused, Declined, RunError
 from understudy.core.types import Shape
-from understudy.data import open_source
+
+if TYPE_CHECKING:
+    from understudy.core.ports import Source
 
 NamedArrays = Mapping[str, NDArray[Any]]
 
@@ -202,7 +203,7 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
             _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
         try:
             yield RunFolder(out, known["run"])
-        except BudgetRefused:
+        except (BudgetRefused, Declined):
             if new:  # nothing was charged or written: leave the name free for the next try
                 shutil.rmtree(paths.owner)
                 if is_new:
@@ -269,6 +270,8 @@ def release_folder(folder: Path) -> Path:
 
 def open_release(folder: Path, shape: Shape | None) -> Source:
     """A release as a source: its images where it has some, else its embeddings."""
+    from understudy.data import open_source  # which `understudy runs` does without
+
     if shape is None:
         return open_source(folder / "embeddings.safetensors")
     return open_source(folder, size=(shape[0], shape[1]))

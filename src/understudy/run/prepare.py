@@ -10,7 +10,7 @@ from typing import Any, Literal
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
-from understudy.core.types import Receipt
+from understudy.core.types import Receipt, Shape
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import Observer
@@ -21,6 +21,7 @@ from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
+from understudy.run.books import with_epsilon
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
 from understudy.run.models import (
@@ -32,7 +33,7 @@ from understudy.run.models import (
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
-from understudy.run.safeguards import require_apart
+from understudy.run.safeguards import require_apart, require_room
 from understudy.steps.quality import QualityFilter
 
 
@@ -41,7 +42,7 @@ class Prepared:
     """A run that is ready to start.
 
     Attributes:
-        config: What was asked.
+        config: What was asked; its epsilon is a number, whatever it was asked as.
         method: The method.
         params: Its parameters.
         plan: Budget and shares.
@@ -86,6 +87,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     chosen = method(config.method)
     params = make_params(chosen.params, config.settings)
     source = open_private(config) if source is None else source
+    config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
@@ -147,6 +149,23 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
     if prepared.origin is None:
         return own
     return made_of([("candidates", prepared.origin)], own)
+
+
+def require_room_of(prepared: Prepared) -> None:
+    """Refuse a release of so many samples that this machine cannot hold it.
+
+    Raises:
+        ConfigError: As said.
+    """
+    context = prepared.context
+    shape: Shape | None = context.shape if len(context.shape) == 3 else None
+    if context.decoder is not None:
+        shape = context.decoder.shape
+    dim = context.shape[0] if len(context.shape) == 1 else None
+    # What is selected is at most what there is.
+    released = prepared.source if prepared.candidates is None else prepared.candidates
+    count = context.count or len(released)
+    require_room(prepared.config.out, count, shape, dim)
 
 
 def open_private(

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 if TYPE_CHECKING:  # the command line imports this module for the names of the modes
     from rich.progress import Progress, TaskID
@@ -32,6 +32,9 @@ Bars = Callable[..., "Step"]
 
 _PLAIN_INTERVAL = 10.0  # seconds between two lines about one step
 _JSON_INTERVAL = 1.0
+_FIRST_WORD = 1.5  # seconds until something is written at the latest, and
+_SILENCE = 10.0  # from then on: also of a step that does not count, and between two steps
+_BEAT = 0.5
 
 
 class CountedStep:
@@ -94,12 +97,16 @@ class LineEvents:
         self.stream, self.interval, self.clock = stream, interval, clock
         self.lock = threading.RLock()
         self.begun, self._steps = clock(), 0
+        self._open: list[CountedStep] = []
+        self._pulse = Pulse(clock)
+        self.paused = False
 
     def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
         """A step that has started."""
         with self.lock:
             self._steps += 1
             step = CountedStep(self, self._steps, name, total, owner_only)
+            self._open.append(step)
             self.write_step("started", step, 0.0)
         return step
 
@@ -112,11 +119,29 @@ class LineEvents:
 
     def completed(self, step: CountedStep) -> None:
         """Write that a step is over."""
+        self._open = [other for other in self._open if other is not step]
         self.write_step("finished", step, self.clock() - step.started)
+
+    def beat(self) -> None:
+        """Write what is going on, where nothing was written for a while."""
+        with self.lock:
+            if self.paused or not self._pulse.due():
+                return
+            if self._open:
+                step = self._open[-1]
+                step.written = self.clock()
+                self.write_step("advanced", step, self.clock() - step.started)
+            else:
+                self.write_between(self.clock() - self.begun)
+
+    def write_between(self, seconds: float) -> None:
+        """Write, of work that is no step, that it goes on since so many seconds."""
+        raise NotImplementedError
 
     def write(self, line: str) -> None:
         """Write a line at once."""
         with self.lock:
+            self._pulse.written()
             self.stream.write(line + "\n")
             self.stream.flush()
 
@@ -147,6 +172,8 @@ class PlainEvents(LineEvents):
         parts = [] if event == "started" else [_percentage(step), _rate(step, seconds)]
         if event == "advanced" and step.fraction:
             parts.append(f"{duration(seconds * (1 / step.fraction - 1))} left")
+        elif event == "advanced" and not step.done:
+            parts.append(f"{duration(seconds)} so far")
         stated = [part for part in (_count(step), *parts) if part]
         self.write(f"{step.name}: {', '.join(stated)}" if stated else step.name)
 
@@ -158,6 +185,10 @@ class PlainEvents(LineEvents):
     def warning(self, message: str) -> None:
         """A line that begins with ``note:``."""
         self.write(f"note: {message}")
+
+    def write_between(self, seconds: float) -> None:
+        """A line with the time."""
+        self.write(f"working: {duration(seconds)} so far")
 
 
 class JsonEvents(LineEvents):
@@ -189,10 +220,33 @@ class JsonEvents(LineEvents):
         """A message."""
         self._write_event("warning", message=message)
 
+    def write_between(self, seconds: float) -> None:
+        """A message."""
+        self._write_event("notice", message=f"working: {duration(seconds)} so far")
+
     def _write_event(self, event: str, **content: Any) -> None:
         seconds = round(self.clock() - self.begun, 3)
         line = {"event": event, "seconds": seconds, **content}
         self.write(json.dumps(line, ensure_ascii=False))
+
+
+class Pulse:
+    """When something has to be written next, so that nobody takes long work for a stopped one.
+
+    Args:
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._next = clock, clock() + _FIRST_WORD
+
+    def written(self) -> None:
+        """Something was written now."""
+        self._next = self._clock() + _SILENCE
+
+    def due(self) -> bool:
+        """Whether nothing was written for too long."""
+        return self._clock() >= self._next
 
 
 class SilentEvents:
@@ -224,8 +278,29 @@ class RichEvents:
         progress: The bars, which the caller starts and stops.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, clock: Clock = time.monotonic) -> None:
         self._progress = progress
+        self._clock, self._begun = clock, clock()
+        self._pulse = Pulse(clock)
+        self._paused = False
+
+    @property
+    def paused(self) -> bool:
+        """Whether the bars are off the terminal, because something is asked there."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._paused = paused
+        (self._progress.stop if paused else self._progress.start)()
+
+    def beat(self) -> None:
+        """Write that work goes on, where no bar shows it."""
+        if any(not task.finished for task in self._progress.tasks):
+            self._pulse.written()
+        elif self._pulse.due() and not self.paused:
+            self._pulse.written()
+            self._print(f"working: {duration(self._clock() - self._begun)} so far")
 
     def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Step:
         """A bar of its own."""
@@ -275,18 +350,57 @@ def reporting(progress: ProgressMode | Events = "auto") -> Iterator[Events]:
     if mode == "auto":
         mode = "rich" if sys.stderr.isatty() else "plain"
     if mode == "rich":
-        with _bars() as bars:
-            yield RichEvents(bars)
+        with _bars() as bars, heartbeat(RichEvents(bars)) as shown:
+            yield shown
     elif mode == "plain":
-        yield PlainEvents(sys.stderr)
+        with heartbeat(PlainEvents(sys.stderr)) as lines:
+            yield lines
     elif mode == "json":
-        yield JsonEvents(sys.stderr)
+        with heartbeat(JsonEvents(sys.stderr)) as objects:
+            yield objects
     elif mode == "none":
         yield SilentEvents()
     else:
         from understudy.core.errors import ConfigError
 
         raise ConfigError(f"progress is auto, rich, plain, json or none, found {progress!r}")
+
+
+Beating = TypeVar("Beating", LineEvents, PlainEvents, JsonEvents, RichEvents)
+
+
+@contextmanager
+def heartbeat(events: Beating, wait: float = _BEAT) -> Iterator[Beating]:
+    """Events that beat by themselves, from a thread, until the end of the block.
+
+    Args:
+        events: What writes.
+        wait: Seconds between two looks at the clock.
+    """
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(wait):
+            events.beat()
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield events
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def paused(events: Events) -> Iterator[None]:
+    """Leave the terminal to a question: no bars and no heartbeat until the end of the block."""
+    if not isinstance(events, LineEvents | RichEvents):
+        yield
+        return
+    events.paused = True
+    yield
+    events.paused = False  # not after an error, which ends them
 
 
 def _bars() -> Progress:

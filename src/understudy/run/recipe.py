@@ -25,6 +25,7 @@ _INPUTS = (
 _NO_PATHS = ("hf:", "procedural:", "playhouse:")
 _STATE = "recipe.json"
 _RESUMED = ("synthesize", "select")
+_OF_THE_RECIPE = ("resume", "progress", "yes", "help")
 _AGAIN = ("evaluate", "report")
 """Steps that run again after an earlier step did: they read what it wrote."""
 
@@ -96,13 +97,16 @@ def carry_out(
         step.record()
 
 
-def read_steps(path: Path, commands: Mapping[str, Any], progress: str) -> list[RecipeStep]:
+def read_steps(
+    path: Path, commands: Mapping[str, Any], progress: str, *, yes: bool = False
+) -> list[RecipeStep]:
     """The steps of a recipe, each checked as far as it can be before any has run.
 
     Args:
         path: The YAML file.
         commands: The commands of the program by name.
         progress: ``--progress`` of every step that has one.
+        yes: Whether no step asks before its charge.
 
     Raises:
         ConfigError: The file is no recipe, an option does not exist or has no such value, or an
@@ -117,6 +121,8 @@ def read_steps(path: Path, commands: Mapping[str, Any], progress: str) -> list[R
         words = _words(name, commands[command], options)
         if any(one.name == "progress" for one in commands[command].params):
             words += ("--progress", progress)
+        if yes and any(one.name == "yes" for one in commands[command].params):
+            words += ("--yes",)
         step = RecipeStep(name, command, options, words, _place(name, command, options))
         _check_line(step, commands[command])
         _check_inputs(step, steps)
@@ -156,8 +162,8 @@ def _words(name: str, command: Any, options: Mapping[str, Any]) -> tuple[str, ..
     by_name = {alias: one for one in command.params for alias in _names(one)}
     words: list[str] = []
     for key, value in options.items():
-        if key not in by_name or key in ("resume", "progress", "help"):
-            known = sorted(set(by_name) - {"resume", "progress", "help", "set_"})
+        if key not in by_name or key in _OF_THE_RECIPE:
+            known = sorted(set(by_name) - {*_OF_THE_RECIPE, "set_"})
             raise unknown(f"option of {name}", key, known)
         words += _value_words(by_name[key], value)
     return tuple(words)
@@ -215,7 +221,8 @@ def _check_line(step: RecipeStep, command: Any) -> None:
             raise
         raise ConfigError(f"{step.name}: {message()}") from error
     given = {key: value for key, value in values.items() if value is not None}
-    given.pop("progress", None)
+    for name in ("progress", "yes"):
+        given.pop(name, None)
     try:
         if step.command in _RESUMED:
             settings = dict(one.split("=", 1) for one in given.pop("set_", ()))

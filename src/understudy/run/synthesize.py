@@ -14,13 +14,11 @@ from typing import Any, Literal
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
-from understudy.core.types import Fit, Receipt, Release, Shape
+from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
-from understudy.data.inspection import source_notes
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Materials
-from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
@@ -33,21 +31,21 @@ from understudy.run.documents import (
     is_unlabelled,
     run_record,
     spending,
-    spending_warnings,
     stated_total,
     synthetic_sample,
+    warnings_of,
     write_contact_sheet,
     write_owner,
     write_release_documents,
 )
-from understudy.run.dry import class_capacities
+from understudy.run.dry import RunPlan, plan_of
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
-from understudy.run.prepare import Prepared, claim, prepare
-from understudy.run.progress import ProgressMode, reporting
+from understudy.run.prepare import Prepared, claim, prepare, require_room_of
+from understudy.run.progress import ProgressMode, paused, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
-from understudy.run.safeguards import require_room, stops_explained
+from understudy.run.safeguards import stops_explained
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -84,8 +82,8 @@ def synthesize(
     source: str | Path,
     *,
     out: str | Path,
+    epsilon: float | str,
     method: str = "clustering",
-    epsilon: float = 1.0,
     delta: float = 1e-5,
     accept_epsilon: bool = False,
     encoder: str | None = None,
@@ -134,8 +132,9 @@ def synthesize(
         source: The private dataset: a folder, a file or ``hf:NAME`` (docs/sources.md).
         out: Folder of the result; ``out/release`` may be shared, ``out/owner`` may not. It must not
             exist, unless ``resume``.
+        epsilon: Privacy budget of this run: a number, or a part of the dataset's budget in the
+            ledger: ``"rest"``, or a share of its squared mu such as ``"10%"``.
         method: Name of a method (``understudy methods``).
-        epsilon: Privacy budget of this run.
         delta: Its delta.
         accept_epsilon: Whether an epsilon above 100 is meant, which protects next to nothing.
         encoder: Name of an encoder; None: the method's, ``embedded:dct`` for images.
@@ -257,7 +256,7 @@ def synthesize(
 
 def run(
     config: RunConfig,
-    plan: Callable[[tuple[Carried, ...]], None] = lambda _: None,
+    plan: Callable[[RunPlan], None] | None = None,
     *,
     progress: ProgressMode | Events = "auto",
 ) -> Result:
@@ -265,39 +264,25 @@ def run(
 
     Args:
         config: What to do.
-        plan: Given what classes of several sizes can carry, once the budget is known to cover the
-            run and before anything is spent.
+        plan: Given the plan once the budget is known to cover the run and before anything is
+            charged; an error that it raises ends the run. None: its notes become warnings.
         progress: Where events go, as for `synthesize`.
     """
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         prepared = prepare(config)
+        config = prepared.config
         claim(prepared)
         opening.finish()
-        _require_room(prepared)
-        for note in source_notes(prepared.source):
-            events.warning(note)
+        require_room_of(prepared)
         with (
             stops_explained(config.out) as charged,
             run_folder(config.out, config.identity(), resume=config.resume) as folder,
-            Ledger(config.ledger) as ledger,
+            Ledger(config.ledger, on_wait=events.warning) as ledger,
         ):
             if folder.done:
                 raise RunComplete(config.out)
             return _Run(prepared, folder, ledger, events, charged).carry_out(plan)
-
-
-def _require_room(prepared: Prepared) -> None:
-    """Refuse a release of so many samples that this machine cannot hold it."""
-    context = prepared.context
-    shape: Shape | None = context.shape if len(context.shape) == 3 else None
-    if context.decoder is not None:
-        shape = context.decoder.shape
-    dim = context.shape[0] if len(context.shape) == 1 else None
-    # What is selected is at most what there is.
-    released = prepared.source if prepared.candidates is None else prepared.candidates
-    count = context.count or len(released)
-    require_room(prepared.config.out, count, shape, dim)
 
 
 class _Run:
@@ -316,7 +301,7 @@ class _Run:
         self.seconds: dict[str, float] = {}
         self.concerned: list[Dataset] = []
         self.fits: list[Fit] = []
-        self.notes: tuple[str, ...] = ()  # of the filters of the release
+        self.notes: tuple[str, ...] = ()  # of the plan that nobody is shown, and of the filters
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -324,12 +309,13 @@ class _Run:
         yield
         self.seconds[part] = round(time.perf_counter() - start, 2)
 
-    def carry_out(self, plan: Callable[[tuple[Carried, ...]], None]) -> Result:
+    def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
         prepared, config, folder = self.prepared, self.prepared.config, self.folder
         with self._timed("recognise the dataset"):
             dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
             self.concerned = self.ledger.concerned(dataset.id)
-        self.prepared = prepared = self._without_held_out()
+        opened, self.prepared = prepared, self._without_held_out()
+        prepared = self.prepared
         account = Account(
             self.ledger,
             dataset.id,
@@ -337,10 +323,11 @@ class _Run:
             prepared.plan,
             folder.stages,
             folder.run,
-            on_charge=lambda: self.charged.append(f"epsilon {config.epsilon:g}"),
+            on_charge=lambda: self.charged.append(f"epsilon {config.budget.epsilon:g}"),
         )
         account.check()
-        plan(class_capacities(prepared))
+        if not self.charged:  # else it is resumed, and free
+            self._show(plan, opened, dataset)
         if (known := words_fit(prepared)) is not None:
             _report_fit(self.fits, self.events, known)
         with private_cache(folder.cache) as cache:
@@ -364,9 +351,22 @@ class _Run:
             )
             if prepared.quality is not None:
                 facts |= prepared.quality.facts
-                self.notes = tuple(quality_warnings(prepared.quality, release.count))
+                self.notes += tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
         return self._report(dataset, release, claim(prepared, account.receipt()), facts)
+
+    def _show(
+        self, plan: Callable[[RunPlan], None] | None, opened: Prepared, dataset: Dataset
+    ) -> None:
+        """The plan of the whole dataset, before the charge; who sees it may end the run."""
+        shown = plan_of(opened, self.ledger, dataset, self.concerned)
+        if plan is None:
+            self.notes = shown.notes
+            for note in shown.notes:
+                self.events.warning(note)
+            return
+        with paused(self.events):
+            plan(shown)
 
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""
@@ -437,10 +437,8 @@ class _Run:
             contact_sheet,
             (
                 *(fit.warning for fit in self.fits if fit.warning is not None),
-                *spending_warnings(
-                    spent,
+                *warnings_of(
                     self.concerned,
-                    receipt.delta,
                     release.facts,
                     unlabelled=is_unlabelled(prepared.source, prepared.config),
                 ),

@@ -8,7 +8,7 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import LinearDecoder
@@ -132,8 +132,9 @@ class Producer:
 def _table() -> tuple[Vector, Vector, Vector]:
     """a, mean / sd and sd of max(0, a + N(0, 1)), on a grid of a."""
     a = np.linspace(-4.0, 12.0, 4000)
-    mean = a * norm.cdf(a) + norm.pdf(a)
-    variance = np.maximum((a * a + 1) * norm.cdf(a) + a * norm.pdf(a) - mean * mean, 1e-12)
+    density = np.exp(-a * a / 2) / np.sqrt(2 * np.pi)
+    mean = a * ndtr(a) + density
+    variance = np.maximum((a * a + 1) * ndtr(a) + a * density - mean * mean, 1e-12)
     return a, mean / np.sqrt(variance), np.sqrt(variance)
 
 

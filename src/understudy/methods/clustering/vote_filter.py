@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Stage, Vector
@@ -106,7 +106,7 @@ def most_survivors(threshold: float, vote: float, votes: float) -> float:
         votes: Votes for each candidate, on average.
     """
     voted = np.geomspace(1e-6, 1.0, 2000)
-    survive = voted * norm.sf(threshold - vote * votes / voted) + (1 - voted) * norm.sf(threshold)
+    survive = voted * ndtr(vote * votes / voted - threshold) + (1 - voted) * ndtr(-threshold)
     return float(survive.max())
 
 

@@ -17,16 +17,13 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn, Self
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
-from understudy.core.ports import Source
 from understudy.privacy.accounting import Event, epsilon_of
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger import chain
@@ -39,7 +36,7 @@ from understudy.privacy.ledger.book import (
     row_label,
     row_of,
 )
-from understudy.privacy.ledger.database import Database
+from understudy.privacy.ledger.database import Connection, Database
 from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.records import (
     Charge,
@@ -49,7 +46,15 @@ from understudy.privacy.ledger.records import (
     LedgerSpending,
     Preview,
 )
-from understudy.privacy.ledger.rules import allowed, check_all
+from understudy.privacy.ledger.rules import (
+    allowed,
+    check_all,
+    largest_run,
+    share_of_budget,
+)
+
+if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
+    from understudy.core.ports import Source
 
 __all__ = [
     "Charge",
@@ -71,6 +76,8 @@ class Ledger:
         url: Path of an SQLite file, or ``postgresql://USER:PASSWORD@HOST/NAME``; None for
             ``~/.local/share/understudy/ledger.db`` (``XDG_DATA_HOME`` is honoured). Folder, file
             and tables are made on first use, for the owner only.
+        on_wait: Given a sentence that says who holds the ledger, once for each time that it is
+            waited for longer than a moment; None: the sentence goes to standard error.
 
     Attributes:
         address: Where it is, without user or password.
@@ -83,8 +90,10 @@ class Ledger:
         MissingExtra: PostgreSQL without its driver installed.
     """
 
-    def __init__(self, url: str | Path | None = None) -> None:
-        self._database = Database(url)
+    def __init__(
+        self, url: str | Path | None = None, on_wait: Callable[[str], None] | None = None
+    ) -> None:
+        self._database = Database(url, on_wait)
         self._book = Book()
         self._lock = threading.RLock()
         self.address = self._database.address
@@ -103,8 +112,7 @@ class Ledger:
         raise PrivateValueError("a ledger holds a key: open it again by its address, do not pickle")
 
     def close(self) -> None:
-        """Let go of the database; nothing is lost without it."""
-        self._database.close()
+        """Let go of the ledger, which holds nothing open between two transactions."""
 
     def recognise(self, source: Source) -> Dataset | None:
         """The dataset that a source is, under whatever name; None for one never registered.
@@ -370,6 +378,29 @@ class Ledger:
             if delta is None:
                 delta = page.budget.delta if page.budget else _DEFAULT_DELTA
             return page.spending(delta)
+
+    def next_run(
+        self, dataset_id: str, delta: float | None = None, *, share: float | None = None
+    ) -> float | None:
+        """Epsilon of the next run on a dataset, where its budget is to say it.
+
+        Args:
+            dataset_id: The dataset.
+            delta: Of the run; that of the budget where none is given.
+            share: Of the budget's squared mu, whatever is left of it; None: the largest run that
+                neither this dataset's budget nor that of one that overlaps with it would refuse.
+
+        Returns:
+            Rounded down; 0.0 where a budget is used up; None where this dataset has no budget.
+        """
+        with self._reading() as book:
+            page = _page(book, dataset_id)
+            if page.budget is None:
+                return None
+            delta = page.budget.delta if delta is None else delta
+            if share is not None:
+                return share_of_budget(page.budget, share, delta)
+            return largest_run(book.answerable(page), delta)
 
     def rows(self, dataset_id: str | None = None) -> Iterator[LedgerRow]:
         """Every row in order, or those of one dataset; also of a ledger that does not add up."""

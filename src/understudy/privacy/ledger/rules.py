@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from understudy.core.errors import BudgetRefused, LedgerError
-from understudy.privacy.accounting import Event, epsilon_of
-from understudy.privacy.budget import MIN_DELTA
+from understudy.privacy.accounting import (
+    MAX_SIZE,
+    MIN_SCALE,
+    Event,
+    Gaussian,
+    bracket,
+    discretisation_slack,
+    epsilon_of,
+    mu_beside,
+    run_event,
+)
+from understudy.privacy.budget import MAX_EPSILON, MIN_DELTA, Budget
 from understudy.privacy.ledger.book import Book, Page, ReleaseKey, charge_entry, charge_text
 from understudy.privacy.ledger.records import Charge
 
 _ROUNDING = 1e-9  # relative: epsilon of the mu of epsilon may come back this much larger
+_DIGITS = 6  # of the epsilon of a run that the ledger works out
+_USED_UP = 0.005  # of a budget: what rounding leaves of one that was spent to its end
+_LEAST_RUN = 1e-6  # epsilon of the smallest run there is
 
 
 def allowed(
@@ -103,6 +117,64 @@ def check_budget(page: Page, new: Sequence[Event], why: str = "") -> None:
             requested=requested,
             budget=budget.epsilon,
             spent=epsilon_of(page.events, budget.delta),
+            remaining=largest_run([page], budget.delta) or 0.0,
             delta=budget.delta,
             why=why,
         )
+
+
+def largest_run(pages: Sequence[Page], delta: float) -> float | None:
+    """Epsilon of the largest run that none of the datasets' budgets would refuse now.
+
+    It is more than the difference of budget and spending: runs compose by the squares of their mu,
+    not by adding up epsilons.
+
+    Args:
+        pages: What the run would be charged to.
+        delta: Of the run.
+
+    Returns:
+        Rounded down; 0.0 where a budget is used up; None where none of the datasets has one.
+    """
+    budgets = [(page.events, page.budget) for page in pages if page.budget is not None]
+    if not budgets:
+        return None
+
+    def fits(epsilon: float) -> bool:
+        run = run_event(epsilon, delta)
+        return all(
+            epsilon_of([*events, run], budget.delta) <= budget.epsilon * (1 + _ROUNDING)
+            for events, budget in budgets
+        )
+
+    if not fits(_LEAST_RUN * 2):
+        return 0.0
+    epsilon = rounded_down(bracket(fits, _LEAST_RUN * 2, MAX_EPSILON)[0])
+    return epsilon if epsilon > _USED_UP * min(one.epsilon for _, one in budgets) else 0.0
+
+
+def share_of_budget(budget: Budget, share: float, delta: float) -> float:
+    """Epsilon of a run that takes a share of a budget's squared mu, rounded down.
+
+    ``1 / share`` such runs compose to the budget, the slack of each of them included.
+
+    Args:
+        budget: Of the dataset.
+        share: Above 0 and at most 1.
+        delta: Of the run.
+
+    Raises:
+        ConfigError: A share so small that nothing could be released.
+    """
+    slack = discretisation_slack(MAX_SIZE, MIN_SCALE)
+    whole = mu_beside(budget.epsilon, budget.delta, math.ceil(1 / share) * slack)
+    return rounded_down(epsilon_of([Gaussian(whole * math.sqrt(share), slack)], delta))
+
+
+def rounded_down(epsilon: float) -> float:
+    """An epsilon to six digits, never above what it was."""
+    nearest = float(f"{epsilon:.{_DIGITS}g}")
+    if nearest <= epsilon:
+        return nearest
+    last = 10.0 ** (math.floor(math.log10(nearest)) - _DIGITS + 1)
+    return float(f"{nearest - last:.{_DIGITS}g}")

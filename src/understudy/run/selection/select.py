@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from understudy.privacy.unit import Adjacency
 from understudy.report import StatedAttack
 from understudy.run.accuracy import collect
 from understudy.run.documents import Charged, spending
+from understudy.run.dry import RunPlan
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.selection.select_config import SelectConfig, make_select_config
@@ -57,7 +58,7 @@ def select(
     keep: float | str,
     private: str | Path | None = None,
     reference: str | Path | None = None,
-    epsilon: float | None = None,
+    epsilon: float | str | None = None,
     no_guarantee: bool = False,
     candidates_public: bool = False,
     delta: float = 1e-5,
@@ -137,15 +138,21 @@ def select(
     return run_selection(config, progress=progress)
 
 
-def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "auto") -> Result:
+def run_selection(
+    config: SelectConfig,
+    plan: Callable[[RunPlan], None] | None = None,
+    *,
+    progress: ProgressMode | Events = "auto",
+) -> Result:
     """Carry out a configuration (see `select`).
 
     Args:
         config: What to do.
+        plan: With ``epsilon``: as for `understudy.run.synthesize.run`.
         progress: Where events go, as for `understudy.synthesize`.
     """
     if config.form == "differential privacy":
-        return _under_privacy(config, progress)
+        return run(config.run, plan, progress=progress)  # of the method ``selection``
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         opened = open_selection(config)
@@ -154,11 +161,6 @@ def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "au
             if folder.done:
                 raise RunComplete(config.out)
             return _Choice(opened, folder, events).carry_out()
-
-
-def _under_privacy(config: SelectConfig, progress: ProgressMode | Events) -> Result:
-    """The same as a run of the method ``selection``."""
-    return run(config.run, progress=progress)
 
 
 class _Choice:

@@ -44,7 +44,10 @@ class SelectConfig:
         str | None,
         Option("Records that steer instead: held out, of a release; 'held-out'.", metavar="SOURCE"),
     ] = None
-    epsilon: Annotated[float | None, Option("Select under differential privacy.")] = None
+    epsilon: Annotated[
+        float | str | None,
+        Option("Select under differential privacy: a number; or rest or 10% of the budget."),
+    ] = None
     no_guarantee: Annotated[
         bool, Option("Let private images steer without noise: no privacy guarantee.")
     ] = False

@@ -1,0 +1,92 @@
+"""``understudy plan``: what to run on a dataset, why, what it costs and what to expect of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from understudy.cli import show
+from understudy.cli.option_values import Progress, options_of_a_run
+from understudy.run.config import make_config
+from understudy.run.progress import reporting
+
+if TYPE_CHECKING:  # importing it takes a while, which every command would pay
+    from understudy.run.recommendation import Recommendation
+
+_console = Console(soft_wrap=True, highlight=False, markup=False)
+
+_GIVEN = (
+    *("epsilon", "delta", "accept_epsilon", "public", "base", "encoder", "decoder", "generator"),
+    *("size", "fit", "label", "classes", "channels", "unit", "unit_from", "unit_from_name"),
+    *("adjacency", "ledger", "skip_bad"),
+)
+"""The options of a run that say what is at hand and how the dataset is read."""
+
+
+@options_of_a_run(*_GIVEN)
+def plan_command(
+    source: Annotated[str, typer.Argument(help="The private dataset.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    progress: Progress = "auto",
+    **given: Any,
+) -> None:
+    """Recommend a method and settings for a dataset, with the reasons. Spends nothing."""
+    config = make_config({"source": source, "out": "out", **given})
+    with reporting(progress) as events:
+        from understudy.run.recommendation import recommend
+
+        step = events.step("reading the dataset")
+        result = recommend(config)
+        step.finish()
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False, default=list))
+    else:
+        _show(result)
+    if result.command is None or result.problems:
+        raise typer.Exit(1)
+
+
+def _show(result: Recommendation) -> None:
+    """A recommendation as text."""
+    table = Table("fact", "", "", box=None, pad_edge=False, header_style="bold")
+    for fact in result.facts:
+        kind = "private: for the owner alone" if fact.private else "public"
+        table.add_row(fact.name, fact.value, kind)
+    _console.print(table)
+    for problem in result.problems:
+        _console.print(f"!! {problem.kind}: {problem.message}")
+    if result.command is None:
+        _console.print("mend this first: understudy check says all of it. Nothing was spent")
+        return
+    _console.print("recommended:")
+    for choice in result.choices:
+        _console.print(f"  {choice.option}: {choice.reason}")
+    if result.plan is not None:
+        _console.print("what it would cost:")
+        show.costs(result.plan)
+    if result.obstacle is not None:
+        _console.print(f"as things are, it would be refused: {result.obstacle}")
+    for note in result.notes:
+        _console.print(f"note: {note}")
+    _show_expected(result)
+    _console.print(f"to run it: {result.command}")
+    _console.print("nothing was spent")
+
+
+def _show_expected(result: Recommendation) -> None:
+    """The benchmarks nearest to the run."""
+    if not result.expected:
+        _console.print("no benchmark is like it: docs/benchmarks.md")
+        return
+    _console.print("the nearest benchmarks, on other data and so no guarantee for yours:")
+    for one in result.expected:
+        pixels = f", {one.side} pixels a side" if one.kind == "images" else ", embeddings"
+        _console.print(
+            f"  {one.result}: {one.data}, {one.images:,} images, {one.classes} classes{pixels}, "
+            f"epsilon {one.epsilon:g}"
+        )
+        _console.print(f"    {one.command}")

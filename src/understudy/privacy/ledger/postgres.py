@@ -1,0 +1,107 @@
+"""A ledger in a PostgreSQL database, and which of its clients holds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from understudy.core.errors import LedgerError, MissingExtra
+from understudy.privacy.ledger.sqlite import WAIT_S
+
+_CONNECT_S = 10
+_CREATION_LOCK = 0x756E646572  # any constant: the advisory lock while tables are made
+_NAME_BYTES = 63  # of a client's name, which PostgreSQL cuts there
+
+_HOLDERS = """
+SELECT a.application_name, a.pid FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'AccessExclusiveLock')
+AND l.relation = to_regclass('ledger_head') ORDER BY a.xact_start
+"""
+"""Clients with a lock of a writer on the head: the one that has it first, then those that wait."""
+
+
+class PostgresServer:
+    """A PostgreSQL database as the store of a ledger (`database.LedgerStore`).
+
+    Args:
+        url: ``postgresql://USER:PASSWORD@HOST:PORT/NAME``, as libpq reads it.
+
+    Raises:
+        LedgerError: The URL cannot be read.
+        MissingExtra: The driver is not installed.
+    """
+
+    mark = "%s"
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+            from psycopg.conninfo import conninfo_to_dict
+        except ImportError as error:
+            raise MissingExtra("a ledger in PostgreSQL", "postgres") from error
+        self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
+        try:
+            parts, given = urlsplit(url), conninfo_to_dict(url)
+            port = "" if parts.port is None else f":{parts.port}"
+        except (ValueError, psycopg.Error):
+            # "from None": the text at fault may hold the password.
+            raise LedgerError(
+                "the ledger's URL cannot be read: write postgresql://USER:PASSWORD@HOST:PORT/NAME "
+                "(percent-encode special characters) or the path of a file"
+            ) from None
+        host = parts.hostname or parse_qs(parts.query).get("host", ["local socket"])[0]
+        self.address = f"postgresql://{host}{port}/{parts.path.removeprefix('/')}"
+        name = f"understudy, process {os.getpid()} on {socket.gethostname()}"
+        self._url = url
+        self._defaults: dict[str, Any] = {
+            key: value
+            for key, value in (
+                ("connect_timeout", _CONNECT_S),
+                ("application_name", name[:_NAME_BYTES]),
+            )
+            if key not in given
+        }
+
+    def connect(self) -> Any:
+        """A new connection."""
+        import psycopg
+
+        return psycopg.connect(self._url, autocommit=True, **self._defaults)
+
+    def begin(self, connection: Any, *, write: bool) -> None:
+        """Begin a transaction."""
+        if not write:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            return
+        # READ COMMITTED: the process that waited for the head sees what the winner wrote.
+        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        connection.execute("SET LOCAL synchronous_commit = on")
+        connection.execute(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
+
+    def lock_head(self, connection: Any) -> None:
+        """Wait for the head, and hold it."""
+        connection.execute("SELECT id FROM ledger_head FOR UPDATE")
+
+    def lock_creation(self, connection: Any) -> None:
+        """Wait for the right to make the tables, and hold it."""
+        connection.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+
+    def tables(self, connection: Any) -> set[str]:
+        """``ledger_meta`` where the ledger is there; tables of others share the database."""
+        ((table,),) = connection.execute("SELECT to_regclass('ledger_meta')::text").fetchall()
+        return set() if table is None else {"ledger_meta"}
+
+    def holder(self) -> str:
+        """The client that holds the head, by its name and process, as the server lists them."""
+        unknown = "another client holds it, which the server does not name"
+        try:
+            with self.connect() as connection:
+                rows = connection.execute(_HOLDERS).fetchall()
+        except self.errors:
+            return unknown
+        if not rows:
+            return unknown
+        name, pid = rows[0]
+        return f"{name or 'a client without a name'} holds it (server process {pid})"

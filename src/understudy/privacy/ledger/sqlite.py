@@ -1,0 +1,93 @@
+"""A ledger in an SQLite file, and which process of this machine holds it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+WAIT_S = 60
+"""Seconds that a locked ledger is waited for at most, in a file or on a server."""
+
+_LOCKS = Path("/proc/locks")
+_FIRST_LOCK = 0x40000000  # where SQLite's locks on a database file begin, in bytes
+_WORDS = 120  # characters of another process's command line
+
+
+class SqliteFile:
+    """An SQLite file as the store of a ledger (`database.LedgerStore`).
+
+    Folder and file are made on first use, for the owner only: the file will hold the key.
+
+    Args:
+        path: The file.
+    """
+
+    mark = "?"
+    errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+
+    def __init__(self, path: Path) -> None:
+        self.address, self._path = str(path), path
+
+    def connect(self) -> sqlite3.Connection:
+        """A new connection."""
+        if not self._path.exists():
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # O_CREAT without O_EXCL: where two processes meet here, either may win.
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        # No isolation level: transactions begin below, not by the driver's guess.
+        connection = sqlite3.connect(self.address, timeout=WAIT_S, isolation_level=None)
+        # EXTRA is FULL and the folder: with FULL alone, a power cut can undo the last commit.
+        connection.execute("PRAGMA synchronous = EXTRA")
+        return connection
+
+    def begin(self, connection: Any, *, write: bool) -> None:
+        """Begin a transaction; one that writes locks the file, and waits for its turn."""
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        if not write:  # the lock is taken by the first read, and it may have to wait as well
+            connection.execute("SELECT count(*) FROM sqlite_master")
+
+    def lock_head(self, connection: Any) -> None:
+        """Nothing: a transaction that writes holds the whole file."""
+
+    def lock_creation(self, connection: Any) -> None:
+        """Nothing: a transaction that writes holds the whole file."""
+
+    def tables(self, connection: Any) -> set[str]:
+        """Every table in the file."""
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {name for (name,) in rows.fetchall()}
+
+    def holder(self) -> str:
+        """The process that holds the file, as the kernel lists it; nothing is opened."""
+        pid = _lock_holder(self._path)
+        if pid is None:
+            return "another process holds it, which this machine does not name"
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            return f"process {pid} holds it"
+        words = " ".join(line.split("\0")).strip()
+        return f"process {pid} holds it ({words[:_WORDS]}{'...' * (len(words) > _WORDS)})"
+
+
+def _lock_holder(path: Path) -> int | None:
+    """The process with a lock on SQLite's range of a file, first one that writes; None: unknown.
+
+    Read from the kernel's list: asking by ``fcntl`` takes opening the file, and closing it again
+    would drop the locks that this process itself has on it.
+    """
+    try:
+        status, lines = path.stat(), _LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    holders: list[tuple[bool, int]] = []
+    for line in lines:  # 1: POSIX  ADVISORY  WRITE 4711 08:01:1234 1073741825 1073741825
+        fields = line.split()
+        if len(fields) != 8 or fields[5] != file or int(fields[6]) < _FIRST_LOCK:
+            continue
+        if (pid := int(fields[4])) not in (0, os.getpid()):
+            holders.append((fields[3] != "WRITE", pid))
+    return min(holders)[1] if holders else None

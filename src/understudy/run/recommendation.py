@@ -1,0 +1,267 @@
+"""``understudy plan``: a method and settings for a dataset, each with its reason. Spends nothing.
+
+What it says counts private records: it is the owner's alone, as a check is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from typing import Any, cast
+
+from understudy.core.errors import InputError
+from understudy.core.roles import RoleNames
+from understudy.data import open_source
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
+from understudy.run.check import (
+    Problem,
+    SourceCheck,
+    check_source,
+    command_line,
+    option_words,
+)
+from understudy.run.config import RunConfig
+from understudy.run.dry import RunPlan, plan_of
+from understudy.run.prepare import prepare
+
+_RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
+"""Packages that models need, and the extra that brings each."""
+
+_FEW = 4.0  # times the noise of a class size, below which little is known of a class
+_CLASS_SIZE_NOISE = 19.6  # at epsilon 1, of the default method: docs/benchmarks.md
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFact:
+    """Something that a recommendation goes by.
+
+    Attributes:
+        name: What it is.
+        value: What it is, in words.
+        private: Whether it was counted in private records, so that it is for the owner alone.
+    """
+
+    name: str
+    value: str
+    private: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option of the run that is recommended.
+
+    Attributes:
+        option: The option as it is typed.
+        reason: Why, in a sentence.
+    """
+
+    option: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to run on a dataset, why, what it costs and what to expect of it.
+
+    Attributes:
+        source: The dataset.
+        facts: What it goes by.
+        problems: What would refuse the run, where something would.
+        choices: The method and the settings, each with its reason.
+        command: The whole command line; None where the dataset has to be mended first.
+        plan: What the run would do and spend; None where it cannot be planned.
+        obstacle: Why it cannot be planned.
+        expected: The benchmarks nearest to the run, measured on other data.
+        notes: What the owner should know besides.
+    """
+
+    source: str
+    facts: tuple[PlanFact, ...]
+    problems: tuple[Problem, ...]
+    choices: tuple[Choice, ...]
+    command: str | None
+    plan: RunPlan | None
+    obstacle: str | None
+    expected: tuple[BenchmarkResult, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"kind": "owner-only"} | asdict(self)
+
+
+def recommend(config: RunConfig) -> Recommendation:
+    """Read a dataset once and recommend a run on it.
+
+    Args:
+        config: What the owner has in mind: epsilon, the models and datasets that are at hand, and
+            how the dataset is read. Its method is not looked at.
+
+    Raises:
+        ConfigError: An option that makes no sense.
+        SourceError: The public dataset cannot be read.
+    """
+    check = check_source(config)
+    facts, problems = _facts(config, check), tuple(filter(_in_the_way, check.problems))
+    if check.shape is None:
+        return Recommendation(check.source, facts, problems, (), None, None, None, (), ())
+    method, roles, choices = _method(config, check)
+    for name, value in check.options.items():
+        choices.append(Choice(" ".join(option_words(name, value)), _REASONS[name]))
+    run = replace(config, method=method, roles=roles, **check.options)
+    plan, obstacle = _planned(run)
+    epsilon = 1.0 if isinstance(config.epsilon, str) else config.epsilon
+    epsilon = epsilon if plan is None else plan.epsilon
+    asked = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
+    if "@" in asked.get("ledger", ""):
+        asked["ledger"] = "postgresql://..."  # a password may stand in it
+    options = {"method": method, **roles, **check.options, **asked}
+    return Recommendation(
+        source=check.source,
+        facts=facts,
+        problems=problems,
+        choices=tuple(choices),
+        command=command_line(config, options, config.epsilon),
+        plan=plan,
+        obstacle=obstacle,
+        expected=_expected(run, check, epsilon),
+        notes=(*(() if plan is None else plan.notes), *_class_notes(check, epsilon)),
+    )
+
+
+_KEPT: Mapping[str, Any] = {
+    "delta": 1e-5,
+    "accept_epsilon": False,
+    "adjacency": "add-remove",
+    "ledger": None,
+}
+"""Options that a recommended run has from what was asked, where they differ from these."""
+
+
+def _in_the_way(problem: Problem) -> bool:
+    """Whether a problem would refuse the run that is recommended, whose options mend some."""
+    return problem.blocking and problem.kind not in ("mixed sizes", "bad files")
+
+
+def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[BenchmarkResult, ...]:
+    """The benchmarks nearest to a run."""
+    shape = check.shape or ()
+    kind: ReleaseKind = "images"
+    if len(shape) == 1 or run.roles.get("decoder") == "none":
+        kind = "embeddings"
+    return nearest_results(
+        run.method,
+        run.roles.get("encoder") or "",
+        kind,
+        images=max(check.images, 1),
+        classes=max(len(check.classes), 1),
+        side=run.size or (shape[0] if len(shape) == 3 else 1),
+        epsilon=epsilon,
+    )
+
+
+_GROUPED = "names look grouped, and the guarantee should hold for a person, not for an image"
+_REASONS = {
+    "skip_bad": "some files cannot be used, and are passed over and counted",
+    "unit_from": _GROUPED,
+    "unit_from_name": _GROUPED,
+    "label": "nothing says what the class of an image is",
+    "classes": "declared, the class names are public whatever the images are",
+    "channels": "declared, the number of channels is public whatever the images are",
+    "size": "larger images leave less to each pixel, and differing ones have to be of one size",
+    "fit": "images of another ratio are padded, not distorted",
+}
+
+
+def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
+    """What the recommendation goes by, private facts first."""
+    installed = [extra for package, extra in _RUNTIMES.items() if find_spec(package) is not None]
+    sizes = sorted(check.classes.values())
+    facts = [PlanFact("images", f"{check.images:,}", private=True)]
+    if sizes:
+        listed = f"{len(sizes)} classes of {sizes[0]:,} to {sizes[-1]:,}"
+        facts.append(PlanFact("class sizes", listed, private=True))
+    if check.shape is not None:
+        declared = config.size is not None and config.channels is not None
+        shape = " x ".join(map(str, check.shape))
+        facts.append(PlanFact("read as", shape, private=not declared))
+    given = ", ".join(f"{role} {name}" for role, name in config.roles.items())
+    facts += [
+        PlanFact("epsilon asked for", f"{config.epsilon}", private=False),
+        PlanFact("given besides", given or "nothing", private=False),
+        PlanFact("installed", ", ".join(installed) or "no model runtime", private=False),
+    ]
+    return tuple(facts)
+
+
+def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list[Choice]]:
+    """The method, the models and datasets of the run, and why."""
+    named = config.roles
+    base = named.get("base") or named.get("public")
+    embeddings = check.shape is not None and len(check.shape) == 1
+    encoder = {} if embeddings else {"encoder": "embedded:dct"}
+    if base is not None and base != "none" and _same_classes(base, check):
+        roles = {**encoder, **named, "base": base}
+        roles.pop("public", None)
+        reason = (
+            "a public set has the same classes, so its images can be moved to where the private "
+            "ones are; where they are like the private ones already, share them as they are"
+        )
+        return "alignment", cast(RoleNames, roles), [Choice("--method alignment", reason)]
+    generator = named.get("generator")
+    if generator is not None and generator.startswith("embedded:studio"):
+        reason = "a small generator draws the classes, and its images are moved to the private ones"
+        return "alignment", named, [Choice("--method alignment", reason)]
+    if generator is not None:
+        reason = "a text-to-image model is at hand, and votes of the private images steer it"
+        return "evolution", named, [Choice("--method evolution", reason)]
+    choices = [Choice("--method clustering", _WHY_CLUSTERING)]
+    if embeddings:
+        return "clustering", named, choices
+    if named.get("encoder") is None:
+        reason = (
+            "no encoder that knows these images is named, and this one needs no model; an ONNX or "
+            "hub encoder and its decoder are what gains most (docs/benchmarks.md)"
+        )
+        choices.append(Choice("--encoder embedded:dct", reason))
+        return "clustering", cast(RoleNames, {**named, **encoder}), choices
+    choices.append(Choice(f"--encoder {named['encoder']}", "it was named, as one that knows them"))
+    return "clustering", named, choices
+
+
+_WHY_CLUSTERING = (
+    "no public set of the same classes and no generator is at hand, so all that is released is "
+    "learnt from noisy sums of the private images"
+)
+
+
+def _same_classes(public: str, check: SourceCheck) -> bool:
+    """Whether a public dataset has the classes of the private one."""
+    size = None if check.shape is None or len(check.shape) != 3 else check.shape[:2]
+    other = open_source(public, size=size)
+    return set(other.classes) == set(check.classes)
+
+
+def _planned(config: RunConfig) -> tuple[RunPlan | None, str | None]:
+    """The run's plan, or why there is none."""
+    try:
+        prepared = prepare(config)
+        with Ledger(prepared.config.ledger) as ledger:
+            return plan_of(prepared, ledger, *ledger.look_up(prepared.source)), None
+    except InputError as error:
+        return None, str(error)
+
+
+def _class_notes(check: SourceCheck, epsilon: float) -> list[str]:
+    """Classes of which little can be known at this epsilon."""
+    least = _FEW * _CLASS_SIZE_NOISE / epsilon
+    small = [name for name, count in check.classes.items() if count < least]
+    if not small:
+        return []
+    named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+    return [
+        f"little can be known of {named} at epsilon {epsilon:g} (owner only): less than "
+        f"{least:,.0f} images. Join small classes, or spend more"
+    ]
