@@ -91,7 +91,6 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
-    loaded = load_models(names, source)
     context = Context(
         source.shape,
         public=True,
@@ -99,7 +98,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
-        **loaded,
+        **load_models(names, source),
     )
     open_matching = partial(_open_matching, source, config)
     base_name = names.get("base")

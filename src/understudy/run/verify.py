@@ -15,8 +15,8 @@ from typing import Any
 from understudy.core.errors import RunError
 from understudy.core.types import Receipt, StageReceipt
 from understudy.data.release import files_below
-from understudy.privacy import noise
 from understudy.privacy.accounting import (
+    MIN_SCALE,
     Gaussian,
     discretisation_slack,
     epsilon_of,
@@ -184,7 +184,7 @@ def _epsilon_faults(receipt: Receipt) -> Iterator[str]:
     (`accounting.epsilon_of`): epsilon lies between that of all of delta and that of the rest.
     """
     size = sum(stage.size for stage in receipt.stages)
-    least = discretisation_slack(size, noise.MIN_SCALE)
+    least = discretisation_slack(size, MIN_SCALE)
     if receipt.slack < least:
         yield f"states a slack of {receipt.slack:g}; {size:,} numbers need {least:g}"
     shares = math.fsum(stage.share for stage in receipt.stages)
