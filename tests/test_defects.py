@@ -332,7 +332,7 @@ def test_defect_04_an_error_in_the_noise_that_gives_the_clean_value(
     def broken(*_: object, **__: object) -> None:
         raise error("no entropy")
 
-    monkeypatch.setattr(noise.dp.m, "make_gaussian", broken)
+    monkeypatch.setattr(noise, "make_gaussian", broken)
     with pytest.raises((error, RunStopped)) as raised:
         run(scans, tmp_path / "out")
     assert "no entropy" in str(raised.value.__cause__ or raised.value)

@@ -280,6 +280,7 @@ def test_every_method_chooses_the_better_image_and_keeps_count_and_classes(metho
 def test_a_filter_of_votes_and_one_of_quality_go_together(unbalanced, tmp_path):
     for kind in ("embeddings", "images"):
         config = {
+            "epsilon": 1.0,
             "source": str(class_folders(tmp_path / kind, {"cat": 30, "dog": 12}, (16, 16, 1))),
             "out": tmp_path / f"out-{kind}",
             "ledger": str(tmp_path / f"{kind}.db"),
