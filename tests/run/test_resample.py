@@ -33,8 +33,8 @@ SILENT: dict[str, Any] = {"progress": "none"}
 
 def release_of(site: Path, name: str = "out", **options: Any) -> Result:
     source = options.pop("source", site / "private.npz")
-    given = {"settings": QUICK, "ledger": str(site / "ledger.db"), **SILENT, **options}
-    return synthesize(source, out=site / name, **given)
+    given = {"epsilon": 1.0, "settings": QUICK, "ledger": str(site / "ledger.db"), **SILENT}
+    return synthesize(source, out=site / name, **{**given, **options})
 
 
 def rows(result: Result) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = class_folders(place / "scans", shape=(16, 16, 1))
     synthesize(source, out=place / "images", epsilon=50, count=40, **given)
     unlabelled = {**given, "settings": {**QUICK, "conditional": False}}
-    synthesize(place / "private.npz", out=place / "one", **unlabelled)
+    synthesize(place / "private.npz", out=place / "one", epsilon=1.0, **unlabelled)
     return place
 
 

@@ -42,6 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     synthesize(
         source,
         out=site / "images",
+        epsilon=1.0,
         count=6,
         licence="cc-by-4.0",
         contact="Data office <data@hospital.example>",
@@ -49,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **given,
     )
     embeddings(site / "private.npz")
-    synthesize(site / "private.npz", out=site / "embeddings", **given)
+    synthesize(site / "private.npz", out=site / "embeddings", epsilon=1.0, **given)
     resample(site / "embeddings", count=50, out=site / "more", **SILENT)
     both = {"reference": site / "embeddings", "keep": 20, **SILENT}
     select(site / "embeddings", out=site / "chosen", keep="50%", **SILENT)
