@@ -150,6 +150,12 @@ def result(run_result: Result) -> None:
     class_shares(run_result.facts)
     for warning in run_result.warnings:
         _console.print(f"note: {warning}")
+    if run_result.quality is not None:
+        value, low, high = run_result.quality.balanced_accuracy
+        _console.print(
+            f"quality, published (DP): balanced accuracy {value:.1%} ({low:.1%} to {high:.1%}) on "
+            f"the private records, by a {run_result.quality.classifier} trained on the release"
+        )
     accuracies(run_result.accuracy)
     _console.print(f"to share:  {run_result.release}")
     if run_result.contact_sheet is not None:

@@ -128,7 +128,7 @@ def public_report(record: RunRecord, samples: Sequence[Sample] = ()) -> str:
     return _render(
         "public.html",
         record,
-        card=verdict_table.guarantee_card(record.receipt),
+        cards=[verdict_table.guarantee_card(record.receipt), verdict_table.quality_card(record)],
         samples=images.sample_images(tuple(samples)),
         groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],
     )

@@ -33,7 +33,10 @@ def public_json(record: RunRecord) -> dict[str, Any]:
     return {
         "schema": REPORT_SCHEMA,
         "kind": "public",
-        "verdicts": [asdict(verdict_table.guarantee_card(record.receipt))],
+        "verdicts": [
+            asdict(verdict_table.guarantee_card(record.receipt)),
+            asdict(verdict_table.quality_card(record)),
+        ],
         "privacy": privacy_json(record),
     }
 

@@ -26,7 +26,14 @@ from understudy.core.results import (
 )
 from understudy.core.types import Receipt, StageReceipt
 from understudy.report.meaning import NO_GUARANTEE, Guarantee
-from understudy.report.record import Format, ModelRecord, Premise, RunRecord, StatedAttack
+from understudy.report.record import (
+    Format,
+    ModelRecord,
+    Premise,
+    PublicQuality,
+    RunRecord,
+    StatedAttack,
+)
 
 Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
@@ -238,6 +245,16 @@ class AttackEntry(_StrictModel):
     auc: tuple[float, float, float] = Field(description="Area under the ROC; likewise.")
 
 
+class QualityEntry(_StrictModel):
+    """What the run paid to measure of its release, under the guarantee."""
+
+    classifier: str = Field(description="What was trained on the release.")
+    balanced_accuracy: tuple[float, float, float] = Field(
+        description="On the private records; and the ends of a 95 % interval that holds the noise."
+    )
+    recalls: dict[str, tuple[float, float, float]] = Field(description="By class; likewise.")
+
+
 class PrivacyFile(BaseModel):
     """``privacy.json``: the guarantee of a release. Public."""
 
@@ -252,6 +269,7 @@ class PrivacyFile(BaseModel):
     public_data: tuple[str, ...]
     premises: tuple[PremiseEntry, ...] = ()
     attacks: tuple[AttackEntry, ...] = ()
+    quality: QualityEntry | None = Field(None, description="null: not measured publicly.")
     covered: tuple[str, ...]
     not_covered: tuple[str, ...]
     assumptions: tuple[str, ...]
@@ -267,6 +285,7 @@ class PrivacyFile(BaseModel):
             public_sources=self.public_data,
             premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
             attacks=tuple(StatedAttack(**attack.model_dump()) for attack in self.attacks),
+            quality=None if self.quality is None else PublicQuality(**self.quality.model_dump()),
             **data.model_dump(),
         )
 

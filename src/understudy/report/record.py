@@ -93,6 +93,35 @@ class StatedAttack:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicQuality:
+    """How good a release is by a measure that the run paid for: it is under the guarantee.
+
+    A classifier was trained on the release; a noisy query counted for each class how many private
+    records it finds. All numbers are (value, low, high): the last two are the ends of a 95 %
+    interval, which holds the noise.
+
+    Attributes:
+        classifier: What was trained, in words.
+        balanced_accuracy: The mean of the recalls, 0 to 1.
+        recalls: By class: the part of its private records that is found, 0 to 1.
+    """
+
+    classifier: str
+    balanced_accuracy: tuple[float, float, float]
+    recalls: Mapping[str, tuple[float, float, float]]
+
+    @property
+    def chance(self) -> float:
+        """Balanced accuracy of guessing."""
+        return 1 / len(self.recalls)
+
+    @property
+    def worst_first(self) -> list[tuple[str, tuple[float, float, float]]]:
+        """The classes with their recalls, the lowest first."""
+        return sorted(self.recalls.items(), key=lambda one: one[1][0])
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -115,6 +144,7 @@ class RunRecord:
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
         premises: What of the private dataset was taken for public, and where that is from.
         attacks: What attacks gained; only where there is no guarantee that stating it would break.
+        quality: How good it is by a measure that the run paid for; None: not measured publicly.
     """
 
     method: str
@@ -135,6 +165,7 @@ class RunRecord:
     licence: str = "unknown"
     premises: tuple[Premise, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
+    quality: PublicQuality | None = None
 
     def __post_init__(self) -> None:
         if self.attacks and not self.unprotected:

@@ -13,8 +13,17 @@ from understudy.report.record import ModelScore, RunRecord
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
 
+USEFUL, FAIR = 0.70, 0.30
+"""Of the way from guessing to always right, for a published quality to be called so."""
+
 _WORDS: dict[Group | str, dict[Grade, str]] = {
     "guarantee": {"good": "strong", "fair": "moderate", "poor": "weak"},
+    "quality": {
+        "good": "useful",
+        "fair": "fair",
+        "poor": "of little use",
+        "unknown": "not measured publicly",
+    },
     "fidelity": {"good": "close to real", "fair": "fair", "poor": "far from real"},
     "utility": {"good": "useful", "fair": "fair", "poor": "of little use"},
     "leakage": {"good": "none found", "fair": "look closer", "poor": "found"},
@@ -28,6 +37,7 @@ _WORDS: dict[Group | str, dict[Grade, str]] = {
 }
 _TITLES: dict[Group | str, str] = {
     "guarantee": "Guarantee",
+    "quality": "Fitness for use",
     "fidelity": "Fidelity",
     "utility": "Utility",
     "leakage": "Leakage",
@@ -36,6 +46,7 @@ _TITLES: dict[Group | str, str] = {
 }
 _ASKED: dict[Group | str, str] = {
     "guarantee": "What is guaranteed, whatever anyone does?",
+    "quality": "What can be learned from it?",
     "fidelity": "Do the rows look like the real ones?",
     "utility": "Can models be trained on them?",
     "leakage": "Is a private image in them?",
@@ -43,6 +54,12 @@ _ASKED: dict[Group | str, str] = {
     "audit": "Does the program keep its guarantee?",
 }
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
+NOT_MEASURED = (
+    "Its quality was not measured publicly: nothing in it says how much a model that is trained on "
+    "it would learn about real images. Look at the rows, and test what you train on real data."
+)
+"""What is said of the quality of a release whose run did not pay for measuring it."""
+
 _UNPROTECTED = (
     "There is no guarantee: private images steered what is in the release, without noise, and no "
     "bound holds on what it tells about them."
@@ -114,12 +131,45 @@ def guarantee_card(receipt: Receipt) -> Card:
     )
 
 
+def quality_sentence(record: RunRecord) -> str:
+    """What is publicly known of a release's fitness for use, in one sentence or two."""
+    quality = record.quality
+    if quality is None:
+        return NOT_MEASURED
+    value, low, high = (f"{100 * number:.0f}" for number in quality.balanced_accuracy)
+    label, worst = quality.worst_first[0]
+    return (
+        f"A {quality.classifier} trained on this release finds the class of {value} % of the "
+        f"private {'images' if record.image_shape else 'records'}, all classes alike ({low} to "
+        f"{high} %; guessing: {100 * quality.chance:.0f} %). It finds {100 * worst[0]:.0f} % of "
+        f"{label} ({100 * worst[1]:.0f} to {100 * worst[2]:.0f} %), the fewest of any class."
+    )
+
+
+def quality_card(record: RunRecord) -> Card:
+    """The verdict on fitness for use, by what the run paid to measure. Public."""
+    quality, sentence = record.quality, quality_sentence(record)
+    if quality is None:
+        return _card("quality", "unknown", sentence, "", "public")
+    _, low, _ = quality.balanced_accuracy
+    gained = (low - quality.chance) / (1 - quality.chance)
+    grade: Grade = "good" if gained >= USEFUL else "fair" if gained >= FAIR else "poor"
+    rule = (
+        f"By the lower end of the interval, from guessing (0 %) to always right (100 %): useful "
+        f"from {USEFUL:.0%}, fair from {FAIR:.0%}. A hard task lowers it as poor rows do: what "
+        "real images would teach the same classifier is not public."
+    )
+    return _card("quality", grade, sentence, rule, "dp")
+
+
 def cards(
     record: RunRecord, evaluation: Evaluation | None, scores: Sequence[ModelScore] = ()
 ) -> list[Card]:
     """The four verdicts, and those on attacks and the audit where there are any."""
     verdicts = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
     verdict_cards = [guarantee_card(record.receipt)]
+    if record.quality is not None:
+        verdict_cards.append(quality_card(record))
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):
         if group in verdicts:
             one = verdicts[group]

@@ -23,6 +23,7 @@ from understudy.report import (
     ModelRecord,
     OwnerRecord,
     Premise,
+    PublicQuality,
     RunRecord,
     Sheet,
     contact_sheet,
@@ -62,7 +63,11 @@ def understudy_version() -> str:
 
 
 def run_record(
-    prepared: Prepared, release: Release, receipt: Receipt, facts: Mapping[str, Any]
+    prepared: Prepared,
+    release: Release,
+    receipt: Receipt,
+    facts: Mapping[str, Any],
+    quality: PublicQuality | None = None,
 ) -> RunRecord:
     """The public facts of a run."""
     config = prepared.config
@@ -93,6 +98,7 @@ def run_record(
         facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
         licence=config.licence,
+        quality=quality,
         premises=(
             *premises_of(prepared.source, config),
             *(origin.premises if origin is not None else ()),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
-from understudy.core.types import Receipt
+from understudy.core.types import Receipt, Shape, Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import Observer
@@ -32,8 +33,11 @@ from understudy.run.models import (
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
-from understudy.run.safeguards import require_apart
+from understudy.run.safeguards import require_apart, require_room
 from understudy.steps.quality import QualityFilter
+
+QUALITY = "quality"
+"""The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,11 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     if source.kind == "embeddings":
         require_no_models(config)
     names = names_of_roles(config, chosen, params)
-    mu = run_mu_of(config.budget)
     loaded = load_models(names, source)
     context = Context(
         source.shape,
         public=True,
-        mu=mu,
+        mu=run_mu_of(config.budget) * math.sqrt(1 - config.quality_part),  # of the method's stages
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
@@ -122,7 +125,8 @@ def prepare(config: RunConfig, source: Source | None = None) -> Prepared:
     if base is not None and getattr(params, "conditional", True):
         _require_same_classes(source, base)
     params = chosen.settle(params, context)
-    plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
+    _require_measurable(config, source.classes, params)
+    plan = _plan_of(config, chosen.stages(params, context))
     require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
@@ -147,6 +151,46 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
     if prepared.origin is None:
         return own
     return made_of([("candidates", prepared.origin)], own)
+
+
+def require_room_of(prepared: Prepared) -> None:
+    """Refuse a release of so many samples that this machine cannot hold it.
+
+    Raises:
+        ConfigError: As said.
+    """
+    context = prepared.context
+    shape: Shape | None = context.shape if len(context.shape) == 3 else None
+    if context.decoder is not None:
+        shape = context.decoder.shape
+    dim = context.shape[0] if len(context.shape) == 1 else None
+    # What is selected is at most what there is.
+    released = prepared.source if prepared.candidates is None else prepared.candidates
+    count = context.count or len(released)
+    require_room(prepared.config.out, count, shape, dim)
+
+
+def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
+    """The budget divided among the method's stages and, if asked for, the measured quality."""
+    plan = Plan.of(config.budget, weights_of(stages))
+    share = config.quality_part
+    if not share:
+        return plan
+    rest = {name: (1 - share) * part for name, part in plan.shares.items()}
+    return Plan(config.budget, {**rest, QUALITY: share})
+
+
+def _require_measurable(config: RunConfig, classes: Sequence[str], params: Any) -> None:
+    """Refuse a share for the quality of a release without classes, before it is paid for.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if config.quality_part and (len(classes) < 2 or not getattr(params, "conditional", True)):
+        raise ConfigError(
+            "--quality-share pays for the recall of each class, and a release without classes has "
+            "none (conditional=false, or a dataset without labels): leave it out"
+        )
 
 
 def open_private(

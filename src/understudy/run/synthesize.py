@@ -14,7 +14,7 @@ from typing import Any, Literal
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
-from understudy.core.types import Fit, Receipt, Release, Shape
+from understudy.core.types import Fit, Receipt, Release
 from understudy.data import write_release
 from understudy.data.holdout import split
 from understudy.data.inspection import source_notes
@@ -25,7 +25,7 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
-from understudy.report import StatedAttack
+from understudy.report import PublicQuality, StatedAttack
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
@@ -40,13 +40,14 @@ from understudy.run.documents import (
     write_release_documents,
 )
 from understudy.run.dry import class_capacities
+from understudy.run.fitness import measured_quality
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
-from understudy.run.prepare import Prepared, claim, prepare
+from understudy.run.prepare import Prepared, claim, prepare, require_room_of
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
-from understudy.run.safeguards import require_room, stops_explained
+from understudy.run.safeguards import stops_explained
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -66,6 +67,7 @@ class Result:
         contact_sheet: Synthetic images on one sheet; None for embeddings alone.
         warnings: What the owner should know; empty if all is well.
         attacks: What attacks gained on a selection that has no guarantee.
+        quality: What was measured of its quality and published; None: nothing.
     """
 
     release: Path
@@ -77,6 +79,7 @@ class Result:
     contact_sheet: Path | None = None
     warnings: tuple[str, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
+    quality: PublicQuality | None = None
 
 
 def synthesize(
@@ -114,6 +117,7 @@ def synthesize(
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
     hold_out: float | str | None = None,
+    quality_share: float | str | None = None,
     candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
@@ -172,6 +176,9 @@ def synthesize(
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
             under replace-one also a number of images. None: nothing is.
+        quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
+            release is: the recall of each class by a classifier that is trained on the release,
+            under differential privacy, published with it. None: no quality is published.
         candidates_public: You declare that no private image of this dataset had a part in making
             the candidates, where they are no release that says so itself.
         format: How images are written.
@@ -233,6 +240,7 @@ def synthesize(
                 "classes": classes,
                 "channels": channels,
                 "hold_out": hold_out,
+                "quality_share": quality_share,
                 "candidates_public": candidates_public,
                 "format": format,
                 "licence": licence,
@@ -267,7 +275,7 @@ def run(
         prepared = prepare(config)
         claim(prepared)
         opening.finish()
-        _require_room(prepared)
+        require_room_of(prepared)
         for note in source_notes(prepared.source):
             events.warning(note)
         with (
@@ -278,19 +286,6 @@ def run(
             if folder.done:
                 raise RunComplete(config.out)
             return _Run(prepared, folder, ledger, events, charged).carry_out(plan)
-
-
-def _require_room(prepared: Prepared) -> None:
-    """Refuse a release of so many samples that this machine cannot hold it."""
-    context = prepared.context
-    shape: Shape | None = context.shape if len(context.shape) == 3 else None
-    if context.decoder is not None:
-        shape = context.decoder.shape
-    dim = context.shape[0] if len(context.shape) == 1 else None
-    # What is selected is at most what there is.
-    released = prepared.source if prepared.candidates is None else prepared.candidates
-    count = context.count or len(released)
-    require_room(prepared.config.out, count, shape, dim)
 
 
 class _Run:
@@ -359,7 +354,11 @@ class _Run:
                 facts |= prepared.quality.facts
                 self.notes = tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
-        return self._report(dataset, release, claim(prepared, account.receipt()), facts)
+        quality = None
+        if config.quality_part:
+            with self._timed("measure the quality"):
+                quality = measured_quality(prepared, release, account, folder, self.events)
+        return self._report(dataset, release, claim(prepared, account.receipt()), facts, quality)
 
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""
@@ -395,11 +394,16 @@ class _Run:
         )
 
     def _report(
-        self, dataset: Dataset, release: Release, receipt: Receipt, facts: Mapping[str, Any]
+        self,
+        dataset: Dataset,
+        release: Release,
+        receipt: Receipt,
+        facts: Mapping[str, Any],
+        quality: PublicQuality | None,
     ) -> Result:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
-        record = run_record(prepared, release, receipt, facts)
+        record = run_record(prepared, release, receipt, facts, quality)
         write_release_documents(folder, record)
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
@@ -438,6 +442,7 @@ class _Run:
                 *release.facts.get("notes", ()),
                 *self.notes,
             ),
+            quality=quality,
         )
 
 
