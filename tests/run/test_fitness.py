@@ -47,7 +47,7 @@ def folder(scans, tmp_path_factory):
     place = tmp_path_factory.mktemp("measured")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("understudy.run.synthesize.write_release_documents", full)
-        with pytest.raises(RunStopped, match="epsilon 8 was charged before this.*--resume"):
+        with pytest.raises(RunStopped, match=r"epsilon 8 was charged before this.*--resume"):
             run(scans, place)
     answers = noisy_values(place / "out")
     run(scans, place, resume=True)
@@ -89,7 +89,7 @@ def test_what_is_published_is_near_the_truth_and_says_how_near(folder, scans):
     quality = read_record(published(folder)).quality
     for (_, low, high), recall in zip(quality.recalls.values(), truth, strict=True):
         assert low - 0.05 <= recall <= high + 0.05
-    value, low, high = quality.balanced_accuracy
+    _, low, high = quality.balanced_accuracy
     assert low - 0.02 <= np.mean(truth) <= high + 0.02
     assert 0.001 < high - low < 0.2
     assert quality.chance == pytest.approx(1 / 3)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from understudy.cli.option_values import (
     options_of_fields,
     parse_settings,
 )
+from understudy.cli.printing import AsJson, print_json
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
 from understudy.run.select_config import make_select_config, select_options
@@ -127,14 +128,14 @@ app.command("check")(check_command.check_command)
 @app.command("runs")
 def runs_command(
     folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the runs in a folder and below it, finished or not. Reads no dataset."""
     from understudy.run.runs import list_runs
 
     runs = list_runs(folder)
     if as_json:
-        typer.echo(json.dumps([run.as_dict() for run in runs], indent=2, ensure_ascii=False))
+        print_json([run.as_dict() for run in runs])
     else:
         show.run_list(runs)
 
@@ -178,28 +179,38 @@ def sample(
 
 
 @app.command()
-def methods() -> None:
+def methods(as_json: AsJson = False) -> None:
     """List the methods and their settings."""
+    from understudy.run.methods import method_as_dict
     from understudy.run.methods import methods as known
 
-    show.method_table(known())
+    if as_json:
+        print_json([method_as_dict(method) for method in known().values()])
+    else:
+        show.method_table(known())
 
 
 @app.command()
-def backends() -> None:
+def backends(as_json: AsJson = False) -> None:
     """List the model backends and what each needs."""
     from understudy.backends.registry import backends as known
 
-    show.backend_table(known())
+    if as_json:
+        print_json([asdict(info) for info in known()])
+    else:
+        show.backend_table(known())
 
 
 @app.command()
-def doctor() -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check this machine: packages, threads, the ledger, the noise."""
     from understudy.run.doctor import check_up
 
     checks = check_up()
-    show.checks(checks)
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        show.checks(checks)
     if not all(check.good for check in checks):
         raise typer.Exit(1)
 

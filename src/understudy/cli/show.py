@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
+from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
 from understudy.core.option import declared_options, option_of
 from understudy.core.roles import flag_of
 
@@ -26,15 +25,6 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
     from understudy.run.synthesize import Result
-
-_console = Console(soft_wrap=True, highlight=False, markup=False)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def plan(dry: DryRun) -> None:

@@ -48,7 +48,7 @@ def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
         record: The public facts of the run.
         owner: What only the owner may see.
     """
-    cards = verdict_table.cards(record, owner.evaluation, owner.scores)
+    cards = verdict_table.cards(record, owner)
     return {
         "schema": REPORT_SCHEMA,
         "kind": "owner-only",

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from understudy.core.errors import ConfigError
-from understudy.core.results import Evaluation, Pairs
+from understudy.core.results import Evaluation, Pairs, Verdict
 from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
 
 Format = Literal["png", "parquet", "embeddings"]
+
+
+def _no_images() -> Images:
+    return np.zeros((0, 1, 1, 1), dtype=np.uint8)
 
 
 def public_name(name: str) -> str:
@@ -262,11 +268,13 @@ class Sheet:
         name: The class.
         real: (k, height, width, channels) uint8 private images; k may be 0.
         synthetic: (m, height, width, channels) uint8; m may be 0.
+        worst: Likewise: the synthetic images that are least like any real one, the worst first.
     """
 
     name: str
     real: Images
     synthetic: Images
+    worst: Images = field(default_factory=_no_images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +284,12 @@ class Sample:
     Attributes:
         name: The class.
         images: (m, height, width, channels) uint8, of the release.
+        worst: Likewise: those that are least like the others of their class, the worst first.
     """
 
     name: str
     images: Images
+    worst: Images = field(default_factory=_no_images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +320,7 @@ class OwnerRecord:
         sheets: Real beside synthetic images, a sheet a class.
         seconds: Seconds per part of the run, in order.
         evaluation: What was measured; None: nothing yet.
+        utility: The verdict by ``scores``; None: without any.
         pairs: Synthetic images beside the private ones nearest to them; None: not measured.
         releases: This release and others of the same dataset; empty where it is the only one.
         budget_from: Whether `spending` is of now, or of when the run ended.
@@ -323,6 +334,7 @@ class OwnerRecord:
     sheets: tuple[Sheet, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     evaluation: Evaluation | None = None
+    utility: Verdict | None = None
     pairs: Pairs | None = None
     releases: tuple[Released, ...] = ()
     budget_from: Literal["ledger", "run"] = "ledger"

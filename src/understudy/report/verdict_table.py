@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from understudy.core.results import Evaluation, Grade, Group, ValueKind
+from understudy.core.results import Grade, Group, ValueKind
 from understudy.core.types import Receipt
 from understudy.report import meaning
-from understudy.report.record import ModelScore, RunRecord
+from understudy.report.record import OwnerRecord, RunRecord
 
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
@@ -162,42 +161,28 @@ def quality_card(record: RunRecord) -> Card:
     return _card("quality", grade, sentence, rule, "dp")
 
 
-def cards(
-    record: RunRecord, evaluation: Evaluation | None, scores: Sequence[ModelScore] = ()
-) -> list[Card]:
-    """The four verdicts, and those on attacks and the audit where there are any."""
-    verdicts = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
+def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
+    """The four verdicts, and those on attacks, the audit and the published quality, if any."""
+    known = owner.evaluation.verdicts if owner.evaluation else ()
+    verdicts = {one.group: one for one in known if one.grade != "unknown"}
+    if owner.utility is not None:  # models that the run itself trained, where nobody trained more
+        verdicts.setdefault("utility", owner.utility)
+    verdicts = {one.group: one for one in known} | verdicts
     verdict_cards = [guarantee_card(record.receipt)]
     if record.quality is not None:
         verdict_cards.append(quality_card(record))
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):
         if group in verdicts:
             one = verdicts[group]
-            known = _known(scores) if (group, one.grade) == ("utility", "unknown") else ""
-            verdict_cards.append(_card(group, one.grade, known + one.sentence, one.rule, one.kind))
+            section = "accuracy" if one is owner.utility else group
+            card = _card(group, one.grade, one.sentence, one.rule, one.kind)
+            verdict_cards.append(replace(card, section=section))
         elif group == "utility":
             # Models are trained only if asked for.
-            sentence = f"{_known(scores)}{_NOT_YET} --full`."
-            verdict_cards.append(_card(group, "unknown", sentence, "", "owner-only"))
+            verdict_cards.append(_card(group, "unknown", f"{_NOT_YET} --full`.", "", "owner-only"))
         elif group in ("fidelity", "leakage"):
             verdict_cards.append(_card(group, "unknown", f"{_NOT_YET}`.", "", "owner-only"))
     return verdict_cards
-
-
-def _known(scores: Sequence[ModelScore]) -> str:
-    """What the run itself measured of utility, where it did."""
-    best = max(scores, key=lambda score: score.synthetic, default=None)
-    if best is None:
-        return ""
-    real = "" if best.real is None else f", {best.real:.1%} when trained on the real data"
-    words = (
-        f"The {best.model} trained on the release reaches a balanced accuracy of "
-        f"{best.synthetic:.1%} on real test rows{real}."
-    )
-    if best.recalls:
-        lowest = best.recalls[0]
-        words += f" It finds {lowest.synthetic:.1%} of {lowest.label}, the fewest of any class."
-    return words + " "
 
 
 def _card(group: str, grade: Grade, sentence: str, rule: str, kind: ValueKind) -> Card:

@@ -17,13 +17,11 @@ from understudy.report.meaning import NO_GUARANTEE
 from understudy.run.documents import (
     Charged,
     premises_of,
-    sheets,
-    synthetic_sample,
     understudy_version,
     write_contact_sheet,
-    write_gallery,
     write_release_documents,
 )
+from understudy.run.galleries import sheets, synthetic_pools, write_gallery
 from understudy.run.outputs import RunFolder, write_json
 from understudy.run.provenance import made_of
 from understudy.run.select_config import METHOD
@@ -189,7 +187,7 @@ def write_documents(
         facts: What only the owner may see.
     """
     write_release_documents(folder, record)
-    images = None if release.image_shape is None else synthetic_sample(release)
+    images = None if release.image_shape is None else synthetic_pools(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     private, charged = opened.private, facts.charged
     source = private or opened.candidates

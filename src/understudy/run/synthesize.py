@@ -34,13 +34,13 @@ from understudy.run.documents import (
     run_record,
     spending,
     spending_warnings,
-    synthetic_sample,
     write_contact_sheet,
     write_owner,
     write_release_documents,
 )
 from understudy.run.dry import class_capacities
 from understudy.run.fitness import measured_quality
+from understudy.run.galleries import synthetic_pools
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
@@ -417,7 +417,7 @@ class _Run:
                     self.events.step,
                     rows=prepared.config.test_rows,
                 )
-        images = None if release.image_shape is None else synthetic_sample(release)
+        images = None if release.image_shape is None else synthetic_pools(release)
         contact_sheet = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
