@@ -85,11 +85,9 @@ def test_fitness_for_use_is_graded_by_the_lower_end(
     recalls = {"Trouser": part, "Ankle boot": (0.62, 0.5, 0.7)}
     card = quality_card(replace(record, quality=PublicQuality("regression", part, recalls)))
     assert (card.word, card.kind) == (word, "dp")
-    assert (
-        f"95 % of the private images, all classes alike ({100 * low:.0f} to 97 %" in card.sentence
-    )
-    assert "guessing: 50 %" in card.sentence
-    assert "62 % of Ankle boot (50 to 70 %)" in card.sentence
+    assert "95.0 % of the private images, where every class counts the same" in card.sentence
+    assert f"({100 * low:.1f} to 97.0 %; guessing: 50.0 %)" in card.sentence
+    assert "Of the class Ankle boot it finds the fewest: 62.0 % (50.0 to 70.0 %)" in card.sentence
 
 
 def test_a_strong_guarantee_never_stands_alone(record: RunRecord) -> None:

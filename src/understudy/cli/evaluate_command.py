@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.table import Table
 
-from understudy.cli.printing import console as _console
 from understudy.cli.option_values import Progress
+from understudy.cli.printing import console as _console
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from understudy.core.results import Evaluation, Group, MetricValue

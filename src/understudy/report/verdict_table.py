@@ -92,6 +92,11 @@ class Card:
     kind: ValueKind
     section: str
 
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything behind it."""
+        return not self.word.startswith("not measured")
+
 
 def guarantee_sentence(receipt: Receipt) -> str:
     """The guarantee in one sentence."""
@@ -135,13 +140,14 @@ def quality_sentence(record: RunRecord) -> str:
     quality = record.quality
     if quality is None:
         return NOT_MEASURED
-    value, low, high = (f"{100 * number:.0f}" for number in quality.balanced_accuracy)
+    value, low, high = (f"{100 * number:.1f}" for number in quality.balanced_accuracy)
     label, worst = quality.worst_first[0]
     return (
         f"A {quality.classifier} trained on this release finds the class of {value} % of the "
-        f"private {'images' if record.image_shape else 'records'}, all classes alike ({low} to "
-        f"{high} %; guessing: {100 * quality.chance:.0f} %). It finds {100 * worst[0]:.0f} % of "
-        f"{label} ({100 * worst[1]:.0f} to {100 * worst[2]:.0f} %), the fewest of any class."
+        f"private {'images' if record.image_shape else 'records'}, where every class counts the "
+        f"same ({low} to {high} %; guessing: {100 * quality.chance:.1f} %). Of the class {label} "
+        f"it finds the fewest: {100 * worst[0]:.1f} % ({100 * worst[1]:.1f} to "
+        f"{100 * worst[2]:.1f} %)."
     )
 
 

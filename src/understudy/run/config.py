@@ -235,7 +235,7 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
         if name not in known:
             raise unknown("option", name, list(known))
     for name in _NEEDED:
-        if options.get(name) is None:
+        if options.get(name) in (None, ""):
             raise ConfigError(f"{name} is missing: say it on the command line or in the file")
     values = {name: _read(name, value, known) for name, value in options.items()}
     roles = {name: values.pop(name) for name in ROLES if name in values}

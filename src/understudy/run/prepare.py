@@ -167,7 +167,9 @@ def require_room_of(prepared: Prepared) -> None:
     # What is selected is at most what there is.
     released = prepared.source if prepared.candidates is None else prepared.candidates
     count = context.count or len(released)
-    require_room(prepared.config.out, count, shape, dim)
+    filtered = getattr(prepared.params, "filter", "none") != "none"
+    candidates = count * prepared.params.oversample if filtered else count
+    require_room(prepared.config.out, count, shape, dim, candidates)
 
 
 def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:

@@ -39,7 +39,9 @@ def require_apart(source: str, out: Path) -> None:
         )
 
 
-def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) -> None:
+def require_room(
+    out: Path, count: int, shape: Shape | None, dim: int | None, candidates: int
+) -> None:
     """Refuse a release that this machine's disk or memory cannot hold.
 
     Images are reckoned at a byte for each number, as where nothing can be compressed.
@@ -49,6 +51,7 @@ def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) ->
         count: Samples.
         shape: (height, width, channels), where there are images.
         dim: d, where embeddings are written.
+        candidates: What is drawn, samples are taken of, and is held in memory together.
 
     Raises:
         ConfigError: Saying what is needed and what there is.
@@ -65,11 +68,12 @@ def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) ->
             f"{_gigabytes(free)} free: ask for fewer (--count), or write elsewhere (--out)"
         )
     available = available_memory()
-    if available is not None and count * _PER_SAMPLE > available:
+    if available is not None and candidates * _PER_SAMPLE > available:
+        what = "samples" if candidates == count else "candidates (samples times oversample)"
         raise ConfigError(
-            f"{count:,} samples take about {_gigabytes(count * _PER_SAMPLE)} of memory for their "
-            f"labels alone, and this machine has {_gigabytes(available)} free: ask for fewer "
-            "(--count)"
+            f"{candidates:,} {what} take about {_gigabytes(candidates * _PER_SAMPLE)} of memory "
+            f"for their labels alone, and this machine has {_gigabytes(available)} free: ask for "
+            "fewer (--count)"
         )
 
 
@@ -90,7 +94,7 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
     """Say of a run that stops on the way what it was charged, and how it goes on.
 
     Yields:
-        A list for the words of the charge, such as ``"epsilon 1"``; empty: nothing was charged.
+        A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
 
     Raises:
         RunStopped: In place of a disk that is full, memory that is short and the like.
@@ -117,6 +121,6 @@ def _what_stands(out: Path, charged: list[str]) -> str:
     if not charged:
         return f"Nothing was charged. --resume goes on with {out}"
     return (
-        f"{', '.join(charged)} was charged before this, once and for good: --resume goes on with "
-        f"{out}, free of charge"
+        f"{', '.join(charged)} before this, once and for good: --resume goes on with {out}, free "
+        "of charge"
     )

@@ -37,6 +37,7 @@ from understudy.run.documents import Charged, spending
 from understudy.run.held_out import keep_hold_out
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.select_config import HELD_OUT_PART, SelectConfig, make_select_config
 from understudy.run.select_documents import (
     OwnerFacts,
@@ -186,14 +187,19 @@ def run_selection(config: SelectConfig, *, progress: ProgressMode | Events = "au
     """
     if config.form == "differential privacy":
         return _under_privacy(config, progress)
+    if config.private is not None:
+        require_apart(config.private, config.out)
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         opened = open_selection(config)
         opening.finish()
-        with run_folder(config.out, config.identity(), resume=config.resume) as folder:
+        with (
+            stops_explained(config.out) as disclosed,
+            run_folder(config.out, config.identity(), resume=config.resume) as folder,
+        ):
             if folder.done:
                 raise RunComplete(config.out)
-            return _Choice(opened, folder, events).carry_out()
+            return _Choice(opened, folder, events, disclosed).carry_out()
 
 
 def _under_privacy(config: SelectConfig, progress: ProgressMode | Events) -> Result:
@@ -204,8 +210,11 @@ def _under_privacy(config: SelectConfig, progress: ProgressMode | Events) -> Res
 class _Choice:
     """One selection without noise, from the ledger to the report."""
 
-    def __init__(self, opened: Opened, folder: RunFolder, events: Events) -> None:
+    def __init__(
+        self, opened: Opened, folder: RunFolder, events: Events, disclosed: list[str]
+    ) -> None:
         self.opened, self.folder, self.events = opened, folder, events
+        self.disclosed = disclosed
         self.config, self.settings = opened.config, opened.settings
         self.classes = opened.candidates.classes
         self.seconds: dict[str, float] = {}
@@ -266,6 +275,8 @@ class _Choice:
         if self.opened.non_members:
             sources.append(self.opened.reference)
         datasets = [ledger.register(source) for source in sources if source is not None]
+        self.folder.begun = True
+        self.disclosed.append("what is disclosed was recorded")
         for dataset in datasets:
             ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
         return datasets[0]

@@ -325,7 +325,7 @@ class _Run:
             prepared.plan,
             folder.stages,
             folder.run,
-            on_charge=lambda: self.charged.append(f"epsilon {config.epsilon:g}"),
+            on_charge=self._note_charge,
         )
         account.check()
         plan(class_capacities(prepared))
@@ -359,6 +359,10 @@ class _Run:
             with self._timed("measure the quality"):
                 quality = measured_quality(prepared, release, account, folder, self.events)
         return self._report(dataset, release, claim(prepared, account.receipt()), facts, quality)
+
+    def _note_charge(self) -> None:
+        self.folder.begun = True
+        self.charged.append(f"epsilon {self.prepared.config.epsilon:g} was charged")
 
     def _without_held_out(self) -> Prepared:
         """The run on its members alone, where a part of the dataset is held out."""
