@@ -236,7 +236,10 @@ def main() -> None:
     except UnderstudyError as error:
         _say(f"understudy: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt as interrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        interrupt = _interrupt_of(end)
+        if interrupt is None:
+            raise
         for note in getattr(interrupt, "__notes__", ()):
             _say(f"understudy: stopped. {note}")
         sys.exit(143 if isinstance(interrupt, _Terminated) else 130)
@@ -250,6 +253,14 @@ def main() -> None:
 
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, which stops a run as Ctrl-C does."""
+
+
+def _interrupt_of(end: BaseException) -> KeyboardInterrupt | None:
+    """The interrupt that ended a command; Typer exits because of one, without its notes."""
+    error: BaseException | None = end
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _terminate(*_: object) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from understudy.core.errors import ConfigError, InputError, RunStopped
+from understudy.core.errors import ConfigError, InputError, LedgerError, RunStopped
 from understudy.core.types import Shape
 
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
 _PER_FILE = 4096  # bytes that a file takes at least
+
+_OF_MACHINE = (OSError, MemoryError)
+_OUT_OF_MEMORY = re.compile(
+    r"start new thread|allocate memory|out of memory|bad alloc", re.IGNORECASE
+)
+"""What runtimes say where Python would have raised MemoryError."""
 
 
 def require_apart(source: str, out: Path) -> None:
@@ -98,6 +105,7 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
 
     Raises:
         RunStopped: In place of a disk that is full, memory that is short and the like.
+        LedgerError: In place of one before the charge, with words that nothing was charged.
         KeyboardInterrupt: With the same words as a note.
     """
     charged: list[str] = []
@@ -111,8 +119,15 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+    except RuntimeError as error:
+        if not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        raise RunStopped(f"the memory is full ({error}). {_what_stands(out, charged)}") from error
     except InputError as error:
-        if not (charged and isinstance(error.__cause__, OSError | MemoryError)):
+        ledger = isinstance(error, LedgerError)
+        if ledger and not charged:
+            raise LedgerError(f"{error}. Nothing was charged") from error
+        if not (charged and (ledger or isinstance(error.__cause__, _OF_MACHINE))):
             raise
         raise RunStopped(f"{error}. {_what_stands(out, charged)}") from error
 
