@@ -57,3 +57,12 @@ def test_what_hardly_varies_in_a_release_does_not_decide_about_real_records():
     theta = softmax_weights(np.hstack([signal, 1e-3 * rng.normal(size=(300, 60))]), labels, 2)
     real = np.hstack([signal, rng.normal(size=(300, 60))])
     assert np.mean((real @ theta[:-1] + theta[-1]).argmax(1) == labels) > 0.9
+
+
+def test_features_longer_than_there_are_rows_give_the_same_classifier():
+    rng = np.random.default_rng(2)
+    labels = np.repeat([0, 1], 10)
+    rows = rng.normal(size=(20, 30)) + 2 * labels[:, None]
+    once = softmax_weights(rows, labels, 2)  # turned into the span of 20 rows
+    twice = softmax_weights(np.tile(rows, (2, 1)), np.tile(labels, 2), 2)  # the same loss
+    assert once == pytest.approx(twice, abs=0.02 * np.abs(twice).max())

@@ -20,6 +20,7 @@ from understudy.core.types import Labels, Vector
 
 _DECAY = 1e-3  # of the weights of scaled features
 _STEPS = 200
+_LEAST_VALUE = 1e-9  # of the largest eigenvalue: an axis that no row has a part of is left out
 _CONFIDENT = 1.959963984540054  # standard deviations: 95 %
 _GRID = np.linspace(0.0, 1.0, 1001)  # recalls that are tried
 
@@ -42,7 +43,11 @@ def softmax_weights(features: NDArray[Any], labels: Labels, classes: int) -> Vec
     rows = np.asarray(features, dtype=np.float64)
     mean = rows.mean(axis=0)
     scale = float(np.sqrt(np.square(rows - mean).mean())) or 1.0
-    rows = np.column_stack([(rows - mean) / scale, np.ones(len(rows))])
+    rows = (rows - mean) / scale
+    axes = None if rows.shape[1] <= len(rows) else _axes(rows)
+    if axes is not None:
+        rows = rows @ axes
+    rows = np.column_stack([rows, np.ones(len(rows))])
     sizes = np.bincount(labels, minlength=classes)
     weights = 1.0 / sizes[labels] / np.count_nonzero(sizes)
     truth = np.eye(classes)[labels]
@@ -58,9 +63,19 @@ def softmax_weights(features: NDArray[Any], labels: Labels, classes: int) -> Vec
     start = np.zeros(rows.shape[1] * classes)
     result = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
     theta = result.x.reshape(-1, classes)
-    theta[:-1] /= scale
-    theta[-1] -= mean @ theta[:-1]
-    return np.asarray(theta)
+    weights_of_features = theta[:-1] if axes is None else axes @ theta[:-1]
+    weights_of_features /= scale
+    return np.vstack([weights_of_features, theta[-1] - mean @ weights_of_features])
+
+
+def _axes(rows: Vector) -> Vector:
+    """Orthonormal axes of all rows, (d, n) or fewer, of n rows of more than n numbers.
+
+    Weights with a decay lie in the span of the rows, and turning that changes no loss.
+    """
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    large = values > _LEAST_VALUE * values[-1]
+    return np.asarray(rows.T @ (vectors[:, large] / np.sqrt(values[large])))
 
 
 def recall_intervals(counts: Vector, noise_sd: float) -> list[Interval]:

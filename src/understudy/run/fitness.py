@@ -30,6 +30,7 @@ from understudy.run.outputs import NamedArrays, RunFolder, open_release, private
 from understudy.run.prepare import QUALITY, Prepared
 
 _ROWS = 10_000  # samples that the classifier is trained on, at most
+_NUMBERS = 1 << 26  # of their features together, at most
 _BATCH = 512
 
 
@@ -79,8 +80,9 @@ def _features(
     release: Source, private: Source, encoder: Encoder | None
 ) -> tuple[NDArray[Any], Labels]:
     """Samples of a release as the classifier takes them, with the private dataset's labels."""
+    dim = release.shape[0] if encoder is None or release.kind == "embeddings" else encoder.dim
     chosen = np.zeros(len(release), dtype=bool)
-    chosen[some(len(release), _ROWS)] = True
+    chosen[some(len(release), min(_ROWS, max(1, _NUMBERS // dim)))] = True
     features, labels, start = [], [], 0
     for batch in release.batches(_BATCH):
         some_of_batch = chosen[start : start + len(batch.labels)]
