@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.run.samples import QUICK, class_folders, embeddings, tree
 
-from understudy.core.errors import ConfigError, InputError, RunError, SourceError
+from understudy.core.errors import ConfigError, InputError, RunError, RunStopped, SourceError
 from understudy.core.ports import CaptionedSource
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source
@@ -107,7 +107,7 @@ def test_the_ledger_knows_of_it_before_the_records_are_used(
         raise InterruptedError
 
     monkeypatch.setattr("understudy.run.select._Choice._steering", unread)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(RunStopped, match=r"what is disclosed was recorded before this.*--resume"):
         choose(site)
     assert disclosures(site) == [(str(site / "private.npz"), 1)]
     monkeypatch.undo()
