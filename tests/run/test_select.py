@@ -506,7 +506,7 @@ def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.Monk
         raise InterruptedError
 
     monkeypatch.setattr("understudy.run.select.write_release", killed)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(RunStopped):
         choose(site)
     monkeypatch.undo()
     embeddings(site / "candidates.npz", per_class=50, seed=3)
