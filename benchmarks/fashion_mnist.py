@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.tables import Table, load, need, percent
 from understudy import synthesize
 from understudy.metrics.utility import utility
-from understudy.run.synthesize import Result
+from understudy.run.run_result import Result
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 DELTA = 1e-5

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
     from understudy.run.resample import resample
+    from understudy.run.run_result import Result
     from understudy.run.selection.select import select
-    from understudy.run.synthesize import Result, synthesize
+    from understudy.run.synthesize import synthesize
     from understudy.run.verify import verify
 
 __all__ = [
@@ -65,7 +66,7 @@ _HOMES = {
     "Materials": "methods.base:Materials",
     "Method": "methods.base:Method",
     "Metric": "core.results:Metric",
-    "Result": "run.synthesize:Result",
+    "Result": "run.run_result:Result",
     "RunReport": "run.report:RunReport",
     "Stage": "core.types:Stage",
     "UnderstudyError": "core.errors:UnderstudyError",

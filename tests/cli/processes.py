@@ -9,10 +9,13 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +56,8 @@ class Commands:
         Args:
             *args: Words of the command line.
             **how: ``env``: more environment; ``die``: (function, call, "before" or "after"): kill
-                itself there; ``wait_at``: (function, FIFO): wait there until the FIFO is closed.
+                itself there; ``fault``: the same and the name of one of `FAULTS`, which happens
+                there; ``wait_at``: (function, FIFO): wait there until the FIFO is closed.
         """
         self._count += 1
         place = self._folder / f"command-{self._count}"
@@ -133,6 +137,9 @@ def obey(order: dict[str, Any]) -> NoReturn:
     if order.get("die"):
         function, call, when = order["die"]
         patch(function, lambda calls: calls == call and kill_oneself(), when)
+    if order.get("fault"):
+        function, call, when, fault = order["fault"]
+        patch(function, lambda calls: calls == call and FAULTS[fault](order["start"]), when)
     if order.get("wait_at"):
         function, fifo = order["wait_at"]
         patch(function, lambda call: call == 1 and Path(fifo).read_bytes(), "before")
@@ -152,6 +159,36 @@ def obey(order: dict[str, Any]) -> NoReturn:
 
 def kill_oneself() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fill_the_disk(_: list[str]) -> None:
+    """From now on no file may be longer than a page: what writes more gets an error."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def shorten_the_memory(_: list[str]) -> None:
+    """From now on the system gives 4 MB more, which is too little for the stack of a thread."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + (4 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+
+
+def lock_the_ledger(words: list[str]) -> None:
+    """Another connection holds the ledger for half a second."""
+    url = words[words.index("--ledger") + 1]
+    other = sqlite3.connect(url, check_same_thread=False, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    threading.Timer(0.5, other.close).start()
+
+
+FAULTS: dict[str, Callable[[list[str]], object]] = {
+    "disk full": fill_the_disk,
+    "memory short": shorten_the_memory,
+    "SIGTERM": lambda _: os.kill(os.getpid(), signal.SIGTERM),
+    "SIGKILL": lambda _: kill_oneself(),
+    "ledger locked": lock_the_ledger,
+}
+"""What may happen in the middle of a command, which is given by its words."""
 
 
 def patch(name: str, hook: Callable[[int], object], when: str) -> None:

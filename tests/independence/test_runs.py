@@ -51,7 +51,8 @@ def test_a_record_more_changes_nothing_but_through_the_noisy_answers(method, tmp
         pytest.importorskip("diffusers")
     source = class_folders(tmp_path / "scans", SIZES, seed=1)
     class_folders(tmp_path / "base", {"cat": 50, "dog": 50}, seed=2)
-    options = {"epsilon": 4.0, "ledger": str(tmp_path / "ledger.db"), **METHODS[method]}
+    options = {"epsilon": 4.0, "quality_share": "5%", "ledger": str(tmp_path / "ledger.db")}
+    options |= METHODS[method]
     for role in {"base", "candidates"} & options.keys():
         options[role] = str(tmp_path / options[role])
     synthesize(source, out=tmp_path / "one", method=method, **options)

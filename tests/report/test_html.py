@@ -84,11 +84,11 @@ def test_pictures_show_what_they_were_given(record: RunRecord, owner: OwnerRecor
     page = Page(owner_report(record, owner))
     images = [a for tag, a in page.tags if tag == "img"]
     assert [a["alt"] for a in images] == [
-        "5 real images of Trouser",
-        "5 synthetic images of Trouser",
-        "2 synthetic images of Ankle boot",
+        "5 images of Trouser: real",
+        "5 images of Trouser: synthetic",
+        "2 images of Ankle boot: synthetic",
     ]
-    assert "no real images" in page.words
+    assert "real: no images" in page.words
     data = base64.b64decode((images[0]["src"] or "").partition(",")[2])
     sheet = np.asarray(Image.open(io.BytesIO(data)))
     np.testing.assert_array_equal(sheet[:4, :6, 0], owner.sheets[0].real[0, :, :, 0])

@@ -187,4 +187,4 @@ def test_the_reports_for_programs(
     assert [one["grade"] for one in told["verdicts"]] == ["good", "fair", "unknown", "poor"]
     public = json.loads(json.dumps(public_json(record), allow_nan=False))
     assert public["privacy"] == json.loads(json.dumps(privacy_json(record)))
-    assert [one["title"] for one in public["verdicts"]] == ["Guarantee"]
+    assert [one["title"] for one in public["verdicts"]] == ["Guarantee", "Fitness for use"]

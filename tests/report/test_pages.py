@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from dataclasses import replace
@@ -31,6 +32,8 @@ from understudy.report import (
     owner_report,
     public_report,
 )
+from understudy.report.images import sample_strips
+from understudy.run.accuracy import utility_of_scores
 
 
 @pytest.fixture
@@ -141,7 +144,10 @@ def test_verdicts_stand_at_the_head_and_what_is_missing_says_what_to_run(
     for told in ("Guarantee: strong", "Fidelity: fair", "Leakage: found", "right at most 55.4 %"):
         assert told in head, told
     assert "Utility: not measured yet" in head
-    assert "small CNN trained on the release reaches a balanced accuracy of 71.2%" in head
+    judged = replace(whole, utility=utility_of_scores(owner.scores))
+    words = Page(owner_report(record, judged)).words
+    assert "Utility: of little use" in words
+    assert "small CNN reaches a balanced accuracy of 71.2%" in words
     assert "Close: below 5." in head
     nothing = Page(owner_report(record, replace(owner, scores=()))).words
     assert nothing.count("Not measured yet: run understudy evaluate") == 3
@@ -180,7 +186,27 @@ def test_large_images_are_made_smaller(record: RunRecord, owner: OwnerRecord) ->
     large = np.random.default_rng(0).integers(0, 256, (3, 300, 200, 3), dtype=np.uint8)
     text = public_report(record, [Sample("Trouser", large)])
     height, width, _ = pixels(pictures(text)[0]).shape
-    assert (height, width) == (2 * 96 + 2, 2 * 64 + 2)
+    assert (height, width) == (2 * 256 + 2, 2 * 171 + 2)
+
+
+def test_images_are_shown_as_large_as_they_are_or_a_whole_number_of_times() -> None:
+    rng = np.random.default_rng(0)
+    for side, count, times in ((28, 16, 2), (8, 16, 8), (64, 16, 1), (224, 4, 1)):
+        images = rng.integers(0, 256, (20, side, side, 3), dtype=np.uint8)
+        ((_, first), (_, worst)) = sample_strips((Sample("cat", images, images),) * 8)[0].sheets
+        assert first.count == 2 * worst.count == count
+        _, width, _ = pixels(base64.b64decode(first.uri.partition(",")[2])).shape
+        assert first.width == times * width
+        assert first.sharp == (times > 1)
+
+
+def test_the_worst_stand_beside_the_first(record: RunRecord, owner: OwnerRecord) -> None:
+    first, worst = owner.sheets[0].synthetic, owner.sheets[0].synthetic[::-1]
+    text = public_report(record, [Sample("Trouser", first, worst)])
+    assert len(pictures(text)) == 2
+    assert "least like the others" in Page(text).words
+    text = owner_report(record, replace(owner, sheets=(replace(owner.sheets[0], worst=worst),)))
+    assert "synthetic, least like any real one" in Page(text).words
 
 
 def test_a_comparison_of_public_releases_is_no_secret(releases: tuple[Released, ...]) -> None:

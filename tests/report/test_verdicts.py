@@ -5,12 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.report.pages import Page
 
 from understudy.core.results import Evaluation, Verdict
 from understudy.core.types import Receipt
-from understudy.report import ModelScore, RunRecord
+from understudy.report import (
+    ModelScore,
+    OwnerRecord,
+    PublicQuality,
+    RunRecord,
+    dataset_card,
+    public_report,
+)
 from understudy.report.rendering import coded
-from understudy.report.verdict_table import cards, guarantee_card, guarantee_sentence
+from understudy.report.verdict_table import (
+    NOT_MEASURED,
+    cards,
+    guarantee_card,
+    guarantee_sentence,
+    quality_card,
+)
+from understudy.run.accuracy import utility_of_scores
 
 
 @pytest.mark.parametrize(
@@ -38,19 +53,53 @@ def test_the_sentence_fits_the_neighbours(receipt: Receipt) -> None:
     assert "all rows sharing 'patient'" in guarantee_sentence(other)
 
 
-def test_what_the_run_measured_is_told_where_no_model_was_trained_since(record: RunRecord) -> None:
+def owned(**facts: object) -> OwnerRecord:
+    return OwnerRecord(dataset="d", rows=1, **facts)  # type: ignore[arg-type]
+
+
+def test_what_the_run_measured_is_the_verdict_where_no_model_was_trained_since(
+    record: RunRecord,
+) -> None:
     scores = (ModelScore("CNN", 0.5), ModelScore("ResNet-9", 0.7123, 0.9))
+    verdict = utility_of_scores(scores)
     told = Verdict("utility", "unknown", "Not measured: add --full.", "Useful: ...")
     for evaluation in (None, Evaluation(verdicts=(told,))):
-        card = next(c for c in cards(record, evaluation, scores) if c.title == "Utility")
-        assert card.word == "not measured yet"
-        words = "The ResNet-9 trained on the release reaches a balanced accuracy of 71.2% on real"
+        owner = owned(scores=scores, utility=verdict, evaluation=evaluation)
+        card = next(c for c in cards(record, owner) if c.title == "Utility")
+        assert (card.word, card.section) == ("of little use", "accuracy")  # loses 19 points
+        words = "ResNet-9 reaches a balanced accuracy of 71.2% on real"
         assert card.sentence.startswith(words)
-        assert "90.0% when trained on the real data. Not measured" in card.sentence
+        assert "Not measured" not in card.sentence
+    full = Verdict("utility", "good", "As good.", "rule")
+    owner = owned(scores=scores, utility=verdict, evaluation=Evaluation(verdicts=(full,)))
+    assert next(c for c in cards(record, owner) if c.title == "Utility").sentence == "As good."
+
+
+@pytest.mark.parametrize(
+    ("low", "word"), [(0.9, "useful"), (0.84, "fair"), (0.66, "fair"), (0.6, "of little use")]
+)
+def test_fitness_for_use_is_graded_by_the_lower_end(
+    record: RunRecord, low: float, word: str
+) -> None:
+    part = (0.95, low, 0.97)
+    recalls = {"Trouser": part, "Ankle boot": (0.62, 0.5, 0.7)}
+    card = quality_card(replace(record, quality=PublicQuality("regression", part, recalls)))
+    assert (card.word, card.kind) == (word, "dp")
+    assert "95.0 % of the private images, where every class counts the same" in card.sentence
+    assert f"({100 * low:.1f} to 97.0 %; guessing: 50.0 %)" in card.sentence
+    assert "Of the class Ankle boot it finds the fewest: 62.0 % (50.0 to 70.0 %)" in card.sentence
+
+
+def test_a_strong_guarantee_never_stands_alone(record: RunRecord) -> None:
+    card = quality_card(record)
+    assert (card.grade, card.word, card.kind) == ("unknown", "not measured publicly", "public")
+    assert card.sentence == NOT_MEASURED
+    assert NOT_MEASURED in Page(public_report(record)).words
+    assert NOT_MEASURED in dataset_card(record)
 
 
 def test_four_verdicts_always_and_two_where_they_were_given(record: RunRecord) -> None:
-    assert [c.title for c in cards(record, None)] == [
+    assert [c.title for c in cards(record, owned())] == [
         "Guarantee", "Fidelity", "Utility", "Leakage",
     ]  # fmt: skip
     given = Evaluation(
@@ -59,7 +108,7 @@ def test_four_verdicts_always_and_two_where_they_were_given(record: RunRecord) -
             Verdict("attack", "unknown", "There are too few rows.", "rule"),
         )
     )
-    assert [(c.title, c.word) for c in cards(record, given)][4:] == [
+    assert [(c.title, c.word) for c in cards(record, owned(evaluation=given))][4:] == [
         ("Attacks", "not sure"),
         ("Audit", "guarantee holds"),
     ]

@@ -25,8 +25,9 @@ from understudy.privacy.paid import PaidAnswers, PaidVault
 from understudy.report.meaning import composed_mu
 from understudy.run.report import load
 from understudy.run.resample import resample
+from understudy.run.run_result import Result
 from understudy.run.runs import list_runs
-from understudy.run.synthesize import Result, synthesize
+from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.run.samples import QUICK, class_folders, embeddings, tree
 
-from understudy.core.errors import ConfigError, InputError, RunError, SourceError
+from understudy.core.errors import ConfigError, InputError, RunError, RunStopped, SourceError
 from understudy.core.ports import CaptionedSource
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source
@@ -26,11 +26,12 @@ from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
 from understudy.run.outputs import read_json
 from understudy.run.provenance import provenance_of
 from understudy.run.report import load
+from understudy.run.run_result import Result
 from understudy.run.runs import list_runs
 from understudy.run.selection.select import select
 from understudy.run.selection.select_config import SelectConfig, make_select_config, share_or_number
 from understudy.run.selection.select_documents import TABLE
-from understudy.run.synthesize import Result, synthesize
+from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
 
@@ -108,7 +109,7 @@ def test_the_ledger_knows_of_it_before_the_records_are_used(
         raise InterruptedError
 
     monkeypatch.setattr("understudy.run.selection.select.steering_of", unread)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(RunStopped, match=r"what is disclosed was recorded before this.*--resume"):
         choose(site)
     assert disclosures(site) == [(str(site / "private.npz"), 1)]
     monkeypatch.undo()
@@ -508,7 +509,7 @@ def test_other_candidates_are_no_resumption(site: Path, monkeypatch: pytest.Monk
         raise InterruptedError
 
     monkeypatch.setattr("understudy.run.selection.select.write_release", killed)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(RunStopped):
         choose(site)
     monkeypatch.undo()
     embeddings(site / "candidates.npz", per_class=50, seed=3)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from understudy.cli.option_values import (
@@ -16,6 +15,7 @@ from understudy.cli.option_values import (
     options_of_a_run,
     parse_settings,
 )
+from understudy.cli.printing import console as _console
 from understudy.core.errors import ConfigError
 from understudy.core.roles import ROLES
 from understudy.run.progress import reporting
@@ -23,7 +23,6 @@ from understudy.run.progress import reporting
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.core.results import Evaluation
 
-_console = Console(soft_wrap=True, highlight=False, markup=False)
 
 _Source = Annotated[str | None, typer.Argument(help="A dataset that you may use for an audit.")]
 _How = Annotated[str, typer.Option(help="pairs of runs, canaries in one run, or lira.")]

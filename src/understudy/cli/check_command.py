@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from understudy.cli.option_values import Progress, options_of_a_run
+from understudy.cli.printing import AsJson, print_json
+from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
 from understudy.run.config import make_config
 from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.methods.clustering.capacity import Carried
     from understudy.run.check import SourceCheck
-
-_console = Console(soft_wrap=True, highlight=False, markup=False)
 
 _GIVEN = (
     *("size", "fit", "label", "classes", "channels", "unit", "unit_from", "unit_from_name"),
@@ -29,7 +27,7 @@ _GIVEN = (
 @options_of_a_run(*_GIVEN)
 def check_command(
     source: Annotated[str, typer.Argument(help="The private dataset.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: AsJson = False,
     progress: Progress = "auto",
     **given: Any,
 ) -> None:
@@ -42,7 +40,7 @@ def check_command(
         result = check_source(config)
         step.finish()
     if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+        print_json(result.as_dict())
     else:
         _show(result)
     if not result.ready:
@@ -69,9 +67,7 @@ def _show(result: SourceCheck) -> None:
 
 
 def _show_classes(result: SourceCheck) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("class", "images", *(f"carries at epsilon {e:g}" for e in result.carried)):
-        table.add_column(column, overflow="fold")
+    table = _table("class", "images", *(f"carries at epsilon {e:g}" for e in result.carried))
     for name, count in result.classes.items():
         cells = (_carries(of_class[name]) for of_class in result.carried.values())
         table.add_row(name, f"{count:,}", *cells)

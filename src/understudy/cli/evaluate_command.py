@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from understudy.cli.option_values import Progress
+from understudy.cli.printing import console as _console
 from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from understudy.core.results import Evaluation, Group, MetricValue
     from understudy.metrics.utility import Network
 
-_console = Console(soft_wrap=True, highlight=False, markup=False)
 
 _GROUPS: tuple[Group, ...] = ("fidelity", "utility", "leakage", "attack")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli import show
+from understudy.cli.printing import AsJson, print_json
 
 ledger_app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
 
@@ -18,21 +19,33 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable 
 
 
 @ledger_app.command("list")
-def list_command(ledger: Url = None) -> None:
+def list_command(ledger: Url = None, as_json: AsJson = False) -> None:
     """List the datasets with their budgets and what was spent."""
     from understudy.run import books
 
-    show.datasets(books.overview(ledger))
+    accounts = books.overview(ledger)
+    if as_json:
+        print_json([account.as_dict() for account in accounts])
+    else:
+        show.datasets(accounts)
 
 
 @ledger_app.command("show")
 def show_command(
-    source: _Source, ledger: Url = None, size: Size = None, skip_bad: SkipBad = False
+    source: _Source,
+    ledger: Url = None,
+    size: Size = None,
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show one dataset: budget, spending, every charge."""
     from understudy.run import books
 
-    show.dataset_charges(books.dataset_account(source, ledger, size=size, skip_bad=skip_bad))
+    account = books.dataset_account(source, ledger, size=size, skip_bad=skip_bad)
+    if as_json:
+        print_json(account.as_dict())
+    else:
+        show.dataset_charges(account)
 
 
 @ledger_app.command("set-budget")
@@ -52,12 +65,15 @@ def set_budget_command(
 
 
 @ledger_app.command("verify")
-def verify_command(ledger: Url = None) -> None:
+def verify_command(ledger: Url = None, as_json: AsJson = False) -> None:
     """Check that no row was changed, removed or moved."""
     from understudy.run import books
 
     findings = books.verify_ledger(ledger)
-    show.ledger_findings(findings)
+    if as_json:
+        print_json(findings)
+    else:
+        show.ledger_findings(findings)
     if findings:
         raise typer.Exit(2)
 

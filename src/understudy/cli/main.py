@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +33,7 @@ from understudy.cli.option_values import (
     options_of_fields,
     parse_settings,
 )
+from understudy.cli.printing import AsJson, print_json
 from understudy.core.errors import ConfigError, Declined, UnderstudyError
 from understudy.run.config import make_config, read_config, run_options
 from understudy.run.progress import reporting
@@ -172,14 +173,14 @@ app.command("plan")(plan_command.plan_command)
 @app.command("runs")
 def runs_command(
     folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the runs in a folder and below it, finished or not. Reads no dataset."""
     from understudy.run.runs import list_runs
 
     runs = list_runs(folder)
     if as_json:
-        typer.echo(json.dumps([run.as_dict() for run in runs], indent=2, ensure_ascii=False))
+        print_json([run.as_dict() for run in runs])
     else:
         show.run_list(runs)
 
@@ -227,28 +228,38 @@ def sample(
 
 
 @app.command()
-def methods() -> None:
+def methods(as_json: AsJson = False) -> None:
     """List the methods and their settings."""
+    from understudy.run.methods import method_as_dict
     from understudy.run.methods import methods as known
 
-    show.method_table(known())
+    if as_json:
+        print_json([method_as_dict(method) for method in known().values()])
+    else:
+        show.method_table(known())
 
 
 @app.command()
-def backends() -> None:
+def backends(as_json: AsJson = False) -> None:
     """List the model backends and what each needs."""
     from understudy.backends.registry import backends as known
 
-    show.backend_table(known())
+    if as_json:
+        print_json([asdict(info) for info in known()])
+    else:
+        show.backend_table(known())
 
 
 @app.command()
-def doctor() -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check this machine: packages, threads, the ledger, the noise."""
     from understudy.run.doctor import check_up
 
     checks = check_up()
-    show.checks(checks)
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        show.checks(checks)
     if not all(check.good for check in checks):
         raise typer.Exit(1)
 
@@ -278,7 +289,10 @@ def main() -> None:
     except UnderstudyError as error:
         _say(f"understudy: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt as interrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        interrupt = _interrupt_of(end)
+        if interrupt is None:
+            raise
         for note in getattr(interrupt, "__notes__", ()):
             _say(f"understudy: stopped. {note}")
         sys.exit(143 if isinstance(interrupt, _Terminated) else 130)
@@ -292,6 +306,14 @@ def main() -> None:
 
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, which stops a run as Ctrl-C does."""
+
+
+def _interrupt_of(end: BaseException) -> KeyboardInterrupt | None:
+    """The interrupt that ended a command; Typer exits because of one, without its notes."""
+    error: BaseException | None = end
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _terminate(*_: object) -> None:

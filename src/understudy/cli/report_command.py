@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from understudy.cli.printing import AsJson, print_json
+from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from understudy.report import Comparison
 
-_console = Console(soft_wrap=True, highlight=False, markup=False)
-
 Folder = Annotated[Path, typer.Argument(help="A run's folder.")]
 Public = Annotated[
     Path | None, typer.Option(metavar="OUT.html", help="Write what may go with the release.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 TableFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the metric values: .csv or .parquet."),
@@ -48,7 +45,7 @@ def report(
             )
         _say_written(reports.write_public_report(folder, public), as_json)
         if as_json:
-            _json(reports.public_as_dict(folder))
+            print_json(reports.public_as_dict(folder))
         return
     if table is not None:
         reports.require_table(table)
@@ -57,7 +54,7 @@ def report(
     if table is not None:
         _say_written(run_report.write_table(table), as_json)
     if as_json:
-        _json(run_report.as_dict())
+        print_json(run_report.as_dict())
 
 
 def compare(
@@ -73,7 +70,7 @@ def compare(
         reports.require_table(table)
     comparison = reports.compare_folders(releases)
     if as_json:
-        _json(comparison.as_dict())
+        print_json(comparison.as_dict())
     else:
         _side_by_side(comparison)
     if out is not None:
@@ -86,10 +83,6 @@ def _say_written(path: Path, quiet: bool) -> None:
     """Say what was written, unless JSON is printed."""
     if not quiet:
         _console.print(f"written: {path}")
-
-
-def _json(content: dict[str, Any]) -> None:
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _side_by_side(comparison: Comparison) -> None:
@@ -109,10 +102,3 @@ def _side_by_side(comparison: Comparison) -> None:
         _console.print("* the better one")
     for note in comparison.notes:
         _console.print(f"note: {note}")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from understudy.cli.printing import AsJson, print_json
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,9 +97,20 @@ def pair_command(
 
 
 @serve_app.command("devices")
-def devices_command(data: _Folder = _DATA, database: _Database = None) -> None:
+def devices_command(
+    data: _Folder = _DATA, database: _Database = None, as_json: AsJson = False
+) -> None:
     """List the devices that were paired."""
-    for device in _options(folder=data, database=database).store().devices():
+    devices = _options(folder=data, database=database).store().devices()
+    if as_json:
+        print_json(
+            [
+                {"id": one.id, "created": one.created, "revoked": bool(one.revoked)}
+                for one in devices
+            ]
+        )
+        return
+    for device in devices:
         paired = datetime.fromtimestamp(device.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
         typer.echo(f"{device.id}  paired {paired}{'  revoked' if device.revoked else ''}")
 

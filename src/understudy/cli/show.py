@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
+from understudy.cli.printing import console as _console
+from understudy.cli.printing import table as _table
 from understudy.core.option import declared_options, option_of
 from understudy.core.roles import flag_of
 
@@ -23,19 +22,10 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.books import DatasetAccount
     from understudy.run.doctor import Check
     from understudy.run.dry import RunPlan
+    from understudy.run.run_result import Result
     from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
-    from understudy.run.synthesize import Result
     from understudy.run.verify import Verification
-
-_console = Console(soft_wrap=True, highlight=False, markup=False)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def plan_alone(dry: RunPlan) -> None:
@@ -161,6 +151,12 @@ def result(run_result: Result) -> None:
     class_shares(run_result.facts)
     for warning in run_result.warnings:
         _console.print(f"note: {warning}")
+    if run_result.quality is not None:
+        value, low, high = run_result.quality.balanced_accuracy
+        _console.print(
+            f"quality, published (DP): balanced accuracy {value:.1%} ({low:.1%} to {high:.1%}) on "
+            f"the private records, by a {run_result.quality.classifier} trained on the release"
+        )
     accuracies(run_result.accuracy)
     _console.print(f"to share:  {run_result.release}")
     if run_result.contact_sheet is not None:

@@ -91,3 +91,24 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return tuple(kind for part in typing.get_args(hint) for kind in kinds_of(part))
     return (hint,)
+
+
+def read_share(name: str, asked: float | str) -> float:
+    """A share below 1, asked for as ``"5%"`` or 0.05, or a number of 1 or more.
+
+    Args:
+        name: The option, for the error.
+        asked: As text or as a number.
+
+    Raises:
+        WrongValue: It is neither.
+    """
+    text = str(asked).strip()
+    percent = text.endswith("%")
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number <= 0 or (percent and number >= 100):
+        raise WrongValue(f"{name} is a share, such as 5% or 0.05, found {asked!r}")
+    return number / 100 if percent else number

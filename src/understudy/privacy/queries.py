@@ -374,6 +374,35 @@ class NormHistogram(Query):
         return np.searchsorted(self.edges, norms), np.ones((len(values), 1))
 
 
+class RecallCounts(Query):
+    """How many units of each class a public linear classifier finds, and how many it misses.
+
+    Proof: as `Votes`; a unit of several records spreads one vote over its outcomes. What a record
+    adds depends on it alone: its logits are a `Projection`, and the first of equal ones counts.
+
+    Args:
+        theta: (d + 1, C) public weights; the last row is the intercept's.
+    """
+
+    description = "per class, records that a classifier trained on the release finds and misses"
+    alike = True
+    average = True
+
+    def __init__(self, theta: Vector) -> None:
+        self.theta = np.ascontiguousarray(theta, dtype=np.float64)
+        dim, classes = theta.shape[0] - 1, theta.shape[1]
+        self.slots, self.width, self.bound = 2 * classes, 1, 1.0
+        self.cells = Cells(np.zeros((classes, 1, dim)))
+        self._projection = Projection(self.theta[:-1])
+
+    def contributions(
+        self, values: NDArray[Any], labels: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Vector]:
+        """One 1: in slot 2 c + 1 where a record of class c is found, else in slot 2 c."""
+        predicted = (self._projection(values) + self.theta[-1]).argmax(axis=1)
+        return 2 * labels + (predicted == labels), np.ones((len(values), 1))
+
+
 class ClippedGradients(Query):
     """The sum of the gradients of a softmax regression's cross-entropy, each clipped to a norm.
 

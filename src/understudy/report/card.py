@@ -12,6 +12,7 @@ import yaml
 from understudy.report import meaning
 from understudy.report.record import RunRecord
 from understudy.report.rendering import environment
+from understudy.report.verdict_table import quality_sentence
 
 SIZE_CATEGORIES = (
     (1_000, "n<1K"),
@@ -67,6 +68,7 @@ def dataset_card(record: RunRecord) -> str:
             record=record,
             receipt=receipt,
             unit=meaning.unit_in_words(receipt),
+            fitness=quality_sentence(record),
             bound=meaning.guess_bound(receipt),
         )
     )

@@ -108,7 +108,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         owner=owner,
         dataset=public_name(owner.dataset),  # short; the folder is told below
         best=max(owner.scores, key=lambda score: score.synthetic, default=None),
-        cards=verdict_table.cards(record, owner.evaluation, owner.scores),
+        cards=verdict_table.cards(record, owner),
         budget_bar=_budget_bar(record, owner),
         gallery=images.gallery(owner.sheets),
         pairs=first,
@@ -133,8 +133,8 @@ def public_report(
         "public.html",
         record,
         scatter=scatter,
-        card=verdict_table.guarantee_card(record.receipt),
-        samples=images.sample_images(tuple(samples)),
+        cards=[verdict_table.guarantee_card(record.receipt), verdict_table.quality_card(record)],
+        samples=images.sample_strips(tuple(samples)),
         groups=[(k, meaning.guess_bound(record.receipt, k)) for k in meaning.GROUPS],
     )
 

@@ -14,9 +14,11 @@ from understudy.core.results import Pairs
 from understudy.core.types import Images
 from understudy.report.record import Sample, Sheet
 
-_GALLERY_SIDE, _PAIR_SIDE = 96, 160  # pixels; larger images are made smaller
-_SHARP_BELOW = 48  # images of fewer pixels a side are shown with their pixels
-_MANY_CLASSES, _FEW_IMAGES = 24, 8  # with more classes, so many images of each
+_LARGEST = 256  # pixels a side; larger images are made smaller
+_SMALLEST = 64  # smaller ones are shown as a whole number of times as large, with their pixels
+_PAGE_NUMBERS = 8e6  # of all first images together, about: a page is to be sent around
+_MOST, _LEAST = 16, 4  # images of a class on a sheet
+_WIDE = 96  # images wider than this stand two in a row, others four
 _PAIRS, _PAIRS_FIRST = 48, 12
 _MARGIN = 2
 
@@ -28,11 +30,13 @@ class PageImage:
     Attributes:
         uri: ``data:`` address of a PNG.
         count: How many images are on it.
+        width: Pixels of the page that it takes: its own number, or a whole multiple of it.
         sharp: Whether to show its pixels as squares.
     """
 
     uri: str
     count: int
+    width: int = 0
     sharp: bool = False
 
 
@@ -55,19 +59,21 @@ class PairImage:
     same: bool
 
 
-def page_image(images: Images, columns: int | None = None, side: int = _GALLERY_SIDE) -> PageImage:
-    """A contact sheet.
+def page_image(images: Images, columns: int | None = None) -> PageImage:
+    """A contact sheet, as large as its images are.
 
     Args:
         images: (n, height, width, channels) uint8; n may be 0.
         columns: Images in a row; about as many as there are rows by default.
-        side: Most pixels a side of one image; larger ones are made smaller.
     """
     if len(images) == 0:
         return PageImage("", 0)
-    data = base64.b64encode(contact_sheet(smaller(images, side), columns)).decode("ascii")
-    sharp = max(images.shape[1:3]) < _SHARP_BELOW
-    return PageImage(f"data:image/png;base64,{data}", len(images), sharp)
+    shown = smaller(images, _LARGEST)
+    columns = columns or math.ceil(math.sqrt(len(images)))
+    data = base64.b64encode(contact_sheet(shown, columns)).decode("ascii")
+    times = max(1, _SMALLEST // max(shown.shape[1:3]))
+    width = times * (min(columns, len(images)) * (shown.shape[2] + _MARGIN) - _MARGIN)
+    return PageImage(f"data:image/png;base64,{data}", len(images), width, times > 1)
 
 
 def contact_sheet(images: Images, columns: int | None = None) -> bytes:
@@ -118,20 +124,61 @@ def smaller(images: Images, side: int) -> Images:
     return np.stack(small).reshape(len(images), height, width, images.shape[3])
 
 
-def gallery(sheets: tuple[Sheet, ...]) -> list[tuple[str, PageImage, PageImage]]:
-    """Class, real images and synthetic ones, of every class."""
-    most = _most(len(sheets))
-    return [(s.name, page_image(s.real[:most]), page_image(s.synthetic[:most])) for s in sheets]
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Images of one class in a page, one sheet beside the other.
+
+    Attributes:
+        name: The class.
+        sheets: What is on a sheet, in words, and the sheet; one of no images says that there are
+            none.
+    """
+
+    name: str
+    sheets: tuple[tuple[str, PageImage], ...]
+
+
+def gallery(sheets: tuple[Sheet, ...]) -> list[Strip]:
+    """Real images, synthetic ones and the worst of those, of every class."""
+    strips = []
+    for one in sheets:
+        most, columns = _layout(len(sheets), one.synthetic if len(one.synthetic) else one.real)
+        shown = [
+            ("real", page_image(one.real[:most], columns)),
+            ("synthetic", page_image(one.synthetic[:most], columns)),
+        ]
+        worst = page_image(one.worst[: most // 2], columns // 2)
+        shown += [("synthetic, least like any real one", worst)] if worst.count else []
+        strips.append(Strip(one.name, tuple(shown)))
+    return strips
+
+
+def sample_strips(samples: tuple[Sample, ...]) -> list[Strip]:
+    """Synthetic images and the worst of them, of every class."""
+    strips = []
+    for one in samples:
+        most, columns = _layout(len(samples), one.images)
+        worst = page_image(one.worst[: most // 2], columns // 2)
+        shown = [("the first", page_image(one.images[:most], columns))]
+        shown += [("least like the others", worst)] if worst.count else []
+        strips.append(Strip(one.name, tuple(shown)))
+    return strips
 
 
 def sample_images(samples: tuple[Sample, ...]) -> list[tuple[str, PageImage]]:
     """Class and synthetic images, of every class."""
-    most = _most(len(samples))
-    return [(one.name, page_image(one.images[:most])) for one in samples]
+    return [
+        (one.name, page_image(one.images[: _layout(len(samples), one.images)[0]]))
+        for one in samples
+    ]
 
 
-def _most(classes: int) -> int:
-    return _FEW_IMAGES if classes > _MANY_CLASSES else 16
+def _layout(classes: int, images: Images) -> tuple[int, int]:
+    """How many images of a class a page can hold, 4, 8 or 16, and how many stand in a row."""
+    height, width = (min(side, _LARGEST) for side in images.shape[1:3])
+    room = _PAGE_NUMBERS / (2 * max(1, classes) * height * width * images.shape[3])
+    most = 1 << int(math.log2(min(max(room, _LEAST), _MOST)))
+    return most, 4 if most > _LEAST and width <= _WIDE else 2
 
 
 def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]]:
@@ -140,7 +187,7 @@ def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]
         return [], []
     pair_images = [
         PairImage(
-            page_image(np.stack([synthetic, real]), 2, _PAIR_SIDE),
+            page_image(np.stack([synthetic, real]), 2),
             f"{distance:.4g}",
             int(rows[0]),
             int(rows[1]),

@@ -33,7 +33,10 @@ def public_json(record: RunRecord) -> dict[str, Any]:
     return {
         "schema": REPORT_SCHEMA,
         "kind": "public",
-        "verdicts": [asdict(verdict_table.guarantee_card(record.receipt))],
+        "verdicts": [
+            asdict(verdict_table.guarantee_card(record.receipt)),
+            asdict(verdict_table.quality_card(record)),
+        ],
         "privacy": privacy_json(record),
     }
 
@@ -45,7 +48,7 @@ def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
         record: The public facts of the run.
         owner: What only the owner may see.
     """
-    cards = verdict_table.cards(record, owner.evaluation, owner.scores)
+    cards = verdict_table.cards(record, owner)
     return {
         "schema": REPORT_SCHEMA,
         "kind": "owner-only",

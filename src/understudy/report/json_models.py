@@ -30,6 +30,7 @@ from understudy.report.record import (
     Format,
     ModelRecord,
     Premise,
+    PublicQuality,
     RunRecord,
     StatedAttack,
     StatedTotal,
@@ -255,6 +256,16 @@ class TotalEntry(_StrictModel):
     unprotected: int = Field(0, description="How many releases have no guarantee besides.")
 
 
+class QualityEntry(_StrictModel):
+    """What the run paid to measure of its release, under the guarantee."""
+
+    classifier: str = Field(description="What was trained on the release.")
+    balanced_accuracy: tuple[float, float, float] = Field(
+        description="On the private records; and the ends of a 95 % interval that holds the noise."
+    )
+    recalls: dict[str, tuple[float, float, float]] = Field(description="By class; likewise.")
+
+
 class PrivacyFile(BaseModel):
     """``privacy.json``: the guarantee of a release. Public."""
 
@@ -269,6 +280,7 @@ class PrivacyFile(BaseModel):
     public_data: tuple[str, ...]
     premises: tuple[PremiseEntry, ...] = ()
     attacks: tuple[AttackEntry, ...] = ()
+    quality: QualityEntry | None = Field(None, description="null: not measured publicly.")
     total: TotalEntry | None = Field(
         None, description="Of all releases of the dataset so far; null: the owner does not say."
     )
@@ -287,6 +299,7 @@ class PrivacyFile(BaseModel):
             public_sources=self.public_data,
             premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
             attacks=tuple(StatedAttack(**attack.model_dump()) for attack in self.attacks),
+            quality=None if self.quality is None else PublicQuality(**self.quality.model_dump()),
             total=None if self.total is None else StatedTotal(**self.total.model_dump()),
             **data.model_dump(),
         )

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from understudy.core.errors import ConfigError
-from understudy.core.results import Evaluation, Pairs
+from understudy.core.results import Evaluation, Pairs, Verdict
 from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
 from understudy.report.scatter import Scatter
 
 Format = Literal["png", "parquet", "embeddings"]
+
+
+def _no_images() -> Images:
+    return np.zeros((0, 1, 1, 1), dtype=np.uint8)
 
 
 def public_name(name: str) -> str:
@@ -111,6 +117,35 @@ class StatedTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicQuality:
+    """How good a release is by a measure that the run paid for: it is under the guarantee.
+
+    A classifier was trained on the release; a noisy query counted for each class how many private
+    records it finds. All numbers are (value, low, high): the last two are the ends of a 95 %
+    interval, which holds the noise.
+
+    Attributes:
+        classifier: What was trained, in words.
+        balanced_accuracy: The mean of the recalls, 0 to 1.
+        recalls: By class: the part of its private records that is found, 0 to 1.
+    """
+
+    classifier: str
+    balanced_accuracy: tuple[float, float, float]
+    recalls: Mapping[str, tuple[float, float, float]]
+
+    @property
+    def chance(self) -> float:
+        """Balanced accuracy of guessing."""
+        return 1 / len(self.recalls)
+
+    @property
+    def worst_first(self) -> list[tuple[str, tuple[float, float, float]]]:
+        """The classes with their recalls, the lowest first."""
+        return sorted(self.recalls.items(), key=lambda one: one[1][0])
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The public facts of a run: everything in it may be printed in the release.
 
@@ -135,6 +170,7 @@ class RunRecord:
         attacks: What attacks gained; only where there is no guarantee that stating it would break.
         contact: Whom to ask about the release, as its publisher says; empty: not said.
         total: What all releases of the dataset come to, where the owner has agreed to say it.
+        quality: How good it is by a measure that the run paid for; None: not measured publicly.
     """
 
     method: str
@@ -157,6 +193,7 @@ class RunRecord:
     attacks: tuple[StatedAttack, ...] = ()
     contact: str = ""
     total: StatedTotal | None = None
+    quality: PublicQuality | None = None
 
     def __post_init__(self) -> None:
         if self.attacks and not self.unprotected:
@@ -254,11 +291,13 @@ class Sheet:
         name: The class.
         real: (k, height, width, channels) uint8 private images; k may be 0.
         synthetic: (m, height, width, channels) uint8; m may be 0.
+        worst: Likewise: the synthetic images that are least like any real one, the worst first.
     """
 
     name: str
     real: Images
     synthetic: Images
+    worst: Images = field(default_factory=_no_images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +307,12 @@ class Sample:
     Attributes:
         name: The class.
         images: (m, height, width, channels) uint8, of the release.
+        worst: Likewise: those that are least like the others of their class, the worst first.
     """
 
     name: str
     images: Images
+    worst: Images = field(default_factory=_no_images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +343,7 @@ class OwnerRecord:
         sheets: Real beside synthetic images, a sheet a class.
         seconds: Seconds per part of the run, in order.
         evaluation: What was measured; None: nothing yet.
+        utility: The verdict by ``scores``; None: without any.
         pairs: Synthetic images beside the private ones nearest to them; None: not measured.
         releases: This release and others of the same dataset; empty where it is the only one.
         budget_from: Whether `spending` is of now, or of when the run ended.
@@ -316,6 +358,7 @@ class OwnerRecord:
     sheets: tuple[Sheet, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     evaluation: Evaluation | None = None
+    utility: Verdict | None = None
     pairs: Pairs | None = None
     releases: tuple[Released, ...] = ()
     budget_from: Literal["ledger", "run"] = "ledger"

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from understudy.report import meaning
+from understudy.report.readable_names import readable
 
 # What has a meaning anywhere in a line; an underscore inside a word has none.
 _MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
@@ -67,6 +68,6 @@ def environment() -> Environment:
         "number": meaning.number,
         "percent": meaning.percent,
         "value": value,
-        "named": lambda name: str(name).replace("_", " "),
+        "named": readable,
     }
     return jinja

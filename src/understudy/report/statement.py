@@ -148,6 +148,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "models": [asdict(model) for model in record.models],
         "public_data": list(record.public_sources),
         "premises": [asdict(premise) for premise in record.premises],
+        "quality": None if record.quality is None else jsonable(asdict(record.quality)),
         "attacks": jsonable([asdict(attack) for attack in record.attacks]),
         "total": None if record.total is None else asdict(record.total),
         "covered": list(covered),

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from understudy.core.results import Evaluation, Grade, Group, ValueKind
+from understudy.core.results import Grade, Group, ValueKind
 from understudy.core.types import Receipt
 from understudy.report import meaning
-from understudy.report.record import ModelScore, RunRecord
+from understudy.report.record import OwnerRecord, RunRecord
 
 STRONG, MODERATE = 0.60, 0.80
 """How often a guess about one unit may be right for the guarantee to be called so."""
 
+USEFUL, FAIR = 0.70, 0.30
+"""Of the way from guessing to always right, for a published quality to be called so."""
+
 _WORDS: dict[Group | str, dict[Grade, str]] = {
     "guarantee": {"good": "strong", "fair": "moderate", "poor": "weak"},
+    "quality": {
+        "good": "useful",
+        "fair": "fair",
+        "poor": "of little use",
+        "unknown": "not measured publicly",
+    },
     "fidelity": {"good": "close to real", "fair": "fair", "poor": "far from real"},
     "utility": {"good": "useful", "fair": "fair", "poor": "of little use"},
     "leakage": {"good": "none found", "fair": "look closer", "poor": "found"},
@@ -28,6 +36,7 @@ _WORDS: dict[Group | str, dict[Grade, str]] = {
 }
 _TITLES: dict[Group | str, str] = {
     "guarantee": "Guarantee",
+    "quality": "Fitness for use",
     "fidelity": "Fidelity",
     "utility": "Utility",
     "leakage": "Leakage",
@@ -36,6 +45,7 @@ _TITLES: dict[Group | str, str] = {
 }
 _ASKED: dict[Group | str, str] = {
     "guarantee": "What is guaranteed, whatever anyone does?",
+    "quality": "What can be learned from it?",
     "fidelity": "Do the rows look like the real ones?",
     "utility": "Can models be trained on them?",
     "leakage": "Is a private image in them?",
@@ -43,6 +53,12 @@ _ASKED: dict[Group | str, str] = {
     "audit": "Does the program keep its guarantee?",
 }
 _SIGNS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✕", "unknown": "?"}
+NOT_MEASURED = (
+    "Its quality was not measured publicly: nothing in it says how much a model that is trained on "
+    "it would learn about real images. Look at the rows, and test what you train on real data."
+)
+"""What is said of the quality of a release whose run did not pay for measuring it."""
+
 _UNPROTECTED = (
     "There is no guarantee: private images steered what is in the release, without noise, and no "
     "bound holds on what it tells about them."
@@ -75,6 +91,11 @@ class Card:
     rule: str
     kind: ValueKind
     section: str
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything behind it."""
+        return not self.word.startswith("not measured")
 
 
 def guarantee_sentence(receipt: Receipt) -> str:
@@ -114,40 +135,60 @@ def guarantee_card(receipt: Receipt) -> Card:
     )
 
 
-def cards(
-    record: RunRecord, evaluation: Evaluation | None, scores: Sequence[ModelScore] = ()
-) -> list[Card]:
-    """The four verdicts, and those on attacks and the audit where there are any."""
-    verdicts = {one.group: one for one in (evaluation.verdicts if evaluation else ())}
+def quality_sentence(record: RunRecord) -> str:
+    """What is publicly known of a release's fitness for use, in one sentence or two."""
+    quality = record.quality
+    if quality is None:
+        return NOT_MEASURED
+    value, low, high = (f"{100 * number:.1f}" for number in quality.balanced_accuracy)
+    label, worst = quality.worst_first[0]
+    return (
+        f"A {quality.classifier} trained on this release finds the class of {value} % of the "
+        f"private {'images' if record.image_shape else 'records'}, where every class counts the "
+        f"same ({low} to {high} %; guessing: {100 * quality.chance:.1f} %). Of the class {label} "
+        f"it finds the fewest: {100 * worst[0]:.1f} % ({100 * worst[1]:.1f} to "
+        f"{100 * worst[2]:.1f} %)."
+    )
+
+
+def quality_card(record: RunRecord) -> Card:
+    """The verdict on fitness for use, by what the run paid to measure. Public."""
+    quality, sentence = record.quality, quality_sentence(record)
+    if quality is None:
+        return _card("quality", "unknown", sentence, "", "public")
+    _, low, _ = quality.balanced_accuracy
+    gained = (low - quality.chance) / (1 - quality.chance)
+    grade: Grade = "good" if gained >= USEFUL else "fair" if gained >= FAIR else "poor"
+    rule = (
+        f"By the lower end of the interval, from guessing (0 %) to always right (100 %): useful "
+        f"from {USEFUL:.0%}, fair from {FAIR:.0%}. A hard task lowers it as poor rows do: what "
+        "real images would teach the same classifier is not public."
+    )
+    return _card("quality", grade, sentence, rule, "dp")
+
+
+def cards(record: RunRecord, owner: OwnerRecord) -> list[Card]:
+    """The four verdicts, and those on attacks, the audit and the published quality, if any."""
+    known = owner.evaluation.verdicts if owner.evaluation else ()
+    verdicts = {one.group: one for one in known if one.grade != "unknown"}
+    if owner.utility is not None:  # models that the run itself trained, where nobody trained more
+        verdicts.setdefault("utility", owner.utility)
+    verdicts = {one.group: one for one in known} | verdicts
     verdict_cards = [guarantee_card(record.receipt)]
+    if record.quality is not None:
+        verdict_cards.append(quality_card(record))
     for group in ("fidelity", "utility", "leakage", "attack", "audit"):
         if group in verdicts:
             one = verdicts[group]
-            known = _known(scores) if (group, one.grade) == ("utility", "unknown") else ""
-            verdict_cards.append(_card(group, one.grade, known + one.sentence, one.rule, one.kind))
+            section = "accuracy" if one is owner.utility else group
+            card = _card(group, one.grade, one.sentence, one.rule, one.kind)
+            verdict_cards.append(replace(card, section=section))
         elif group == "utility":
             # Models are trained only if asked for.
-            sentence = f"{_known(scores)}{_NOT_YET} --full`."
-            verdict_cards.append(_card(group, "unknown", sentence, "", "owner-only"))
+            verdict_cards.append(_card(group, "unknown", f"{_NOT_YET} --full`.", "", "owner-only"))
         elif group in ("fidelity", "leakage"):
             verdict_cards.append(_card(group, "unknown", f"{_NOT_YET}`.", "", "owner-only"))
     return verdict_cards
-
-
-def _known(scores: Sequence[ModelScore]) -> str:
-    """What the run itself measured of utility, where it did."""
-    best = max(scores, key=lambda score: score.synthetic, default=None)
-    if best is None:
-        return ""
-    real = "" if best.real is None else f", {best.real:.1%} when trained on the real data"
-    words = (
-        f"The {best.model} trained on the release reaches a balanced accuracy of "
-        f"{best.synthetic:.1%} on real test rows{real}."
-    )
-    if best.recalls:
-        lowest = best.recalls[0]
-        words += f" It finds {lowest.synthetic:.1%} of {lowest.label}, the fewest of any class."
-    return words + " "
 
 
 def _card(group: str, grade: Grade, sentence: str, rule: str, kind: ValueKind) -> Card:

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from understudy.core.ports import Encoder, Events, Source
+from understudy.core.results import Evaluation, MetricValue, Verdict
 from understudy.core.types import Embeddings, Shape
 from understudy.metrics.fidelity import frechet_distance
 from understudy.metrics.moments import Moments
 from understudy.metrics.utility import (
+    ACCURACY,
+    BALANCED_ACCURACY,
+    CLASS_RECALL,
     Labelled,
     Network,
     UtilityReport,
@@ -24,6 +28,7 @@ from understudy.metrics.utility import (
     mean_and_spread,
     utility_report,
 )
+from understudy.metrics.verdicts import judge_utility
 from understudy.report import ModelScore, read_score
 from understudy.run.config import RunConfig, unknown
 from understudy.run.progress import Bars, duration
@@ -153,6 +158,31 @@ def require_networks(networks: Sequence[str] | None) -> None:
     for name in networks or ():
         if name not in WORDS:
             raise unknown("network", name, list(WORDS))
+
+
+def evaluation_of_scores(scores: Sequence[ModelScore]) -> Evaluation | None:
+    """What a run measured by itself (``--test``), as metric values."""
+    values: list[MetricValue] = []
+    for score in scores:
+        model = score.model
+        values.append(BALANCED_ACCURACY.value(score.synthetic, baseline=score.real, measured=model))
+        if score.accuracy is not None:
+            values.append(
+                ACCURACY.value(score.accuracy, baseline=score.accuracy_real, measured=model)
+            )
+        values += [
+            CLASS_RECALL.value(
+                recall.synthetic, baseline=recall.real, measured=model, label=recall.label
+            )
+            for recall in score.recalls
+        ]
+    return Evaluation(tuple(values)) if values else None
+
+
+def utility_of_scores(scores: Sequence[ModelScore]) -> Verdict | None:
+    """The verdict on utility by what a run measured itself; None where it measured nothing."""
+    evaluation = evaluation_of_scores([score for score in scores if score.real is not None])
+    return None if evaluation is None else judge_utility(evaluation.values)
 
 
 class EpochBar:

@@ -37,6 +37,24 @@ class DatasetAccount:
     concerned: tuple[Dataset, ...] = ()
     next_run: float | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values; without ``rows`` where they were not asked for."""
+        budget, spent = self.dataset.budget, self.spent
+        content: dict[str, Any] = {
+            "id": self.dataset.id,
+            "name": self.dataset.name,
+            "unit": self.dataset.unit,
+            "budget": None if budget is None else asdict(budget),
+            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "runs": list(spent.runs),
+            "disclosures": len(spent.disclosures),
+            "ledger": self.ledger,
+        }
+        if self.rows:
+            content["concerned"] = [{"id": one.id, "name": one.name} for one in self.concerned]
+            content["rows"] = [row_as_dict(row) for row in self.rows]
+        return content
+
 
 def overview(ledger: str | None) -> list[DatasetAccount]:
     """Every dataset of a ledger."""
@@ -161,4 +179,9 @@ def ledger_rows(ledger: str | None) -> Iterator[dict[str, Any]]:
     """Every row as JSON values."""
     with Ledger(ledger) as book:
         for row in book.rows():
-            yield {**asdict(row), "data": dict(row.data)}
+            yield row_as_dict(row)
+
+
+def row_as_dict(row: LedgerRow) -> dict[str, Any]:
+    """A row of a ledger as JSON values."""
+    return {**asdict(row), "data": dict(row.data)}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from understudy.core.errors import ConfigError
-from understudy.core.option import Option, declared_options
+from understudy.core.option import Option, declared_options, read_share
 from understudy.core.roles import ROLES, RoleNames
 from understudy.privacy.budget import Budget, part_of_budget
 from understudy.privacy.unit import Adjacency, Unit
@@ -35,6 +35,7 @@ _NEEDED: Mapping[str, str] = {
         "--epsilon 10%"
     ),
 }
+_MOST_QUALITY = 0.5
 _MOST_UNIT_ROWS = 50_000  # with a block of other rows below the 2^16 of sums.bounded_outer_sum
 
 
@@ -88,6 +89,10 @@ class RunConfig:
         float | str | None,
         Option("Set a random part aside before the run, such as 5%.", metavar="SHARE"),
     ] = None
+    quality_share: Annotated[
+        float | str | None,
+        Option("Part of the budget that measures and publishes the quality.", metavar="SHARE"),
+    ] = None
     candidates_public: Annotated[
         bool, Option("No private image had a part in the candidates: you declare it.")
     ] = False
@@ -128,6 +133,11 @@ class RunConfig:
             raise ConfigError(f"channels is 1 (grey) or 3 (colour), found {self.channels}")
         if self.hold_out is not None:
             check_hold_out(self.hold_out, self.privacy_unit)
+        if self.quality_part > _MOST_QUALITY:
+            raise ConfigError(
+                f"quality_share is {_MOST_QUALITY:.0%} at most, found {self.quality_share}: what "
+                "is measured has to be made first; 2% is usual"
+            )
 
     def _require_meant(self, epsilon: float) -> None:
         if epsilon > LARGE_EPSILON and not self.accept_epsilon:
@@ -160,6 +170,13 @@ class RunConfig:
         from understudy.data.units import unit_column
 
         return unit_column(self.unit, self.unit_from, self.unit_from_name)
+
+    @property
+    def quality_part(self) -> float:
+        """Part of the run's squared mu that pays for measuring its quality; 0: none."""
+        if self.quality_share is None:
+            return 0.0
+        return read_share("quality_share", self.quality_share)
 
     def as_options(self) -> dict[str, Any]:
         """Every option by its name; a role that was left open is None."""
@@ -247,7 +264,7 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
         if name not in known:
             raise unknown("option", name, list(known))
     for name, remedy in _NEEDED.items():
-        if options.get(name) is None:
+        if options.get(name) in (None, ""):
             raise ConfigError(f"{name} is missing: {remedy}")
     values = {name: _read(name, value, known) for name, value in options.items()}
     roles = {name: values.pop(name) for name in ROLES if name in values}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from understudy.core.ports import Source
-from understudy.core.types import Fit, Images, Labels, Receipt, Release
+from understudy.core.types import Fit, Images, Receipt, Release
 from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
@@ -23,30 +21,21 @@ from understudy.report import (
     ModelRecord,
     OwnerRecord,
     Premise,
+    PublicQuality,
     RunRecord,
     Scatter,
-    Sheet,
     StatedTotal,
-    contact_sheet,
     owner_report,
     public_documents,
     scatter_of,
 )
 from understudy.report.scatter import POINTS
-from understudy.run.accuracy import Accuracy
+from understudy.run.accuracy import Accuracy, utility_of_scores
 from understudy.run.checksums import write_checksums
 from understudy.run.config import RunConfig
-from understudy.run.outputs import (
-    RunFolder,
-    open_release,
-    read_arrays,
-    write_arrays,
-    write_json,
-)
+from understudy.run.galleries import contact_sheet_of, sheets, write_gallery
+from understudy.run.outputs import RunFolder, open_release, write_json
 from understudy.run.prepare import Prepared
-
-_SHEET = 16  # images of a class on each side of the contact sheet
-
 
 OPTIONS = {
     "class names": "--classes",
@@ -73,7 +62,11 @@ def understudy_version() -> str:
 
 
 def run_record(
-    prepared: Prepared, release: Release, receipt: Receipt, facts: Mapping[str, Any]
+    prepared: Prepared,
+    release: Release,
+    receipt: Receipt,
+    facts: Mapping[str, Any],
+    quality: PublicQuality | None = None,
 ) -> RunRecord:
     """The public facts of a run."""
     config = prepared.config
@@ -105,6 +98,7 @@ def run_record(
         how=prepared.method.summary,
         licence=config.licence,
         contact=config.contact or "",
+        quality=quality,
         premises=(
             *premises_of(prepared.source, config),
             *(origin.premises if origin is not None else ()),
@@ -157,13 +151,6 @@ def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> P
     return path
 
 
-def contact_sheet_of(synthetic: Mapping[int, Images]) -> bytes:
-    """A contact sheet as a PNG, a row a class."""
-    columns = min(_SHEET, min(len(images) for images in synthetic.values()))
-    images = np.concatenate([synthetic[label][:columns] for label in sorted(synthetic)])
-    return contact_sheet(images, columns)
-
-
 def spending(ledger: Ledger, dataset_id: str) -> BudgetState:
     """The dataset's budget and what is left of it.
 
@@ -212,12 +199,14 @@ def write_owner(
     from understudy.run.run_file import AccuracyRecord, RecordFacts, RunFile  # imports pydantic
 
     source, context = prepared.source, prepared.context
+    scores = tuple(one.score for one in accuracies)
     owner = OwnerRecord(
         dataset=source.name,
         rows=len(source),
         skipped=source.skipped,
         spending=charged.spending,
-        scores=tuple(one.score for one in accuracies),
+        scores=scores,
+        utility=utility_of_scores(scores),
         sheets=sheets(source, synthetic) if synthetic is not None else (),
         seconds=seconds,
         scatter=release_scatter(folder.release, record),
@@ -258,68 +247,6 @@ def release_scatter(release: Path, record: RunRecord) -> Scatter | None:
     source = open_release(release, None)
     batch = next(source.batches(POINTS))
     return scatter_of(batch.values, batch.labels, record.classes)
-
-
-def write_gallery(owner: Path, gallery: Sequence[Sheet]) -> None:
-    """Keep a gallery, so that the report can be written anew without the private dataset."""
-    sides = {"real": [s.real for s in gallery], "synthetic": [s.synthetic for s in gallery]}
-    arrays: dict[str, Any] = {"names": np.array([sheet.name for sheet in gallery])}
-    for side, images in sides.items():
-        arrays[side] = np.concatenate(images)
-        arrays[f"{side}_of"] = np.repeat(np.arange(len(gallery)), [len(part) for part in images])
-    write_arrays(owner / "gallery.npz", arrays)
-
-
-def read_gallery(owner: Path) -> tuple[Sheet, ...]:
-    """The gallery that was kept; empty where there is none."""
-    path = owner / "gallery.npz"
-    if not path.is_file():
-        return ()
-    arrays = read_arrays(path)
-    return tuple(
-        Sheet(
-            str(name),
-            arrays["real"][arrays["real_of"] == index],
-            arrays["synthetic"][arrays["synthetic_of"] == index],
-        )
-        for index, name in enumerate(arrays["names"])
-    )
-
-
-def sheets(real: Source, synthetic: Mapping[int, Images]) -> tuple[Sheet, ...]:
-    """A few images of each class, real beside synthetic."""
-    pairs = ((batch.labels, batch.values) for batch in real.batches(512))
-    left = first_of_each(pairs, len(real.classes))
-    empty: Images = np.zeros((0, *real.shape), dtype=np.uint8)
-    no_samples = next(iter(synthetic.values()), empty)[:0]  # they may be of another size
-    return tuple(
-        Sheet(name, left.get(index, empty), synthetic.get(index, no_samples))
-        for index, name in enumerate(real.classes)
-    )
-
-
-def synthetic_sample(release: Release) -> dict[int, Images]:
-    """The first few synthetic images of each class, by label."""
-    pairs = ((batch.labels, batch.images) for batch in release.batches())
-    return first_of_each(
-        ((labels, images) for labels, images in pairs if images is not None), len(release.classes)
-    )
-
-
-def first_of_each(pairs: Iterable[tuple[Labels, Images]], classes: int) -> dict[int, Images]:
-    """The first few images of each class; stops reading once every class has them."""
-    parts_by_label: dict[int, list[Images]] = {}
-    for labels, images in pairs:
-        for label in np.unique(labels).tolist():
-            mine = parts_by_label.setdefault(label, [])
-            missing = _SHEET - sum(map(len, mine))
-            if missing > 0:
-                mine.append(images[labels == label][:missing])
-        if len(parts_by_label) >= classes and all(
-            sum(map(len, k)) >= _SHEET for k in parts_by_label.values()
-        ):
-            break
-    return {label: np.concatenate(parts) for label, parts in parts_by_label.items()}
 
 
 def warnings_of(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.option import read_share
 from understudy.core.ports import Source
 from understudy.data.holdout import HoldOut, Parts, split
 from understudy.privacy.unit import Unit
@@ -26,7 +26,7 @@ def check_hold_out(asked: float | str, unit: Unit) -> None:
     Raises:
         ConfigError: As said.
     """
-    number = _number(asked)
+    number = read_share("hold_out", asked)
     if number < 1:
         if not 0 < number <= _MOST:
             raise ConfigError(f"hold out a share above 0 and up to {_MOST:.0%}, found {asked}")
@@ -57,7 +57,7 @@ def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -
     known = read_hold_out(owner)
     if known is not None:
         return known
-    number = _number(asked)
+    number = read_share("hold_out", asked)
     share = number if number < 1 else number / len(source)
     if share > _MOST:
         raise ConfigError(f"hold out {_MOST:.0%} of the images at most, found {asked}")
@@ -92,20 +92,3 @@ def parts_of(source: Source, owner: Path) -> Parts | None:
     """The members and the held-out part of a run's dataset; None where nothing was held out."""
     hold_out = read_hold_out(owner)
     return None if hold_out is None else split(source, hold_out)
-
-
-def _number(asked: float | str) -> float:
-    """A share below 1, or a number of images.
-
-    Raises:
-        ConfigError: It is no number.
-    """
-    text = str(asked).strip()
-    percent = text.endswith("%")
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number <= 0 or (percent and number >= 100):
-        raise ConfigError(f"hold_out is a share, {_HOW} or 0.05, found {asked!r}")
-    return number / 100 if percent else number

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 from understudy.core.entry_points import METHODS, registered, registration_of
 from understudy.core.errors import ConfigError
+from understudy.core.option import declared_options, option_of
 from understudy.methods.base import Method
 from understudy.run.config import unknown
 
@@ -38,3 +42,23 @@ def method(name: str) -> Method:
             f"name {name!r}: give both one name"
         )
     return loaded
+
+
+def method_as_dict(chosen: Method) -> dict[str, Any]:
+    """A method with its settings and the models and datasets that it takes, as JSON values."""
+    declared = declared_options(chosen.params)
+    return {
+        "name": chosen.name,
+        "summary": chosen.summary,
+        "source": chosen.source,
+        "takes": dict(chosen.roles(chosen.params(), frozenset())),
+        "settings": [
+            {
+                "name": field.name,
+                "default": None if field.default is dataclasses.MISSING else field.default,
+                "meaning": option_of(declared[field.name]).help,
+                "range": option_of(declared[field.name]).range,
+            }
+            for field in dataclasses.fields(chosen.params)
+        ],
+    }

@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import BudgetRefused, Declined, RunError
+from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.types import Shape
 
 if TYPE_CHECKING:
@@ -138,11 +138,13 @@ class RunFolder(RunPaths):
     Attributes:
         out: The folder itself.
         run: The run's id in the ledger.
+        begun: Whether anything was charged, disclosed or kept that a resumed run goes on with.
     """
 
     def __init__(self, out: Path, run: str) -> None:
         super().__init__(out)
         self.run = run
+        self.begun = False
 
     def keep(self, name: str, make: Callable[[], NamedArrays]) -> NamedArrays:
         """What ``make`` returns, which is public; kept, so that a resumed run reads it back.
@@ -154,6 +156,7 @@ class RunFolder(RunPaths):
         Raises:
             RunError: What was kept is damaged.
         """
+        self.begun = True
         path = self.stored(name)
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
@@ -201,13 +204,15 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         else:
             known = read_start(start)
             _require_same(out, known["settings"], json.loads(json.dumps(identity, default=str)))
+        folder = RunFolder(out, known["run"])
         try:
-            yield RunFolder(out, known["run"])
-        except (BudgetRefused, Declined):
-            if new:  # nothing was charged or written: leave the name free for the next try
+            yield folder
+        except UnderstudyError:
+            if new and not folder.begun:  # leave the name free for the next try
                 shutil.rmtree(paths.owner)
                 if is_new:
-                    out.rmdir()
+                    with suppress(OSError):
+                        out.rmdir()
             raise
 
 

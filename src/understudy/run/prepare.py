@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
-from understudy.core.types import Receipt, Shape
+from understudy.core.types import Receipt, Shape, Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import Observer
@@ -35,6 +36,9 @@ from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_room
 from understudy.steps.quality import QualityFilter
+
+QUALITY = "quality"
+"""The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     context = Context(
         source.shape,
         public=True,
-        mu=run_mu_of(config.budget),
+        mu=run_mu_of(config.budget) * math.sqrt(1 - config.quality_part),  # of the method's stages
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
@@ -117,12 +121,12 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         candidates=candidates is not None,
     )
     if test is not None:
-        _require_trainable(source, params, context.decoder)
-        require_classes(source, test)
+        _require_testable(source, test, params, context.decoder)
     if base is not None and getattr(params, "conditional", True):
         require_classes(source, base, all_of_them=True)
     params = chosen.settle(params, context)
-    plan = Plan.of(config.budget, weights_of(chosen.stages(params, context)))
+    _require_measurable(config, source.classes, params)
+    plan = _plan_of(config, chosen.stages(params, context))
     if probe:
         require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
@@ -164,7 +168,32 @@ def require_room_of(prepared: Prepared) -> None:
     # What is selected is at most what there is.
     released = prepared.source if prepared.candidates is None else prepared.candidates
     count = context.count or len(released)
-    require_room(prepared.config.out, count, shape, dim)
+    filtered = getattr(prepared.params, "filter", "none") != "none"
+    candidates = count * prepared.params.oversample if filtered else count
+    require_room(prepared.config.out, count, shape, dim, candidates)
+
+
+def _plan_of(config: RunConfig, stages: Sequence[Stage]) -> Plan:
+    """The budget divided among the method's stages and, if asked for, the measured quality."""
+    plan = Plan.of(config.budget, weights_of(stages))
+    share = config.quality_part
+    if not share:
+        return plan
+    rest = {name: (1 - share) * part for name, part in plan.shares.items()}
+    return Plan(config.budget, {**rest, QUALITY: share})
+
+
+def _require_measurable(config: RunConfig, classes: Sequence[str], params: Any) -> None:
+    """Refuse a share for the quality of a release without classes, before it is paid for.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if config.quality_part and (len(classes) < 2 or not getattr(params, "conditional", True)):
+        raise ConfigError(
+            "--quality-share pays for the recall of each class, and a release without classes has "
+            "none (conditional=false, or a dataset without labels): leave it out"
+        )
 
 
 def open_private(
@@ -306,11 +335,11 @@ def open_test(name: str, *, label: str | None, **options: Any) -> Source:
         return open_source(name, split="test", **options)
 
 
-def _require_trainable(source: Source, params: Any, decoder: Decoder | None) -> None:
-    """Refuse a test set where no network could be trained on the release, before it is paid for.
+def _require_testable(source: Source, test: Source, params: Any, decoder: Decoder | None) -> None:
+    """Refuse a test set that nothing trained on the release fits, before it is paid for.
 
     Raises:
-        ConfigError: No classes, or images that are too small.
+        ConfigError: No classes or others, or images that are too small.
         MissingExtra: The package that trains networks is not installed.
     """
     from understudy.metrics.networks import SMALLEST_SIDE  # imports torch, which is an extra
@@ -325,3 +354,4 @@ def _require_trainable(source: Source, params: Any, decoder: Decoder | None) -> 
             f"accuracy is measured on images of at least {SMALLEST_SIDE} pixels a side: give "
             f"--size {SMALLEST_SIDE}, or leave out --test"
         )
+    require_classes(source, test)

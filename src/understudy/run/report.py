@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.core.errors import ConfigError, LedgerError, RunError
-from understudy.core.results import Evaluation, MetricValue, Pairs
+from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
-from understudy.metrics.utility import ACCURACY, BALANCED_ACCURACY, CLASS_RECALL
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import (
     BudgetState,
     Comparison,
-    ModelScore,
     OwnerRecord,
     Released,
     RunRecord,
@@ -35,14 +33,15 @@ from understudy.report import (
     read_owner,
     read_record,
 )
-from understudy.run.documents import first_of_each, read_gallery, release_scatter, spending
+from understudy.run.accuracy import evaluation_of_scores, utility_of_scores
+from understudy.run.documents import release_scatter, spending
+from understudy.run.galleries import read_gallery, release_samples
 from understudy.run.outputs import open_release, read_arrays, read_json, release_folder
 
 if TYPE_CHECKING:  # it takes a while to import
     from understudy.run.run_file import RunFile
 
 _SAMPLES = 8  # images of a release in a comparison
-_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +112,7 @@ def load(
         budget_from="run" if now is None else "ledger",
         sheets=read_gallery(root / "owner") or _synthetic_only(place, record),
         evaluation=stored_evaluation(root),
+        utility=utility_of_scores(owner.scores),
         pairs=read_pairs(root / "owner" / "pairs.npz"),
         releases=_named([root, *others]) if others else (),
         scatter=release_scatter(place, record),
@@ -308,27 +308,8 @@ def _released(folder: Path, name: str) -> Released:
     if evaluation is None and path.is_file():
         from understudy.run.run_file import read_run_file
 
-        evaluation = _of_scores(read_owner(read_run_file(path).as_dict()).scores)
+        evaluation = evaluation_of_scores(read_owner(read_run_file(path).as_dict()).scores)
     return Released(name, record, evaluation)
-
-
-def _of_scores(scores: Sequence[ModelScore]) -> Evaluation | None:
-    """What a run measured by itself (``--test``), as metric values."""
-    values: list[MetricValue] = []
-    for score in scores:
-        model = score.model
-        values.append(BALANCED_ACCURACY.value(score.synthetic, baseline=score.real, measured=model))
-        if score.accuracy is not None:
-            values.append(
-                ACCURACY.value(score.accuracy, baseline=score.accuracy_real, measured=model)
-            )
-        values += [
-            CLASS_RECALL.value(
-                recall.synthetic, baseline=recall.real, measured=model, label=recall.label
-            )
-            for recall in score.recalls
-        ]
-    return Evaluation(tuple(values)) if values else None
 
 
 def _public(folder: str | Path) -> tuple[RunRecord, Path]:
@@ -340,18 +321,13 @@ def _samples(place: Path, record: RunRecord) -> list[Sample]:
     """A few images of each class of a release; none where it holds embeddings."""
     if record.image_shape is None:
         return []
-    source = open_release(place, record.image_shape)
-    pairs = ((batch.labels, batch.values) for batch in source.batches(_BATCH))
-    images_by_label = first_of_each(pairs, len(source.classes))
-    return [
-        Sample(source.classes[label], images_by_label[label]) for label in sorted(images_by_label)
-    ]
+    return release_samples(open_release(place, record.image_shape))
 
 
 def _synthetic_only(place: Path, record: RunRecord) -> tuple[Sheet, ...]:
     """A gallery without private images, of a run that kept none."""
     none: Images = np.zeros((0, *(record.image_shape or (1, 1, 1))), dtype=np.uint8)
-    return tuple(Sheet(one.name, none, one.images) for one in _samples(place, record))
+    return tuple(Sheet(one.name, none, one.images, one.worst) for one in _samples(place, record))
 
 
 def require_folder(path: Path) -> None:

@@ -29,21 +29,19 @@ from understudy.report.meaning import EARLIER_RUN
 from understudy.run.config import make_config
 from understudy.run.documents import (
     release_scatter,
-    sheets,
-    synthetic_sample,
     understudy_version,
     write_contact_sheet,
-    write_gallery,
     write_release_documents,
 )
+from understudy.run.galleries import sheets, synthetic_pools, write_gallery
 from understudy.run.methods import method as method_of
 from understudy.run.outputs import RunFolder, RunPaths, read_arrays, run_folder, write_json
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.provenance import made_of, provenance_of
 from understudy.run.run_file import RecordFacts, RunFile, read_run_file
+from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, require_room
-from understudy.run.synthesize import Result
 
 _SAME = (
     "this is the seed of the run itself: samples of its release may come again. Take another --seed"
@@ -166,7 +164,7 @@ def resample(
         earlier = open_run(root, place)
         opening.finish()
         samples = _samples(earlier, count, per_class)
-        require_room(place, samples, earlier.record.image_shape, earlier.record.dim)
+        require_room(place, samples, earlier.record.image_shape, earlier.record.dim, samples)
         identity = {"resampled": str(root), "run": earlier.run.run, "seed": seed}
         identity |= {"count": count, "per_class": per_class}
         begun = RunPaths(place).start.is_file()
@@ -283,9 +281,10 @@ def _documents(
         date=datetime.now(UTC).date().isoformat(),
         facts={**release.facts, **facts},
         total=None,  # which is of then
+        quality=None,  # which is of that release
     )
     write_release_documents(folder.release, record)
-    images = None if release.image_shape is None else synthetic_sample(release)
+    images = None if release.image_shape is None else synthetic_pools(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     gallery = () if images is None else sheets(earlier.prepared.source, images)
     scatter = release_scatter(folder.release, record)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from understudy.core.errors import ConfigError, InputError, RunStopped
+from understudy.core.errors import ConfigError, InputError, LedgerError, RunStopped
 from understudy.core.types import Shape
 
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
 _PER_FILE = 4096  # bytes that a file takes at least
+
+_OF_MACHINE = (OSError, MemoryError)
+_OUT_OF_MEMORY = re.compile(
+    r"start new thread|allocate memory|out of memory|bad alloc", re.IGNORECASE
+)
+"""What runtimes say where Python would have raised MemoryError."""
 
 
 def require_apart(source: str, out: Path) -> None:
@@ -39,7 +46,9 @@ def require_apart(source: str, out: Path) -> None:
         )
 
 
-def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) -> None:
+def require_room(
+    out: Path, count: int, shape: Shape | None, dim: int | None, candidates: int
+) -> None:
     """Refuse a release that this machine's disk or memory cannot hold.
 
     Images are reckoned at a byte for each number, as where nothing can be compressed.
@@ -49,6 +58,7 @@ def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) ->
         count: Samples.
         shape: (height, width, channels), where there are images.
         dim: d, where embeddings are written.
+        candidates: What is drawn, samples are taken of, and is held in memory together.
 
     Raises:
         ConfigError: Saying what is needed and what there is.
@@ -65,11 +75,12 @@ def require_room(out: Path, count: int, shape: Shape | None, dim: int | None) ->
             f"{_gigabytes(free)} free: ask for fewer (--count), or write elsewhere (--out)"
         )
     available = available_memory()
-    if available is not None and count * _PER_SAMPLE > available:
+    if available is not None and candidates * _PER_SAMPLE > available:
+        what = "samples" if candidates == count else "candidates (samples times oversample)"
         raise ConfigError(
-            f"{count:,} samples take about {_gigabytes(count * _PER_SAMPLE)} of memory for their "
-            f"labels alone, and this machine has {_gigabytes(available)} free: ask for fewer "
-            "(--count)"
+            f"{candidates:,} {what} take about {_gigabytes(candidates * _PER_SAMPLE)} of memory "
+            f"for their labels alone, and this machine has {_gigabytes(available)} free: ask for "
+            "fewer (--count)"
         )
 
 
@@ -90,10 +101,11 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
     """Say of a run that stops on the way what it was charged, and how it goes on.
 
     Yields:
-        A list for the words of the charge, such as ``"epsilon 1"``; empty: nothing was charged.
+        A list for what was done for good, such as ``"epsilon 1 was charged"``; empty: nothing.
 
     Raises:
         RunStopped: In place of a disk that is full, memory that is short and the like.
+        LedgerError: In place of one before the charge, with words that nothing was charged.
         KeyboardInterrupt: With the same words as a note.
     """
     charged: list[str] = []
@@ -107,8 +119,15 @@ def stops_explained(out: Path) -> Iterator[list[str]]:
     except OSError as error:
         problem = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         raise RunStopped(f"{problem}. {_what_stands(out, charged)}") from error
+    except RuntimeError as error:
+        if not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        raise RunStopped(f"the memory is full ({error}). {_what_stands(out, charged)}") from error
     except InputError as error:
-        if not (charged and isinstance(error.__cause__, OSError | MemoryError)):
+        ledger = isinstance(error, LedgerError)
+        if ledger and not charged:
+            raise LedgerError(f"{error}. Nothing was charged") from error
+        if not (charged and (ledger or isinstance(error.__cause__, _OF_MACHINE))):
             raise
         raise RunStopped(f"{error}. {_what_stands(out, charged)}") from error
 
@@ -117,6 +136,6 @@ def _what_stands(out: Path, charged: list[str]) -> str:
     if not charged:
         return f"Nothing was charged. --resume goes on with {out}"
     return (
-        f"{', '.join(charged)} was charged before this, once and for good: --resume goes on with "
-        f"{out}, free of charge"
+        f"{', '.join(charged)} before this, once and for good: --resume goes on with {out}, free "
+        "of charge"
     )

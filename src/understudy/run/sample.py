@@ -22,12 +22,8 @@ from understudy.methods.base import Context, check_template, prompts_of
 from understudy.report import ModelRecord, RunRecord
 from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
-from understudy.run.documents import (
-    contact_sheet_of,
-    first_of_each,
-    understudy_version,
-    write_release_documents,
-)
+from understudy.run.documents import understudy_version, write_release_documents
+from understudy.run.galleries import contact_sheet_of, first_of_each
 from understudy.run.models import phrase_of
 from understudy.run.outputs import open_release
 from understudy.run.progress import ProgressMode, reporting

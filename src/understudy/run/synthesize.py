@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
-from understudy.report import StatedAttack
+from understudy.report import PublicQuality
 from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config
 from understudy.run.documents import (
@@ -32,50 +32,25 @@ from understudy.run.documents import (
     run_record,
     spending,
     stated_total,
-    synthetic_sample,
     warnings_of,
     write_contact_sheet,
     write_owner,
     write_release_documents,
 )
 from understudy.run.dry import RunPlan, plan_of
+from understudy.run.fitness import measured_quality
+from understudy.run.galleries import synthetic_pools
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
 from understudy.run.prepare import Prepared, claim, prepare, require_room_of
 from understudy.run.progress import ProgressMode, paused, reporting
 from understudy.run.quality_filter import quality_warnings, write_dropped
+from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run made.
-
-    Attributes:
-        release: The folder that may be shared.
-        owner: The folder that may not.
-        receipt: The guarantee, and what each stage of it cost.
-        facts: Public facts of the release.
-        accuracy: Balanced accuracy on the real test set; owner-only. Empty without ``test``.
-        seconds: Wall-clock seconds of each part of the run; owner-only.
-        contact_sheet: Synthetic images on one sheet; None for embeddings alone.
-        warnings: What the owner should know; empty if all is well.
-        attacks: What attacks gained on a selection that has no guarantee.
-    """
-
-    release: Path
-    owner: Path
-    receipt: Receipt
-    facts: Mapping[str, Any]
-    accuracy: tuple[Accuracy, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    contact_sheet: Path | None = None
-    warnings: tuple[str, ...] = ()
-    attacks: tuple[StatedAttack, ...] = ()
 
 
 def synthesize(
@@ -113,6 +88,7 @@ def synthesize(
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
     hold_out: float | str | None = None,
+    quality_share: float | str | None = None,
     candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
@@ -174,6 +150,9 @@ def synthesize(
         channels: 1 or 3, to convert images to, as the owner declares it; None: those they have.
         hold_out: Share of the units that is set aside before the run, such as ``"5%"`` or 0.05;
             under replace-one also a number of images. None: nothing is.
+        quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
+            release is: the recall of each class by a classifier that is trained on the release,
+            under differential privacy, published with it. None: no quality is published.
         candidates_public: You declare that no private image of this dataset had a part in making
             the candidates, where they are no release that says so itself.
         format: How images are written.
@@ -237,6 +216,7 @@ def synthesize(
                 "classes": classes,
                 "channels": channels,
                 "hold_out": hold_out,
+                "quality_share": quality_share,
                 "candidates_public": candidates_public,
                 "format": format,
                 "licence": licence,
@@ -323,7 +303,7 @@ class _Run:
             prepared.plan,
             folder.stages,
             folder.run,
-            on_charge=lambda: self.charged.append(f"epsilon {config.budget.epsilon:g}"),
+            on_charge=self._note_charge,
         )
         account.check()
         if not self.charged:  # else it is resumed, and free
@@ -353,7 +333,15 @@ class _Run:
                 facts |= prepared.quality.facts
                 self.notes += tuple(quality_warnings(prepared.quality, release.count))
                 write_dropped(prepared.quality, folder.owner)
-        return self._report(dataset, release, claim(prepared, account.receipt()), facts)
+        quality = None
+        if config.quality_part:
+            with self._timed("measure the quality"):
+                quality = measured_quality(prepared, release, account, folder, self.events)
+        return self._report(dataset, release, claim(prepared, account.receipt()), facts, quality)
+
+    def _note_charge(self) -> None:
+        self.folder.begun = True
+        self.charged.append(f"epsilon {self.prepared.config.budget.epsilon:g} was charged")
 
     def _show(
         self, plan: Callable[[RunPlan], None] | None, opened: Prepared, dataset: Dataset
@@ -402,11 +390,16 @@ class _Run:
         )
 
     def _report(
-        self, dataset: Dataset, release: Release, receipt: Receipt, facts: Mapping[str, Any]
+        self,
+        dataset: Dataset,
+        release: Release,
+        receipt: Receipt,
+        facts: Mapping[str, Any],
+        quality: PublicQuality | None,
     ) -> Result:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
-        record = run_record(prepared, release, receipt, facts)
+        record = run_record(prepared, release, receipt, facts, quality)
         if prepared.config.publish_total:
             record = replace(record, total=stated_total(self.ledger, dataset.id))
         write_release_documents(folder.release, record)
@@ -422,7 +415,7 @@ class _Run:
                     self.events.step,
                     rows=prepared.config.test_rows,
                 )
-        images = None if release.image_shape is None else synthetic_sample(release)
+        images = None if release.image_shape is None else synthetic_pools(release)
         contact_sheet = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)
@@ -445,6 +438,7 @@ class _Run:
                 *release.facts.get("notes", ()),
                 *self.notes,
             ),
+            quality=quality,
         )
 
 

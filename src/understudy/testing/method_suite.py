@@ -19,7 +19,8 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 from understudy.run.methods import method
-from understudy.run.synthesize import Result, synthesize
+from understudy.run.run_result import Result
+from understudy.run.synthesize import synthesize
 
 CLASSES = ("cat", "dog", "eel")
 

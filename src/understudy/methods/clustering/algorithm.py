@@ -105,7 +105,7 @@ class ClusteringParams:
         Option("votes needed, in standard deviations of their noise; default: the most voted"),
     ] = None
     oversample: Annotated[
-        int, Option("candidates drawn for each sample, with a filter", least=1)
+        int, Option("candidates drawn for each sample, with a filter", least=1, most=1000)
     ] = 2
 
     def __post_init__(self) -> None:

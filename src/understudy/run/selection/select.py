@@ -35,6 +35,8 @@ from understudy.run.documents import Charged, spending
 from understudy.run.dry import RunPlan
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.run_result import Result
+from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config
 from understudy.run.selection.select_documents import (
     OwnerFacts,
@@ -47,7 +49,7 @@ from understudy.run.selection.select_inputs import Opened, open_selection
 from understudy.run.selection.select_measures import attacks_on, penalties_of
 from understudy.run.selection.spaces import EmbeddedRows, embedded_rows, nearest_distances
 from understudy.run.selection.steering import Steering, steering_of
-from understudy.run.synthesize import Result, run
+from understudy.run.synthesize import run
 from understudy.steps.space import Space
 
 
@@ -153,21 +155,29 @@ def run_selection(
     """
     if config.form == "differential privacy":
         return run(config.run, plan, progress=progress)  # of the method ``selection``
+    if config.private is not None:
+        require_apart(config.private, config.out)
     with reporting(progress) as events:
         opening = events.step("opening the datasets and the models")
         opened = open_selection(config)
         opening.finish()
-        with run_folder(config.out, config.identity(), resume=config.resume) as folder:
+        with (
+            stops_explained(config.out) as disclosed,
+            run_folder(config.out, config.identity(), resume=config.resume) as folder,
+        ):
             if folder.done:
                 raise RunComplete(config.out)
-            return _Choice(opened, folder, events).carry_out()
+            return _Choice(opened, folder, events, disclosed).carry_out()
 
 
 class _Choice:
     """One selection without noise, from the ledger to the report."""
 
-    def __init__(self, opened: Opened, folder: RunFolder, events: Events) -> None:
+    def __init__(
+        self, opened: Opened, folder: RunFolder, events: Events, disclosed: list[str]
+    ) -> None:
         self.opened, self.folder, self.events = opened, folder, events
+        self.disclosed = disclosed
         self.config, self.settings = opened.config, opened.settings
         self.classes = opened.candidates.classes
         self.seconds: dict[str, float] = {}
@@ -227,6 +237,8 @@ class _Choice:
         if self.opened.non_members:
             sources.append(self.opened.reference)
         datasets = [ledger.register(source) for source in sources if source is not None]
+        self.folder.begun = True
+        self.disclosed.append("what is disclosed was recorded")
         for dataset in datasets:
             ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
         return datasets[0]

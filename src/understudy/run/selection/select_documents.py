@@ -18,19 +18,17 @@ from understudy.run.documents import (
     Charged,
     premises_of,
     release_scatter,
-    sheets,
-    synthetic_sample,
     understudy_version,
     write_contact_sheet,
-    write_gallery,
     write_release_documents,
 )
+from understudy.run.galleries import sheets, synthetic_pools, write_gallery
 from understudy.run.outputs import RunFolder, write_json
 from understudy.run.provenance import made_of
+from understudy.run.run_result import Result
 from understudy.run.selection.select_config import METHOD
 from understudy.run.selection.select_inputs import Opened, parts_of_release
 from understudy.run.selection.spaces import EmbeddedRows
-from understudy.run.synthesize import Result
 
 _HOW = {
     "no guarantee": "rows of a set of candidates, chosen as those on which a model trains best for "
@@ -195,7 +193,7 @@ def write_documents(
         facts: What only the owner may see.
     """
     write_release_documents(folder.release, record)
-    images = None if release.image_shape is None else synthetic_sample(release)
+    images = None if release.image_shape is None else synthetic_pools(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     private, charged = opened.private, facts.charged
     source = private or opened.candidates

@@ -1,0 +1,118 @@
+"""A run that the machine stops says what was charged, and goes on free of charge.
+
+Acceptance, among the slow tests: five faults at five moments of each of four methods, 100 times in
+all. After each one the run is resumed, is complete, and cost what a run costs that nothing stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import FAULTS, Commands, commands
+from tests.run.samples import class_folders
+from tests.test_kills import (
+    Aligned,
+    Selected,
+    Site,
+    check_complete,
+    check_never_less_than_released,
+)
+from understudy.privacy.ledger.ledger import Ledger
+
+MOMENTS = {
+    "before the charge": ("understudy.privacy.account:Account.reserve", 1, "before"),
+    "after the charge": ("understudy.privacy.account:Account.reserve", 1, "after"),
+    "between two answers": ("understudy.privacy.account:Account._store", 2, "after"),
+    "before the release is written": ("understudy.run.synthesize:write_release", 1, "before"),
+    "before the documents": ("understudy.run.synthesize:run_record", 1, "after"),
+}
+CODES = {"disk full": 1, "memory short": 1, "SIGTERM": 143, "SIGKILL": -9, "ledger locked": 0}
+
+
+@pytest.fixture(scope="module")
+def understudy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands(tmp_path_factory.mktemp("commands")) as started:
+        yield started
+
+
+def check_stopped(understudy: Commands, site: Site, moment: str, fault: str) -> None:
+    """Stop a run there, and resume it: message, charge and result are as stated."""
+    ended = understudy.run(*site.words(), fault=(*MOMENTS[moment], fault))
+    assert "Traceback" not in ended.err, ended.err
+    check_never_less_than_released(site)
+    codes = {CODES[fault]}
+    if fault == "memory short":
+        codes.add(0)  # a run that has all that it needs already goes on
+    if moment == "before the charge" and fault == "disk full":
+        codes.add(2)  # it is the ledger that cannot be written
+    assert ended.code in codes, ended.err
+    if ended.code > 0:
+        check_message(ended.err, fault, charged=is_charged(site))
+    if ended.code != 0:
+        resumed = understudy.run(*site.words(None, "--resume"))
+        assert resumed.code == 0, resumed.err
+    check_complete(site)
+
+
+def is_charged(site: Site) -> bool:
+    with Ledger(site.url) as ledger:
+        return any(row.kind == "charge" for row in ledger.rows())
+
+
+def check_message(said: str, fault: str, *, charged: bool) -> None:
+    words = " ".join(said.split())
+    assert "--resume goes on with" in words or not charged, said
+    assert ("epsilon 2 was charged before this, once and for good" in words) == charged, said
+    assert ("Nothing was charged" in words) == (not charged), said
+    reasons = {"memory short": "memory", "disk full": "File too large|disk|space"}
+    assert re.search(reasons.get(fault, "stopped"), words), said
+
+
+@pytest.mark.parametrize("fault", ["disk full", "memory short", "SIGTERM"])
+def test_a_stopped_run(understudy: Commands, tmp_path: Path, fault: str) -> None:
+    check_stopped(understudy, Site(tmp_path), "before the release is written", fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("place", [Site, Aligned, Selected])
+def test_every_fault_at_every_moment(
+    understudy: Commands, tmp_path: Path, place: type[Site], fault: str, moment: str
+) -> None:
+    check_stopped(understudy, place(tmp_path), moment, fault)
+
+
+@pytest.fixture(scope="module")
+def with_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    modules = "understudy.cli.main,understudy.backends.embedded.studio.studio_models"
+    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_at_every_moment_of_evolution(
+    with_studio: Commands, tmp_path: Path, tiny_studio: Path, fault: str, moment: str
+) -> None:
+    studio = f"embedded:studio?folder={tiny_studio}&steps=1"
+
+    class Evolved(Site):
+        kept = frozenset({"kept"})
+        settings = (
+            *("--method", "evolution", "--encoder", f"embedded:studio?folder={tiny_studio}"),
+            *("--generator", studio, "--set", "candidates=images", "--set", "rounds=3"),
+            *("--set", "population=8", "--set", "lookahead=1", "--set", "template=a {class}"),
+            *("--count", "40"),
+        )
+
+        def __init__(self, folder: Path) -> None:
+            class_folders(folder / "scans", {"dog": 12, "person": 12}, (32, 32, 3))
+            super().__init__(folder)
+
+    check_stopped(with_studio, Evolved(tmp_path), moment, fault)
