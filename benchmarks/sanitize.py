@@ -122,7 +122,7 @@ def segments(homes: int, each: int = EACH) -> Segments:
 def room_of(
     one: Street,
     hidden: Masks,
-    look: Callable[[Images, Sequence[str]], Remnants],
+    look: Callable[..., Remnants],
     holes: HoleSettings = HOLES,
     inpainter: Generator | None = None,
 ) -> Backgrounds:
@@ -154,13 +154,22 @@ def room_of(
 def looks() -> dict[str, SecondLook]:
     studio = load_model(Segmenter, "embedded:studio")
     return {
+        "the same, fillers as rooms": SecondLook(segmenters=(studio,), rooms=rooms_without("dog")),
         "the same segmenter": SecondLook(segmenters=(studio,)),
         "another network": SecondLook(segmenters=(RemnantNetwork.trained(),)),
         "both": SecondLook(segmenters=(studio, RemnantNetwork.trained())),
     }
 
 
-def nothing_left(images: Images, nouns: Sequence[str]) -> Remnants:
+def rooms_without(noun: str, count: int = 3, first: int = 0) -> Images:
+    """Public rooms of other objects."""
+    world = World(64, tuple(one for one in ("bottle", "person", "frame", "dog") if one != noun))
+    return np.stack([world.draw(7_000_000 + first + at).image for at in range(count)])
+
+
+def nothing_left(
+    images: Images, nouns: Sequence[str], filler: Masks | None = None
+) -> Remnants:
     """A second look that finds nothing."""
     blank = np.zeros(images.shape[:3], dtype=bool)
     return Remnants(blank, blank.mean(axis=(1, 2)), blank.any(axis=(1, 2)))
