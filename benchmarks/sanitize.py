@@ -167,9 +167,7 @@ def rooms_without(noun: str, count: int = 3, first: int = 0) -> Images:
     return np.stack([world.draw(7_000_000 + first + at).image for at in range(count)])
 
 
-def nothing_left(
-    images: Images, nouns: Sequence[str], filler: Masks | None = None
-) -> Remnants:
+def nothing_left(images: Images, nouns: Sequence[str], filler: Masks | None = None) -> Remnants:
     """A second look that finds nothing."""
     blank = np.zeros(images.shape[:3], dtype=bool)
     return Remnants(blank, blank.mean(axis=(1, 2)), blank.any(axis=(1, 2)))

@@ -1,1 +1,1 @@
-"""The device of SpinML: shows its owner exactly what would leave, and sends that and nothing else."""
+"""The device of SpinML: shows its owner what would leave, and sends exactly that."""

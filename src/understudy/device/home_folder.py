@@ -84,9 +84,7 @@ class DeviceHome:
         """
         stored = self.read("settings.json", None)
         if stored is None:
-            raise RunError(
-                f"{self.folder} holds no photos yet: understudy device add PHOTOS first"
-            )
+            raise RunError(f"{self.folder} holds no photos yet: understudy device add PHOTOS first")
         return DeviceSettings(**stored)
 
     def settle(self, settings: DeviceSettings) -> None:

@@ -200,7 +200,9 @@ class Outbox:
         details = disclosure_details(parcel, parcel_report(self._home, digest), server)
         what = "; ".join(f"{one['noun']}: {one['kind']}" for one in details["parts"])
         with settings.open_ledger() as ledger:
-            ledger.disclose(settings.dataset, Disclosure(digest, f"sent to a server: {what}", details))
+            ledger.disclose(
+                settings.dataset, Disclosure(digest, f"sent to a server: {what}", details)
+            )
         self._note_sent(digest)
         state = self._state("POST", "/v1/jobs", encode_message(parcel.submission))
         self._note(digest, state)
@@ -290,11 +292,7 @@ class Outbox:
             self._home.write(_SENT, [*sent, digest])
 
     def _note(self, digest: str, state: JobState) -> None:
-        known = {
-            **{"job": state.job, "state": state.state, "revision": state.revision},
-            **{"finished": state.finished, "stages": list(state.stages)},
-            **{"failure": state.failure, "expires_in": state.expires_in},
-        }
+        known = state.model_dump(mode="json", exclude={"missing"})
         self._home.write(f"{OUTBOX}/{digest}/job.json", known)
 
     def _state(self, method: str, path: str, body: bytes = b"") -> JobState:

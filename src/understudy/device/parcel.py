@@ -117,9 +117,7 @@ def stored_parcel(home: DeviceHome, digest: str) -> Parcel:
     folder = home.path(OUTBOX, digest)
     try:
         submission = decode_message(JobSubmission, (folder / "submission").read_bytes())
-        items = {
-            one: (folder / "items" / one).read_bytes() for one in submission.manifest.digests
-        }
+        items = {one: (folder / "items" / one).read_bytes() for one in submission.manifest.digests}
         for one, data in items.items():
             accept_item(submission, one, data)
     except (FileNotFoundError, WireError) as error:

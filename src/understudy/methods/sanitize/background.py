@@ -7,7 +7,7 @@ photos of a camera share one hole, and it is filled from the photos in which the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,10 @@ from scipy import ndimage
 from understudy.core.errors import ConfigError, InputError, UnsupportedTask
 from understudy.core.ports import Generator
 from understudy.core.types import Images, Masks, Vector
-from understudy.methods.sanitize.segments import Remnants, SecondLook, grown, instances
+from understudy.methods.sanitize.segments import Remnants, grown, instances
+
+Look = Callable[[Images, Sequence[str], Masks], Remnants]
+"""What `SecondLook` does: images, nouns of what must not be in them, filler; what is left."""
 
 _INPAINTING = "inpainting"
 _GREY = 127.0
@@ -77,7 +80,7 @@ def backgrounds(
     photos: Images,
     hidden: Masks,
     nouns: Sequence[str],
-    second_look: SecondLook,
+    second_look: Look,
     *,
     settings: HoleSettings,
     inpainter: Generator | None = None,
