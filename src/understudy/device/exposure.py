@@ -195,7 +195,7 @@ def _information(
 
 def _pixels(segments: Segments, part: int) -> Masks:
     """The pixels of a part: of the background those of no object."""
-    return segments.masks[part - 1] if part else ~segments.masks.any(axis=0)
+    return np.asarray(segments.masks[part - 1] if part else ~segments.masks.any(axis=0))
 
 
 def _attacks(

@@ -95,7 +95,7 @@ def camera_messages(
 def unsearched(images: Images, nouns: Sequence[str], filler: Masks) -> Remnants:
     """A look that finds nothing, for public photos, of which everything may be known."""
     nothing = np.zeros(images.shape[:3], dtype=bool)
-    return Remnants(nothing, np.zeros(len(images)), nothing.any(axis=(1, 2)))
+    return Remnants(nothing, np.zeros(len(images)), np.zeros(len(images), dtype=bool))
 
 
 def _aligned(

@@ -37,7 +37,7 @@ NODES = 1000
 VALUES = 2**24
 """Numbers of one intermediate result at most, for one image: 64 MiB."""
 OPSETS = range(11, 23)
-_TYPES = {TensorProto.FLOAT: 4, TensorProto.INT64: 8, TensorProto.INT32: 4}
+_TYPES: dict[int, int] = {TensorProto.FLOAT: 4, TensorProto.INT64: 8, TensorProto.INT32: 4}
 
 
 def check_model(data: bytes, kind: ModelKind, side: int, classes: int) -> None:

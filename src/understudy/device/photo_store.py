@@ -246,9 +246,9 @@ class _PhotoRecords:
     """The photos as the ledger's fingerprint reads them: a `core.ports.Source`."""
 
     kind: Literal["images", "embeddings"] = "images"
-    classes = ("all",)
-    has_units = False
-    skipped = 0
+    classes: tuple[str, ...] = ("all",)
+    has_units: bool = False
+    skipped: int = 0
 
     def __init__(self, home: DeviceHome, photos: Sequence[StoredPhoto], side: int) -> None:
         self.name = f"photos of the device {home.folder.name}"
