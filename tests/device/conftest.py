@@ -10,8 +10,8 @@ import pytest
 for package in ("fastapi", "cryptography", "onnx"):
     pytest.importorskip(package)
 
-from tests.device.device_site import ColourPipeline, DeviceSite, install_colours
-from tests.server.site import Server
+from tests.device.device_site import ColourPipeline, DeviceSite, install_colours  # noqa: E402
+from tests.server.site import Server  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="session")

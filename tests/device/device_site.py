@@ -21,7 +21,7 @@ from tests.server.site import DigestPipeline, Server
 from understudy.core.types import Images
 from understudy.device.home_folder import DeviceHome
 from understudy.device.outbox import Outbox, ServerUnreachable
-from understudy.device.photo_store import PhotoFile, add_photos, photo_files
+from understudy.device.photo_store import add_photos, photo_files
 from understudy.device.preferences import Preferences, make_preferences
 from understudy.device.preview import CheckSettings, DisclosurePreview, preview
 from understudy.device.review import segment_photos
@@ -208,8 +208,3 @@ class DeviceSite:
     def rows(self, kind: str) -> list[Any]:
         with self.home.settings.open_ledger() as ledger:
             return [row for row in ledger.rows() if row.kind == kind]
-
-
-def bytes_of(image: Images, path: Path) -> PhotoFile:
-    save_photo(image, path)
-    return PhotoFile(path.read_bytes())

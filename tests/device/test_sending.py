@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.device.device_site import CANARY, DeviceSite, unreachable
 from tests.server.site import Server
@@ -170,7 +169,7 @@ def traffic(folder: Path, server: Server, seed: int, levels: dict[str, str]) -> 
         return [len(path) + len(body) for _, path, body in site.exchange.messages]
 
 
-@pytest.mark.parametrize("levels", [{}, {"dog": "box"}, LEVELS, {"dog": "segment"}])
+@pytest.mark.parametrize("levels", [{"dog": "box"}, LEVELS])
 def test_the_traffic_is_the_same_for_all_photos(
     tmp_path: Path, server: Server, levels: dict[str, str]
 ) -> None:
@@ -224,4 +223,3 @@ def test_unpaired(site: DeviceSite) -> None:
     with pytest.raises(RunError, match="understudy device pair"):
         site.outbox.send(shown.parcel.digest, shown.code)
     assert not site.rows("disclosure")
-    assert np.isfinite(len(shown.text))
