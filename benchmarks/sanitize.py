@@ -211,8 +211,29 @@ def hidden(homes: int, sheets: Path | None) -> None:
             )
             print(f"  {time.perf_counter() - start:.0f} s", flush=True)
     _first_search(one, table)
+    _checked(one, found)
     if sheets is not None:
         _sheet(one, room_of(one, found, looks()["another network"]), sheets / "levels.png")
+
+
+def _checked(one: Street, found: Masks) -> None:
+    """How often the second look errs where no dog ever was, and where one was missed altogether."""
+    look, fillers = looks()["the same, fillers as rooms"], []
+
+    def note(images: Images, nouns: Sequence[str], filler: Masks) -> Remnants:
+        fillers.append(filler[:1])
+        return nothing_left(images, nouns)
+
+    room_of(one, found, note, replace(HOLES, rounds=0))
+    public = rooms_without("dog", len(fillers), first=100)
+    alarms = look(public, ["dog"], np.concatenate(fillers)).held_back
+    missed = found.copy()
+    missed[:: one.each] = False
+    result = room_of(one, missed, look, replace(HOLES, rounds=0))
+    print(
+        f"rooms that never held it: found in {np.mean(alarms):.1%}; a dog that was missed in one "
+        f"of {one.each} photos: {result.remnants.held_back.mean():.1%} of the photos held back"
+    )
 
 
 def _first_search(one: Street, table: Table) -> None:

@@ -237,7 +237,7 @@ def expected_model(folder: Path, parcel: Parcel) -> bytes:
     return signed_results.decode_model(answer.content, server.service.keys.public_key)[1]
 
 
-def kill_at_random(site: DeviceSite, folder: Path, kills: int, seed: int) -> None:
+def check_kills(site: DeviceSite, folder: Path, kills: int, seed: int) -> None:
     site.add(4)
     killed, rng, count, jobs = KilledSite(site, folder), random.Random(seed), 0, 0
     try:
@@ -259,4 +259,4 @@ def kill_at_random(site: DeviceSite, folder: Path, kills: int, seed: int) -> Non
 
 @pytest.mark.slow
 def test_kills_of_device_server_and_wire(site: DeviceSite, tmp_path: Path) -> None:
-    kill_at_random(site, tmp_path, KILLS, seed=1)
+    check_kills(site, tmp_path, KILLS, seed=1)

@@ -131,8 +131,8 @@ def public_homes(
     for home in np.unique(homes):
         rows = np.flatnonzero(homes == home)
         own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
-        made = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
-        for part, drawn in made.drawn.items():
+        messages_of_home = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
+        for part, drawn in messages_of_home.drawn.items():
             messages[part][rows] = drawn
     statuses = np.concatenate([batch.labels for batch in batches])
     return PublicHomes(

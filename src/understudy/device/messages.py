@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from understudy.core.types import Images, Masks
 from understudy.device.parcel import drawn_item
 from understudy.device.preferences import Preferences
-from understudy.methods.sanitize.background import HoleSettings, Look, backgrounds
+from understudy.methods.sanitize.background import HoleSettings, RemnantSearch, backgrounds
 from understudy.methods.sanitize.sanitizers import PhotoPart, Sanitizer, items_of
 from understudy.methods.sanitize.segments import Remnants, Segments
 from understudy.methods.sanitize.wire_items import Item, decode_item, encode_item
@@ -51,7 +51,7 @@ def camera_messages(
     segments: Segments,
     preferences: Preferences,
     sanitizers: Mapping[int, Sanitizer],
-    look: Look,
+    look: RemnantSearch,
     *,
     seed: int = 0,
 ) -> CameraMessages:
@@ -103,8 +103,8 @@ def _aligned(
 ) -> tuple[Item | None, ...]:
     """The items of a part, one a photo."""
     sanitized = sanitizer.sanitize(part, seed=seed)
-    made = iter(items_of(sanitized, part, number))
-    return tuple(None if empty else next(made) for empty in sanitized.empty.tolist())
+    present = iter(items_of(sanitized, part, number))
+    return tuple(None if empty else next(present) for empty in sanitized.empty.tolist())
 
 
 def _drawn(items: Sequence[Item | None], images: Images, skeleton: str | None) -> Images:

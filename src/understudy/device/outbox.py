@@ -40,7 +40,7 @@ from understudy.privacy.ledger.ledger import Disclosure
 _PAIRING, _SENT = "server.json", "sent.json"
 _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
-POLL_SECONDS = 25
+CHANGE_SECONDS = 25
 """How long the server is asked to wait for a change."""
 
 
@@ -226,7 +226,7 @@ class Outbox:
         job = self.job(digest)
         path = f"/v1/jobs/{job['job']}"
         if wait:
-            path += f"?revision={job['revision']}&wait={POLL_SECONDS}"
+            path += f"?revision={job['revision']}&wait={CHANGE_SECONDS}"
         state = self._state("GET", path)
         self._note(digest, state)
         return state

@@ -20,7 +20,7 @@ from understudy.core.ports import Generator
 from understudy.core.types import Images, Masks, Vector
 from understudy.methods.sanitize.segments import Remnants, grown, instances
 
-Look = Callable[[Images, Sequence[str], Masks], Remnants]
+RemnantSearch = Callable[[Images, Sequence[str], Masks], Remnants]
 """What `SecondLook` does: images, nouns of what must not be in them, filler; what is left."""
 
 _INPAINTING = "inpainting"
@@ -80,7 +80,7 @@ def backgrounds(
     photos: Images,
     hidden: Masks,
     nouns: Sequence[str],
-    second_look: Look,
+    second_look: RemnantSearch,
     *,
     settings: HoleSettings,
     inpainter: Generator | None = None,
