@@ -13,9 +13,9 @@ from tests.methods.sanitize.painted_world import SIDE
 
 from understudy.core.errors import WireError
 from understudy.device.model_check import check_model
-from understudy.methods.sanitize.onnx_export import onnx_bytes
 from understudy.methods.sanitize.wire import MODEL_BYTES
 from understudy.metrics.networks import small_cnn
+from understudy.metrics.networks.onnx_export import onnx_bytes
 
 Change = Callable[[onnx.ModelProto], None]
 

@@ -17,8 +17,8 @@ from understudy.core.types import Labels
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import DeviceModel, InstalledResult, offer_model
 from understudy.device.photo_store import labelled_photos
-from understudy.methods.sanitize.onnx_export import onnx_bytes
 from understudy.metrics.networks.classifier_training import train_on_images
+from understudy.metrics.networks.onnx_export import onnx_bytes
 
 ENOUGH = 40
 """Labelled photos from which training here is as good as most of what a server can do."""

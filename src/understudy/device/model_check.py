@@ -24,10 +24,9 @@ except ImportError as error:
 
 OPERATORS = frozenset(
     {
-        *("Add", "AveragePool", "BatchNormalization", "Clip", "Concat", "Constant", "Conv", "Div"),
-        *("Exp", "Flatten", "Gemm", "GlobalAveragePool", "HardSigmoid", "HardSwish", "Identity"),
-        *("LeakyRelu", "MatMul", "MaxPool", "Mul", "Relu", "Reshape", "Resize", "Sigmoid", "Slice"),
-        *("Softmax", "Split", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze"),
+        *("Add", "AveragePool", "BatchNormalization", "Clip", "Concat", "Constant", "Conv"),
+        *("Flatten", "Gemm", "GlobalAveragePool", "Identity", "MatMul", "MaxPool", "Mul"),
+        *("Relu", "Reshape", "Sigmoid", "Softmax", "Sub", "Transpose"),
     }
 )
 """What a small classifier or detector is made of. Not one makes its result's size from values."""

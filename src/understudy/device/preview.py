@@ -236,8 +236,9 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
     return [
         *lines,
         f"  the request in words: {words}: {message:,} bytes",
-        f"In all {items + message:,} bytes and {len(parcel.items) + 1} messages, the same for any "
-        "photos. No file name, time or EXIF is in them.",
+        f"In all {items + message:,} bytes in {len(parcel.items) + 1} messages, the same for any "
+        "photos.",
+        "No file name, time or EXIF is in them.",
     ]
 
 
