@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from tests.device.device_site import DeviceSite
+from tests.device.device_site import SEGMENTER, DeviceSite
 from tests.device.wire_proxy import WireProxy
 from tests.server.site import Device, Server, Submitted
+from typer.testing import CliRunner
 
-from understudy.core.errors import RunError
+from understudy.cli.main import app
+from understudy.core.errors import RunError, UnderstudyError
 from understudy.device.home_folder import write_file
 from understudy.device.outbox import Outbox, PairedServer, ServerUnreachable
 from understudy.device.parcel import Parcel, stored_parcel
@@ -75,6 +77,69 @@ def test_eight_photos_of_edges_take_at_most_8_kib_with_every_header(
         for line in data.split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
     }
     assert headers == {b"host", b"authorization", b"content-length"}
+
+
+class Terminal:
+    """The command line of one device, in this process."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __call__(self, *words: object) -> str:
+        arguments = ["device", *map(str, words), "--home", str(self.home)]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+
+def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> None:
+    device = Terminal(site.home.folder)
+    place, homes = site.public()
+    photos = site.add(5)
+    assert "0 photos added, 5 were there before" in device("add", photos)
+    site.add_labelled()
+    asked = ("--target", "dog", "--background", "room", "--classes", "blue, green")
+    said = device("request", *asked, "--level", "dog=segment", "--references", 3)
+    assert "dog (object): L2, its pixels room (background): L0, its name alone" in said
+    assert "train here, and nothing leaves" in said
+    said = device("segment", "--segmenter", SEGMENTER, "--leave-out", "2")
+    assert "dog: in 5 of 5 photos" in said
+    said = device("preview", "--rooms", place, "--compare-with", homes, "--no-measure")
+    code = said.split("understudy device send --yes ")[1][:8]
+    assert "dog of 1, 3, 4" in said
+    with serving(server.service) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert f"paired with {url}" in device("pair", server.service.pairing_code(url).text())
+        assert "the job is queued" in device("send", "--yes", code)
+        server.work()
+        assert "done, 4 of 4 stages" in device("status", "--wait")
+        assert "right in 100.0% of 6 labelled photos installed: it is the first" in device("model")
+        assert "deleted:" in device("delete", "--code", code)
+    said = device("history")
+    assert "dog: L2, target, 3 items" in said
+    assert "1 disclosure in the ledger" in said
+    assert "* classifier of blue, green: server, dog L2, room L0; right in 100.0%" in said
+    assert "no model is installed now" in device("model", "--rollback")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["request", "--target", "dog", "--background", "room", "--level", "dog"], "PART=WHAT"),
+        (["segment", "--leave-out", "two"], "numbers with commas"),
+        (["status"], "nothing was sent yet"),
+        (["preview"], "no model was asked for yet"),
+        (["add", "photos", "--fit", "round"], "crop, pad or stretch"),
+    ],
+)
+def test_a_command_that_cannot_be_says_why(
+    site: DeviceSite, words: list[str], problem: str
+) -> None:
+    site.add(2)
+    if words[0] == "segment":
+        site.ask()
+    with pytest.raises(UnderstudyError, match=problem):
+        Terminal(site.home.folder)(*words)
 
 
 def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:
