@@ -121,7 +121,9 @@ def test_consent_is_to_what_was_shown(paired: DeviceSite) -> None:
     second = paired.show(LEVELS)
     assert second.code != first.code
     with pytest.raises(RunError, match="not the code"):
-        digest_of_code(paired.home, first.code[:7])
+        digest_of_code(paired.home, first.code)  # what was not agreed to is not there any more
+    with pytest.raises(RunError, match="not the code"):
+        digest_of_code(paired.home, second.code[:7])
     item = next(iter(second.parcel.items))
     file = paired.home.path("outbox", second.parcel.digest, "items", item)
     file.write_bytes(file.read_bytes()[:-1] + b"\1")
@@ -192,14 +194,16 @@ def test_the_preview_is_drawn_from_the_bytes_that_are_sent(paired: DeviceSite) -
 
 def test_a_model_of_another_job_or_server_is_not_taken(paired: DeviceSite, server: Server) -> None:
     paired.add()
-    first, second = paired.show(LEVELS), paired.show({"dog": "box"})
-    for shown in (first, second):
+    digests = []
+    for levels in (LEVELS, {"dog": "box"}):
+        shown = paired.show(levels)
         paired.outbox.send(shown.parcel.digest, shown.code)
+        digests.append(shown.parcel.digest)
         server.work()
-    jobs = [paired.home.path("outbox", one.parcel.digest, "job.json") for one in (first, second)]
+    jobs = [paired.home.path("outbox", digest, "job.json") for digest in digests]
     jobs[0].write_bytes(jobs[1].read_bytes())
     with pytest.raises(WireError, match="another job"):
-        paired.outbox.model(first.parcel.digest)
+        paired.outbox.model(digests[0])
     assert not model_index(paired.home).models
 
 

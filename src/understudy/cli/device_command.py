@@ -253,10 +253,11 @@ def status_command(
     place = _home(home)
     outbox = Outbox(place)
     digest = _sent_digest(place, outbox, code)
-    state = outbox.status(digest)
+    state, said = outbox.status(digest), ""
     while True:
         stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
-        typer.echo(f"{state.state}{stages}, deleted in {state.expires_in // 60} minutes")
+        if said != (said := f"{state.state}{stages}"):
+            typer.echo(f"{said}; deleted in {state.expires_in // 60} minutes")
         if not wait or state.state not in ("open", "queued", "running"):
             break
         state = outbox.status(digest, wait=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import model_index
-from understudy.device.outbox import Outbox
 from understudy.device.parcel import CODE_DIGITS, OUTBOX
 from understudy.privacy.ledger.ledger import LedgerRow
 
@@ -22,10 +21,9 @@ def device_history(home: DeviceHome) -> list[str]:
     with settings.open_ledger() as ledger:
         rows = list(ledger.rows(settings.dataset))
     deleted = {row.data["run"]: row for row in rows if row.kind == "deletion"}
-    sent = set(Outbox(home).sent())
     lines = []
     for row in rows:
-        if row.kind == "disclosure" and row.data["run"] in sent:
+        if row.kind == "disclosure" and "server" in row.data.get("details", {}):
             lines += _disclosure_lines(home, row, deleted.get(row.data["run"]))
     total = sum(row.kind == "disclosure" for row in rows)
     lines.append(

@@ -6,6 +6,7 @@
     segments.npz, review/    where the objects are, and sheets of it
     preview/                 what would leave, drawn from the bytes that would be sent
     outbox/DIGEST/           what was previewed, to be sent as it is; state of the job, receipt
+    sent.json                what was agreed to, in order
     server.json              address, keys and token of the paired server
     models/                  models that came back or were trained here, and which one is installed
 

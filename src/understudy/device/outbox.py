@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from understudy.core.errors import RunError, RunStopped, WireError
 from understudy.core.types import Texts
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.parcel import OUTBOX, Parcel, parcel_report, stored_parcel
+from understudy.device.parcel import AGREED, OUTBOX, Parcel, parcel_report, stored_parcel
 from understudy.methods.sanitize import signed_results
 from understudy.methods.sanitize.wire import (
     MESSAGE_BYTES,
@@ -37,7 +37,7 @@ from understudy.methods.sanitize.wire import (
 )
 from understudy.privacy.ledger.ledger import Disclosure
 
-_PAIRING, _SENT = "server.json", "sent.json"
+_PAIRING = "server.json"
 _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
 CHANGE_SECONDS = 25
@@ -272,7 +272,7 @@ class Outbox:
 
     def sent(self) -> Texts:
         """The digests of what was sent, or was about to be, in order."""
-        digests: list[str] = self._home.read(_SENT, [])
+        digests: list[str] = self._home.read(AGREED, [])
         return digests
 
     def job(self, digest: str) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class Outbox:
     def _note_sent(self, digest: str) -> None:
         sent = list(self.sent())
         if digest not in sent:
-            self._home.write(_SENT, [*sent, digest])
+            self._home.write(AGREED, [*sent, digest])
 
     def _note(self, digest: str, state: JobState) -> None:
         known = state.model_dump(mode="json", exclude={"missing"})

@@ -8,6 +8,7 @@ every item: who agrees to it agrees to these bytes.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ from understudy.methods.sanitize.wire_items import (
 from understudy.steps.hints import LIMBS, skeleton
 
 OUTBOX = "outbox"
+AGREED = "sent.json"
+"""The digests of what was agreed to, in order, whether or not it was sent to its end."""
 CODE_DIGITS = 8
 """Digits of a parcel's digest that its owner types at least."""
 
@@ -100,7 +103,14 @@ def pack(request: JobRequest, items: Mapping[int, Sequence[Item]]) -> Parcel:
 
 
 def store_parcel(home: DeviceHome, parcel: Parcel, report: Mapping[str, Any]) -> None:
-    """Write a parcel to the outbox, with what its owner is shown of it. Nothing is sent."""
+    """Write a parcel to the outbox, with what its owner is shown of it. Nothing is sent.
+
+    What was shown before and never agreed to is removed: only what was shown last can be sent.
+    """
+    agreed = home.read(AGREED, [])
+    for digest in stored_digests(home):
+        if digest not in agreed:
+            shutil.rmtree(home.path(OUTBOX, digest))
     folder = home.path(OUTBOX, parcel.digest)
     for digest, data in parcel.items.items():
         write_file(folder / "items" / digest, data)

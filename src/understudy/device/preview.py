@@ -232,11 +232,11 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
         )
     words = f"{request.training_object} of {', '.join(request.label_classes)}"
     message = len(encode_message(parcel.submission))
-    items = sum(map(len, parcel.items.values()))
+    total, count = message + sum(map(len, parcel.items.values())), 1 + len(parcel.items)
     return [
         *lines,
         f"  the request in words: {words}: {message:,} bytes",
-        f"In all {items + message:,} bytes in {len(parcel.items) + 1} messages, the same for any "
+        f"In all {total:,} bytes in {count} message{'' if count == 1 else 's'}, the same for any "
         "photos.",
         "No file name, time or EXIF is in them.",
     ]
