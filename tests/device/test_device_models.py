@@ -26,22 +26,26 @@ OFFERED = DeviceModel("", "server", "classifier", CLASSES, SIDE, 0.9)
 
 def test_a_model_replaces_another_only_where_it_is_better(site: DeviceSite) -> None:
     site.add_labelled()
-    worse = offer_model(site.home, colour_model(gain=-1), OFFERED)
-    assert (worse.installed, worse.model.accuracy) == (True, 0)
+    for wish in (False, True):
+        worse = offer_model(site.home, colour_model(gain=-1), OFFERED, wish=wish)
+        assert (worse.installed, worse.model.accuracy) == (wish, 0)
+    constant = offer_model(site.home, colour_model(gain=0, bias=1), OFFERED)
+    assert (constant.installed, constant.model.accuracy) == (False, 0.5)
+    assert "the commonest class alone in 50%" in constant.reason
     better = offer_model(site.home, colour_model(), OFFERED)
     assert (better.installed, better.model.accuracy) == (True, 1)
-    again = offer_model(site.home, colour_model(gain=-2), OFFERED)
+    again = offer_model(site.home, colour_model(gain=2), OFFERED)
     assert not again.installed
-    assert "0% of the labelled photos, the installed one 100%" in again.reason
+    assert "100% of the labelled photos, the installed one 100%" in again.reason
     assert model_index(site.home).current == better.model
-    wished = offer_model(site.home, colour_model(gain=-2), OFFERED, wish=True)
+    wished = offer_model(site.home, colour_model(gain=2), OFFERED, wish=True)
     assert model_index(site.home).current == wished.model
     assert roll_back(site.home) == better.model
     assert roll_back(site.home) == worse.model
     assert roll_back(site.home) is None
     with pytest.raises(RunError, match="no model is installed"):
         roll_back(site.home)
-    assert len(model_index(site.home).models) == 3
+    assert len(model_index(site.home).models) == 4
 
 
 def test_without_labels_the_first_is_installed_and_others_on_wish(site: DeviceSite) -> None:

@@ -7,6 +7,7 @@ before it stays: a rollback is one command.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -91,7 +92,7 @@ class InstalledResult:
 
 
 def model_index(home: DeviceHome) -> ModelIndex:
-    """The models that there are."""
+    """The models of the device, and which are or were installed."""
     stored = home.read(_INDEX, {"models": [], "installed": []})
     models = (DeviceModel(**{**one, "classes": tuple(one["classes"])}) for one in stored["models"])
     return ModelIndex(tuple(models), tuple(stored["installed"]))
@@ -123,7 +124,7 @@ def offer_model(
     if model.accuracy is None and model.kind == "classifier" and photos is not None:
         model = _measured(home, model, photos)
     index = model_index(home)
-    better, reason = _is_better(model, index.current)
+    better, reason = _is_better(model, index.current, _guess(model, photos))
     installed = wish or better
     models = [one for one in index.models if one.digest != model.digest]
     history = [one for one in index.installed if not (installed and one == model.digest)]
@@ -162,7 +163,18 @@ def _measured(home: DeviceHome, model: DeviceModel, photos: PhotoSet) -> DeviceM
     return replace(model, accuracy=right / len(rows), labelled=len(rows))
 
 
-def _is_better(model: DeviceModel, current: DeviceModel | None) -> tuple[bool, str]:
+def _guess(model: DeviceModel, photos: PhotoSet | None) -> float:
+    """Part of the labelled photos in which one class is right that is always said."""
+    labels = [label for label in (photos.labels if photos else ()) if label in model.classes]
+    return max(Counter(labels).values(), default=0) / max(1, len(labels))
+
+
+def _is_better(model: DeviceModel, current: DeviceModel | None, guess: float) -> tuple[bool, str]:
+    if model.accuracy is not None and model.accuracy <= guess:
+        return False, (
+            f"it is right in {model.accuracy:.0%} of the labelled photos, and the commonest class "
+            f"alone in {guess:.0%}: --install installs it all the same"
+        )
     if current is None:
         return True, "it is the first"
     if set(current.classes) != set(model.classes) or current.kind != model.kind:

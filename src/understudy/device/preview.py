@@ -31,7 +31,7 @@ from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.messages import CameraMessages, camera_messages
 from understudy.device.parcel import CODE_DIGITS, Parcel, pack, store_parcel
 from understudy.device.preferences import Preferences
-from understudy.device.review import ReviewedPhotos, reviewed_photos
+from understudy.device.review import UsedPhotos, reviewed_photos
 from understudy.device.sheets import sheet_bytes
 from understudy.methods.sanitize.segments import SecondLook
 from understudy.methods.sanitize.wire import encode_message
@@ -109,16 +109,16 @@ def preview(
         return _words_alone(home, preferences, advice)
     reviewed = reviewed_photos(home, preferences)
     sanitizers = {part: preferences.sanitizer(part) for part in preferences.request.disclosed}
-    images = reviewed.photos.images
+    used = reviewed.used()
     messages = camera_messages(
-        images,
-        reviewed.segments,
+        used.images,
+        used.segments,
         preferences,
         sanitizers,
         _second_look(preferences, checks, reviewed.segmenter),
         seed=secrets.randbits(32),
     )
-    rows = _chosen_rows(preferences, reviewed, messages)
+    rows = _chosen_rows(preferences, used, messages, len(reviewed.left_out))
     parcel = pack(
         preferences.request,
         {
@@ -129,14 +129,14 @@ def preview(
     measured: dict[int, PartExposure] = {}
     if checks.measure:
         public = public_homes(preferences, sanitizers, reviewed.segmenter, checks.homes)
-        measured = exposures(images, reviewed.segments, messages, rows, preferences, public)
-    held_back = tuple(int(row) + 1 for row in np.flatnonzero(messages.held_back))
-    lines = _photo_lines(reviewed, messages, rows)
+        measured = exposures(used.images, used.segments, messages, rows, preferences, public)
+    held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))
+    lines = _photo_lines(used, messages, rows)
     lines += _measured_lines(preferences, measured)
     if checks.measure:
-        lines += _words_lines(images, preferences)
+        lines += _words_lines(used.images, preferences)
     sheet = home.path("preview", "sheet.png")
-    write_file(sheet, _drawn_preview(preferences, images, messages, rows))
+    write_file(sheet, _drawn_preview(preferences, used, messages, rows))
     return _finished(home, preferences, parcel, measured, [*lines, *advice], sheet, held_back)
 
 
@@ -197,7 +197,7 @@ def _rooms(preferences: Preferences, source: str | None) -> Images:
 
 
 def _chosen_rows(
-    preferences: Preferences, reviewed: ReviewedPhotos, messages: CameraMessages
+    preferences: Preferences, used: UsedPhotos, messages: CameraMessages, left_out: int
 ) -> dict[int, list[int]]:
     """The photos of which an item of each part is sent: as many as the request states.
 
@@ -205,17 +205,16 @@ def _chosen_rows(
         InputError: There are fewer.
     """
     wanted, rows = preferences.request.references, {}
-    left_out = np.isin(np.arange(len(reviewed.photos.ids)) + 1, reviewed.left_out)
     for part in preferences.request.disclosed:
-        usable = np.flatnonzero(messages.usable(part) & ~left_out)
+        usable = np.flatnonzero(messages.usable(part))
         if len(usable) < wanted:
             noun = preferences.request.parts[part].noun
             empty = sum(item is None for item in messages.items[part])
             raise InputError(
                 f"the request states {wanted} references, and {len(usable)} of "
-                f"{len(reviewed.photos.ids)} photos can be one of {noun}: "
+                f"{len(used.numbers) + left_out} photos can be one of {noun}: "
                 f"{int(messages.held_back.sum())} are held back, in {empty} there is nothing of "
-                f"it, {int(left_out.sum())} were left out. Add photos, or ask again with "
+                f"it, {left_out} were left out. Add photos, or ask again with "
                 f"--references {len(usable)}"
             )
         rows[part] = usable[:wanted].tolist()
@@ -243,13 +242,13 @@ def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
 
 
 def _photo_lines(
-    reviewed: ReviewedPhotos, messages: CameraMessages, rows: Mapping[int, Sequence[int]]
+    used: UsedPhotos, messages: CameraMessages, rows: Mapping[int, Sequence[int]]
 ) -> list[str]:
-    held_back = (np.flatnonzero(messages.held_back) + 1).tolist()
-    lines = ["", f"Of {len(reviewed.photos.ids)} photos:"]
+    held_back = [used.numbers[row] for row in np.flatnonzero(messages.held_back)]
+    lines = ["", f"Of {len(used.numbers)} photos:"]
     for part, chosen in rows.items():
-        numbers = ", ".join(str(row + 1) for row in chosen)
-        name = "the background" if part == 0 else reviewed.segments.nouns[part - 1]
+        numbers = ", ".join(str(used.numbers[row]) for row in chosen)
+        name = "the background" if part == 0 else used.segments.nouns[part - 1]
         lines.append(f"  {name} of {numbers}")
     if held_back:
         numbers = ", ".join(map(str, held_back))
@@ -304,12 +303,12 @@ def _attack_line(what: str, attack: AttackAccuracy) -> str:
 
 def _drawn_preview(
     preferences: Preferences,
-    images: Images,
+    used: UsedPhotos,
     messages: CameraMessages,
     rows: Mapping[int, Sequence[int]],
 ) -> bytes:
     """Each photo, which stays, and what would leave of it, drawn from the bytes."""
-    columns: dict[str, list[NDArray[np.uint8] | None]] = {"photo (stays here)": list(images)}
+    columns: dict[str, list[NDArray[np.uint8] | None]] = {"photo (stays here)": list(used.images)}
     parts = preferences.request.parts
     for part in (*(one for one in rows if one), *(one for one in rows if not one)):
         heading = f"{parts[part].noun}: {preferences.sanitizers[part]}"
@@ -317,10 +316,10 @@ def _drawn_preview(
             image if row in rows[part] else None for row, image in enumerate(messages.drawn[part])
         ]
     names = []
-    for row in range(len(images)):
-        used = any(row in chosen for chosen in rows.values())
-        word = "held back" if messages.held_back[row] else "" if used else "not used"
-        names.append(f"{row + 1}\n{word}")
+    for row, number in enumerate(used.numbers):
+        sent = any(row in chosen for chosen in rows.values())
+        word = "held back" if messages.held_back[row] else "" if sent else "not sent"
+        names.append(f"{number}\n{word}")
     return sheet_bytes(columns, names, np.flatnonzero(messages.held_back).tolist())
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Segmenter
+from understudy.core.types import Images
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.photo_store import PhotoSet, references
 from understudy.device.preferences import Preferences
@@ -24,6 +25,21 @@ from understudy.methods.sanitize.segments import SearchSettings, Segments, searc
 
 STUDIO = "embedded:studio"
 _FILE = "segments.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class UsedPhotos:
+    """The references that are used.
+
+    Attributes:
+        numbers: Of each on the sheets, from 1.
+        images: (n, side, side, 3) uint8.
+        segments: Where the objects are in them.
+    """
+
+    numbers: tuple[int, ...]
+    images: Images
+    segments: Segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,15 @@ class ReviewedPhotos:
     segmenter: str
     left_out: tuple[int, ...]
     sheet: Path
+
+    def used(self) -> UsedPhotos:
+        """The photos that are not left out: of no other is anything sent, nor any fill made."""
+        numbers = [n for n in range(1, len(self.photos.ids) + 1) if n not in self.left_out]
+        rows = np.array(numbers, dtype=np.int64) - 1
+        segments = Segments(
+            self.segments.nouns, self.segments.masks[:, rows], self.segments.hidden[:, rows]
+        )
+        return UsedPhotos(tuple(numbers), self.photos.images[rows], segments)
 
     @property
     def without(self) -> tuple[tuple[str, int], ...]:
