@@ -65,6 +65,7 @@ def test_a_hostile_model_is_neither_stored_nor_run(site: DeviceSite) -> None:
     assert not site.home.path("models").exists()
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_on_the_device_from_labels_alone(
     site: DeviceSite, one_thread: None
 ) -> None:

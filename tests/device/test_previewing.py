@@ -215,7 +215,7 @@ def preferences_of(level: int, background: int) -> Preferences:
     return Preferences(request, (names[background], "text", names[level]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     lies=arrays(np.int64, (3, SIDE, SIDE), elements=st.integers(0, 2), fill=st.integers(0, 2)),
 )

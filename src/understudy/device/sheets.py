@@ -56,7 +56,7 @@ def sheet_bytes(
                 tile = Image.fromarray(image).resize((width, height), Image.Resampling.NEAREST)
                 sheet.paste(tile, (x, top))
     file = io.BytesIO()
-    sheet.save(file, format="PNG", optimize=True)
+    sheet.save(file, format="PNG")
     return file.getvalue()
 
 
