@@ -118,7 +118,7 @@ def public_homes(
         if task is None:
             raise ConfigError(
                 f"there are no public homes with a {first}: name a dataset of such photos, with "
-                "homes as its units, by --compare-with"
+                "homes as its units, by --compare-with, or say --no-measure"
             )
         source = PUBLIC_HOMES.format(task=task, side=side)
     data = open_source(source, size=side, channels=3, unit="home")

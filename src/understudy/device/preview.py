@@ -28,11 +28,12 @@ from understudy.device.exposure import (
     words_similarity,
 )
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.messages import CameraMessages, camera_messages
+from understudy.device.messages import CameraMessages, camera_messages, unsearched
 from understudy.device.parcel import CODE_DIGITS, Parcel, pack, store_parcel
 from understudy.device.preferences import Preferences
 from understudy.device.review import UsedPhotos, reviewed_photos
 from understudy.device.sheets import sheet_bytes
+from understudy.methods.sanitize.background import RemnantSearch
 from understudy.methods.sanitize.segments import SecondLook
 from understudy.methods.sanitize.wire import encode_message
 from understudy.metrics.message_attacks import AttackAccuracy
@@ -173,7 +174,10 @@ def _finished(
     return DisclosurePreview(parcel, text, sheet, page, held_back)
 
 
-def _second_look(preferences: Preferences, checks: CheckSettings, segmenter: str) -> SecondLook:
+def _second_look(preferences: Preferences, checks: CheckSettings, segmenter: str) -> RemnantSearch:
+    """What searches the messages; nothing does where no object is of a lower level than another."""
+    if min(preferences.levels) >= max(part.level for part in preferences.request.parts):
+        return unsearched
     names = checks.second_look or ((segmenter,) if not checks.detectors else ())
     return SecondLook(
         segmenters=tuple(load_model(Segmenter, name) for name in names),
