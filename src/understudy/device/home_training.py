@@ -21,7 +21,7 @@ from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.onnx_export import onnx_bytes
 
 ENOUGH = 40
-"""Labelled photos from which training here is as good as most of what a server can do."""
+"""Labelled photos with which training here is worth a try before anything leaves."""
 FOLDS = 4
 """Trainings that each leave out a part of the photos, to measure by."""
 ORIGIN = "trained here: nothing left"
