@@ -35,6 +35,27 @@ def test_a_disclosure_is_recorded_once_a_run_and_stays(ledger: Ledger, site: Sit
     assert first.data == {"run": "r1", "what": WHAT}
 
 
+def test_a_disclosure_is_itemised_and_its_deletion_noted_beside_it(
+    ledger: Ledger, site: Site
+) -> None:
+    photos = ledger.register(rows(60))
+    details = {"parts": [{"noun": "dog", "digests": ["00ff"]}], "server": "key"}
+    sent = Disclosure("d1", WHAT, details)
+    for _ in range(2):
+        ledger.disclose(photos.id, sent)
+    with pytest.raises(LedgerError, match="disclosed by run d2"):
+        ledger.record_deletion(photos.id, "d2", "receipt")
+    for _ in range(2):
+        ledger.record_deletion(photos.id, "d1", "receipt")
+    with site.open() as another:
+        assert another.spent(photos.id).disclosures == (sent,)
+        listed = {row.kind: row.data for row in another.rows(photos.id)}
+        assert len(list(another.rows())) == len(listed) == 3
+        assert listed["disclosure"]["details"] == details
+        assert listed["deletion"] == {"run": "d1", "receipt": "receipt"}
+        assert another.verify() == []
+
+
 def test_no_budget_refuses_a_disclosure_and_none_is_spent_by_it(ledger: Ledger) -> None:
     photos = ledger.register(rows(60))
     ledger.set_budget(photos.id, Budget(1.0))

@@ -16,6 +16,7 @@ from rich.console import Console
 from understudy.cli import (
     audit_command,
     check_command,
+    device_command,
     evaluate_command,
     ledger_command,
     plan_command,
@@ -53,6 +54,7 @@ app = typer.Typer(
 )
 app.add_typer(ledger_command.ledger_app, name="ledger")
 app.add_typer(studio_command.studio_app, name="studio")
+app.add_typer(device_command.device_app, name="device")
 app.add_typer(serve_command.serve_app, name="serve")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.methods.sanitize.painted_world import (
@@ -13,6 +15,7 @@ from tests.methods.sanitize.painted_world import (
 )
 
 from understudy.core.errors import ConfigError, InputError
+from understudy.core.types import Images, Maps
 from understudy.methods.sanitize.segments import (
     SearchSettings,
     SecondLook,
@@ -127,6 +130,35 @@ def test_a_second_look_holds_back_what_a_segmenter_or_a_detector_finds() -> None
         assert not (masks[2:] & ~remnants.masks[2:]).any()
         assert remnants.masks[2:].sum() < 1.3 * masks[2:].sum()
         assert not remnants.masks[:2].any()
+
+
+class SmoothSegmenter(ColourSegmenter):
+    """Takes everything flat for a dog, as a segmenter does that never met an empty room."""
+
+    def segment(self, images: Images) -> Maps:
+        flat = (np.abs(np.diff(images.astype(int), axis=2, append=0)).sum(axis=3) == 0).astype(int)
+        return np.maximum(super().segment(images), flat)
+
+
+def test_a_fill_that_looks_like_the_object_holds_nothing_back_and_the_object_does() -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 140, (2, 32, 32, 3), dtype=np.uint8)
+    filler = np.zeros(images.shape[:3], dtype=bool)
+    filler[:, 8:24, 8:24] = True
+    images[filler] = 90
+    images[1, 2:7, 2:7] = (210, 40, 30)
+    images[0, 12:16, 12:16] = (210, 40, 30)  # drawn by a fill: of no photo
+    rooms_without = rng.integers(0, 140, (3, 32, 32, 3), dtype=np.uint8)
+    settings = SearchSettings(scales=(1.0,), threshold=0.5)
+    plain = SecondLook(segmenters=(SmoothSegmenter(),), settings=settings)
+    assert plain(images, ["dog"], filler).held_back.all()
+    compared = replace(plain, rooms=rooms_without)
+    remnants = compared(images, ["dog"], filler)
+    assert remnants.held_back.tolist() == [False, True]
+    assert not (remnants.masks & filler).any()
+    assert compared(images, ["dog"]).held_back.all()  # without a filler all of it is of the photo
+    with pytest.raises(InputError, match="do not fill"):
+        replace(plain, rooms=rooms_without[:, :16])(images, ["dog"], filler)
 
 
 def test_the_bound_is_a_part_of_the_pixels() -> None:

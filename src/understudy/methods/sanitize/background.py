@@ -7,7 +7,7 @@ photos of a camera share one hole, and it is filled from the photos in which the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,10 @@ from scipy import ndimage
 from understudy.core.errors import ConfigError, InputError, UnsupportedTask
 from understudy.core.ports import Generator
 from understudy.core.types import Images, Masks, Vector
-from understudy.methods.sanitize.segments import Remnants, SecondLook, grown, instances
+from understudy.methods.sanitize.segments import Remnants, grown, instances
+
+RemnantSearch = Callable[[Images, Sequence[str], Masks], Remnants]
+"""What `SecondLook` does: images, nouns of what must not be in them, filler; what is left."""
 
 _INPAINTING = "inpainting"
 _GREY = 127.0
@@ -77,7 +80,7 @@ def backgrounds(
     photos: Images,
     hidden: Masks,
     nouns: Sequence[str],
-    second_look: SecondLook,
+    second_look: RemnantSearch,
     *,
     settings: HoleSettings,
     inpainter: Generator | None = None,
@@ -108,14 +111,15 @@ def backgrounds(
     for last in range(settings.rounds, -1, -1):
         holes = holes_of(hidden, settings)
         images, unseen = _filled(photos, hidden, holes, settings, inpainter, prompt, seed)
-        remnants = second_look(images, nouns)
+        filler = np.broadcast_to(unseen, holes.shape)
+        remnants = second_look(images, nouns, filler)
         if not remnants.held_back.any() or not last:
             break
         more = remnants.masks
         if settings.shared:  # the fill is the same in all of them
             more = more | (more & holes).any(axis=0)
         hidden = hidden | grown(more, settings.distance)
-    return Backgrounds(images, holes, hidden, unseen, remnants)
+    return Backgrounds(images, holes, hidden, float(unseen.mean()), remnants)
 
 
 def holes_of(hidden: Masks, settings: HoleSettings) -> Masks:
@@ -149,8 +153,8 @@ def _filled(
     inpainter: Generator | None,
     prompt: str,
     seed: int,
-) -> tuple[Images, float]:
-    """The photos with their holes filled, and the part of pixels that was free in none."""
+) -> tuple[Images, NDArray[np.bool_]]:
+    """The photos with their holes filled, and (height, width): the pixels that none had free."""
     free = ~_boxed(hidden, 1, settings.distance)
     behind, seen_free = _behind(photos, free)
     unseen = ~seen_free & holes.any(axis=0)
@@ -162,7 +166,7 @@ def _filled(
             gain = _gain(image, behind, ~hole)
             fill = np.clip(behind[hole] * gain, 0, 255)
             image[hole] = np.rint(fill).astype(np.uint8)
-    return images, float(unseen.mean())
+    return images, unseen
 
 
 def _behind(photos: Images, free: Masks) -> tuple[Vector, NDArray[np.bool_]]:

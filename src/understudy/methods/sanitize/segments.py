@@ -283,6 +283,10 @@ class Remnants:
 class SecondLook:
     """Searches what would be sent for what must not be in it; anything found holds an image back.
 
+    A segmenter takes a smooth fill for almost anything. So the filler, of which no pixel is of a
+    photo, is shown as parts of several public rooms, and what is found counts where it is found
+    whichever room stands there: the rooms are what the finding is compared with.
+
     Attributes:
         segmenters: Of which any may find something; best not the one that cut the objects out.
         detectors: The same.
@@ -290,6 +294,8 @@ class SecondLook:
             as it is.
         bound: Part of an image's pixels that segmenters may take for the object all the same.
         certainty: Boxes of detectors hold an image back from this score on.
+        rooms: (k, height, width, channels) uint8, public images that never held the objects, of
+            the size of what is searched; None: fillers are searched as they are.
     """
 
     segmenters: tuple[Segmenter, ...]
@@ -299,6 +305,7 @@ class SecondLook:
     )
     bound: float = 0.001
     certainty: float = 0.3
+    rooms: Images | None = None
 
     def __post_init__(self) -> None:
         if not self.segmenters and not self.detectors:
@@ -306,29 +313,60 @@ class SecondLook:
         if not 0 <= self.bound < 1:
             raise ConfigError(f"bound is a part of the pixels, 0 to 1, found {self.bound}")
 
-    def __call__(self, images: Images, nouns: Sequence[str]) -> Remnants:
+    def __call__(
+        self, images: Images, nouns: Sequence[str], filler: Masks | None = None
+    ) -> Remnants:
         """What is left of the objects of these nouns.
 
         Args:
             images: (n, height, width, channels) uint8, as they would be sent.
             nouns: Of the objects that must not be in them.
+            filler: (n, height, width): pixels that are of no photo, but smoothed, drawn or grey;
+                None: there are none.
 
         Raises:
             ConfigError: A model knows no class for an object.
+            InputError: The rooms have another size than the images.
         """
+        masks = np.ones(images.shape[:3], dtype=bool)
+        boxes = masks.copy()
+        for shown in self._shown(images, filler):
+            masks &= self._segmented(shown, nouns)
+            boxes &= self._detected(shown, nouns)
+        if filler is not None and self.rooms is not None:
+            masks, boxes = masks & ~filler, boxes & ~filler
+        areas = masks.mean(axis=(1, 2))
+        held_back = (areas > self.bound) | boxes.any(axis=(1, 2))
+        return Remnants(masks | boxes, np.asarray(areas, dtype=np.float64), held_back)
+
+    def _shown(self, images: Images, filler: Masks | None) -> Iterator[Images]:
+        """The images with each of the rooms in place of their filler."""
+        if filler is None or self.rooms is None or not filler.any():
+            yield images
+            return
+        if self.rooms.shape[1:] != images.shape[1:]:
+            raise InputError(
+                f"rooms of {self.rooms.shape[1:]} do not fill images of {images.shape[1:]}"
+            )
+        for room in self.rooms:
+            yield np.where(filler[..., None], room, images)
+
+    def _segmented(self, images: Images, nouns: Sequence[str]) -> Masks:
+        """(n, height, width): what any segmenter takes for an object in any view."""
         masks = np.zeros(images.shape[:3], dtype=bool)
         for segmenter in self.segmenters:
             for noun in nouns:
                 names = self._names(noun, segmenter.classes)
                 for score, _ in _views(images, segmenter, (names,), self.settings):
                     masks |= score[0] >= self.settings.threshold
-        areas = masks.mean(axis=(1, 2))
-        held_back = areas > self.bound
+        return masks
+
+    def _detected(self, images: Images, nouns: Sequence[str]) -> Masks:
+        """(n, height, width): the boxes of any detector."""
+        masks = np.zeros(images.shape[:3], dtype=bool)
         for detector in self.detectors:
-            boxes = self._boxes(images, nouns, detector)
-            masks |= boxes
-            held_back |= boxes.any(axis=(1, 2))
-        return Remnants(masks, np.asarray(areas, dtype=np.float64), held_back)
+            masks |= self._boxes(images, nouns, detector)
+        return masks
 
     def _names(self, noun: str, classes: Sequence[str]) -> tuple[str, ...]:
         return tuple({*classes_of(noun, classes), *_wider(noun, classes, self.settings)})

@@ -42,6 +42,7 @@ class Page:
         events: Everything charged, in order.
         runs: The runs that were charged, in order, as keys.
         disclosures: What no epsilon covers, in order, by run.
+        deletions: Receipts of what a server deleted again, by run.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Page:
     events: list[Event] = field(default_factory=list)
     runs: dict[str, None] = field(default_factory=dict)
     disclosures: dict[str, Disclosure] = field(default_factory=dict)
+    deletions: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -151,8 +153,11 @@ class Book:
         page.runs[entry["run"]] = None
 
     def _disclose(self, entry: LedgerEntry) -> None:
-        disclosure = Disclosure(entry["run"], entry["what"])
+        disclosure = Disclosure(entry["run"], entry["what"], entry.get("details", {}))
         self.pages[entry["dataset"]].disclosures[disclosure.run] = disclosure
+
+    def _delete(self, entry: LedgerEntry) -> None:
+        self.pages[entry["dataset"]].deletions[entry["run"]] = entry["receipt"]
 
     def _release(self, entry: LedgerEntry) -> None:
         self.releases[_release_key(entry)] = entry["digest"]
@@ -167,6 +172,7 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "release": Book._release,
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
+    "deletion": Book._delete,
 }
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
 from understudy.privacy.accounting import Event, epsilon_of
@@ -246,7 +246,7 @@ class Ledger:
             self._append(connection, entries)
 
     def disclose(self, dataset_id: str, disclosure: Disclosure) -> None:
-        """Record that a run lets a dataset steer a release without noise; on disk when it returns.
+        """Record that something of a dataset leaves without noise; on disk when this returns.
 
         It stands in the rows of the dataset and of each one that overlaps with it (`concerned`),
         beside what was spent: no epsilon covers it, so no budget can refuse it. The same run is
@@ -263,11 +263,36 @@ class Ledger:
             page = _page(book, dataset_id)
             if disclosure.run in page.disclosures:
                 return
-            entry = {"run": disclosure.run, "what": disclosure.what}
+            entry: dict[str, Any] = {"run": disclosure.run, "what": disclosure.what}
+            if disclosure.details:
+                entry["details"] = dict(disclosure.details)
             entries = [{"kind": "disclosure", "dataset": page.id, **entry}]
             shared = {"kind": "shared disclosure", "run_on": page.id, **entry}
             entries += [{**shared, "dataset": other.id} for other in book.answerable(page)[1:]]
             self._append(connection, entries)
+
+    def record_deletion(self, dataset_id: str, run: str, receipt: str) -> None:
+        """Note that a server has deleted what was disclosed to it; again changes nothing.
+
+        The disclosure stands: what was sent was known to the server for a time.
+
+        Args:
+            dataset_id: The dataset.
+            run: Of the disclosure.
+            receipt: What the server signed, as text.
+
+        Raises:
+            LedgerError: No such dataset, or nothing was disclosed by that run.
+        """
+        with self._writing() as (connection, book):
+            page = _page(book, dataset_id)
+            if run not in page.disclosures:
+                raise LedgerError(
+                    f"nothing of {page.name} was disclosed by run {run}, so no deletion is recorded"
+                )
+            if run not in page.deletions:
+                entry = {"kind": "deletion", "dataset": page.id, "run": run, "receipt": receipt}
+                self._append(connection, [entry])
 
     def check(
         self, dataset_id: str, charges: Sequence[Charge], *, unit: str, adjacency: str

@@ -59,15 +59,19 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """A release that a dataset steered without noise: no epsilon covers it.
+    """What left without noise: no epsilon covers it.
+
+    A release that a dataset steered, or the messages of a device.
 
     Attributes:
-        run: Id of the run.
+        run: Id of the run, or digest of what a device submits.
         what: What was disclosed, in words.
+        details: The same item by item: JSON values.
     """
 
     run: str
     what: str
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.run or not self.what:
@@ -125,7 +129,8 @@ class LedgerRow:
         time: When it was written: UTC, ISO 8601.
         kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
             ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
-            one), ``"release"``, ``"disclosure"`` or ``"shared disclosure"``.
+            one), ``"release"``, ``"disclosure"``, ``"shared disclosure"`` or ``"deletion"`` (a
+            server has signed that it deleted what was disclosed).
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.

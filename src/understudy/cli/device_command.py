@@ -1,0 +1,341 @@
+"""``understudy device``: the owner's side of SpinML, one command a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from understudy.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from understudy.device.home_folder import DeviceHome
+    from understudy.device.installed_models import InstalledResult
+
+device_app = typer.Typer(
+    help="A small model for your own camera: see exactly what would leave, and send only that.",
+    no_args_is_help=True,
+)
+
+_Home = Annotated[
+    Path | None,
+    typer.Option("--home", help="The device's folder; in your data folder if not given."),
+]
+_Code = Annotated[
+    str | None, typer.Option("--code", help="Code of a preview; the latest if not given.")
+]
+_Install = Annotated[bool, typer.Option("--install", help="Install it even if it is not better.")]
+
+
+def _home(folder: Path | None) -> DeviceHome:
+    from understudy.device.home_folder import DeviceHome
+
+    return DeviceHome.of(folder)
+
+
+@device_app.command("add")
+def add_command(
+    photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of photos.")],
+    home: _Home = None,
+    labelled: Annotated[
+        bool, typer.Option("--labelled", help="One folder a class: they never leave.")
+    ] = False,
+    side: Annotated[int | None, typer.Option(help="Pixels a side: 16, 32, 64, 128 or 256.")] = None,
+    fit: Annotated[str, typer.Option(help="Photos that are no squares: crop, pad or stretch.")] = (
+        "crop"
+    ),
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="Path or URL of the ledger, when first added.")
+    ] = None,
+) -> None:
+    """Add photos: decoded, upright, without EXIF, at the size that is sent."""
+    from understudy.device.photo_store import add_photos, photo_files
+
+    if fit not in ("crop", "pad", "stretch"):
+        raise ConfigError(f"--fit is crop, pad or stretch, found {fit!r}")
+    files = [file for place in photos for file in photo_files(place, labelled=labelled)]
+    added = add_photos(_home(home), files, side=side, fit=fit, ledger=ledger)  # type: ignore[arg-type]
+    typer.echo(f"{added.added} photos added, {added.known} were there before")
+    for fault in added.faults:
+        typer.echo(f"left out: {fault}")
+    typer.echo(
+        f"the device has {added.references} references and {added.labelled} labelled photos, which "
+        "never leave"
+    )
+
+
+@device_app.command("train")
+def train_command(
+    home: _Home = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the photos.")] = None,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    install: _Install = False,
+) -> None:
+    """Train a classifier here, on your labelled photos. Nothing leaves."""
+    from understudy.device.home_training import train_here
+
+    result = train_here(_home(home), epochs=epochs, seed=seed, wish=install, report=typer.echo)
+    _say_model(result)
+
+
+@device_app.command("pair")
+def pair_command(
+    code: Annotated[str, typer.Argument(help="The line that `understudy serve` printed.")],
+    home: _Home = None,
+) -> None:
+    """Pair this device with a server."""
+    from understudy.device.outbox import Outbox
+
+    server = Outbox(_home(home)).pair(code)
+    typer.echo(f"paired with {server.url}, key {server.public_key[:16]}")
+
+
+@device_app.command("request")
+def request_command(
+    target: Annotated[list[str], typer.Option("--target", help="An object, such as dog; again.")],
+    background: Annotated[str, typer.Option(help="Where it is, such as bedroom.")],
+    classes: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="What the model tells apart.")
+    ] = None,
+    training: Annotated[str, typer.Option(help="classifier or detector.")] = "classifier",
+    level: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--level",
+            help="PART=text, box, edges, pose, segment or noise; PART is an object or background.",
+        ),
+    ] = None,
+    references: Annotated[int, typer.Option(help="Photos of which something may leave.")] = 10,
+    images: Annotated[int, typer.Option(help="Synthetic images a class.")] = 400,
+    pose_model: Annotated[
+        str | None, typer.Option(help="What finds keypoints; see `understudy backends`.")
+    ] = None,
+    home: _Home = None,
+) -> None:
+    """Say what model is wanted, and how much may leave for it. Text alone by default."""
+    from understudy.device.preferences import make_preferences
+
+    if training not in ("classifier", "detector"):
+        raise ConfigError(f"--training is classifier or detector, found {training!r}")
+    pairs = [one.partition("=") for one in level or []]
+    for noun, equals, value in pairs:
+        if not (noun and equals and value):
+            raise ConfigError(f"--level is PART=WHAT, such as dog=edges, found {noun + equals!r}")
+    preferences = make_preferences(
+        _home(home),
+        targets=target,
+        background=background,
+        classes=[name.strip() for name in (classes or "").split(",") if name.strip()],
+        training=training,  # type: ignore[arg-type]  # checked above
+        levels={noun: value for noun, _, value in pairs},
+        references=references,
+        images_per_class=images,
+        pose_model=pose_model,
+    )
+    for line in preferences.lines():
+        typer.echo(line)
+    if training == "classifier":
+        typer.echo(
+            "If you can label 40 photos, train here, and nothing leaves: understudy device train"
+        )
+
+
+@device_app.command("segment")
+def segment_command(
+    home: _Home = None,
+    segmenter: Annotated[str, typer.Option(help="See `understudy backends`.")] = "embedded:studio",
+    leave_out: Annotated[
+        str | None, typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used.")
+    ] = None,
+) -> None:
+    """Find the objects in the references, and draw a sheet to look at."""
+    from understudy.device.preferences import stored_preferences
+    from understudy.device.review import segment_photos
+
+    place = _home(home)
+    reviewed = segment_photos(
+        place, stored_preferences(place), segmenter, _numbers(leave_out or "")
+    )
+    for noun, missing in reviewed.without:
+        count = len(reviewed.photos.ids)
+        typer.echo(f"{noun}: in {count - missing} of {count} photos")
+    typer.echo(f"look at {reviewed.sheet}")
+    typer.echo("where it is wrong: understudy device segment --leave-out NUMBERS")
+
+
+def _numbers(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(word.isdecimal() for word in words):
+        raise ConfigError(f"--leave-out is numbers with commas, such as 3,7, found {text!r}")
+    return [int(word) for word in words]
+
+
+@device_app.command("preview")
+def preview_command(
+    home: _Home = None,
+    second_look: Annotated[
+        list[str] | None, typer.Option(help="Another segmenter that searches what would leave.")
+    ] = None,
+    detector: Annotated[
+        list[str] | None, typer.Option(help="A detector that searches what would leave.")
+    ] = None,
+    rooms: Annotated[
+        str | None, typer.Option(help="Public photos that never held the objects.")
+    ] = None,
+    compare_with: Annotated[
+        str | None, typer.Option(help="Public photos of homes with such objects.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="Measure what a server would learn.")
+    ] = True,
+) -> None:
+    """Show what would leave, drawn from its bytes, and what it tells. Nothing is sent."""
+    from understudy.device.installed_models import model_index
+    from understudy.device.photo_store import stored_photos
+    from understudy.device.preferences import stored_preferences
+    from understudy.device.preview import CheckSettings, more_disclosure_advice, preview
+
+    place = _home(home)
+    preferences = stored_preferences(place)
+    current = model_index(place).current
+    known = None
+    if current is not None and current.accuracy is not None:
+        known = (current.origin, current.accuracy, current.labelled)
+    labelled = sum(photo.label is not None for photo in stored_photos(place))
+    checks = CheckSettings(
+        second_look=tuple(second_look or ()),
+        detectors=tuple(detector or ()),
+        rooms=rooms,
+        homes=compare_with,
+        measure=measure,
+    )
+    advice = more_disclosure_advice(preferences, known, labelled)
+    shown = preview(place, preferences, checks, advice=advice)
+    typer.echo(shown.text.rstrip())
+    if shown.sheet is not None:
+        typer.echo(f"Look at {shown.sheet} before you agree.")
+
+
+@device_app.command("send")
+def send_command(
+    yes: Annotated[
+        str | None, typer.Option("--yes", metavar="CODE", help="Agree to the preview of this code.")
+    ] = None,
+    home: _Home = None,
+) -> None:
+    """Send what was previewed, after you agreed to its code; again goes on where it stopped."""
+    from understudy.device.outbox import Outbox
+    from understudy.device.parcel import digest_of_code, parcel_report
+
+    place = _home(home)
+    outbox = Outbox(place)
+    server = outbox.server
+    if yes is None:
+        typer.echo(parcel_report(place, digest_of_code(place, None))["text"].rstrip())
+        typer.echo(f"It would go to {server.url}.")
+        yes = typer.prompt("Type the code to agree")
+    digest = digest_of_code(place, yes)
+    state = outbox.send(digest, yes.lower())
+    typer.echo(f"sent to {server.url}; the job is {state.state}")
+    typer.echo("recorded as disclosed in the ledger. See: understudy device status --wait")
+
+
+@device_app.command("status")
+def status_command(
+    home: _Home = None,
+    code: _Code = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is done or has failed.")] = False,
+) -> None:
+    """Ask the server how far the job is."""
+    from understudy.device.outbox import Outbox
+
+    place = _home(home)
+    outbox = Outbox(place)
+    digest = _sent_digest(place, outbox, code)
+    state, said = outbox.status(digest), ""
+    while True:
+        stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
+        if said != (said := f"{state.state}{stages}"):
+            typer.echo(f"{said}; deleted in {state.expires_in // 60} minutes")
+        if not wait or state.state not in ("open", "queued", "running"):
+            break
+        state = outbox.status(digest, wait=True)
+    if state.state == "done":
+        typer.echo("next: understudy device model")
+
+
+@device_app.command("model")
+def model_command(
+    home: _Home = None,
+    code: _Code = None,
+    install: _Install = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Install the model before the current one again.")
+    ] = False,
+) -> None:
+    """Get the model, check it, test it on your labelled photos, install it if it is better."""
+    from understudy.device.installed_models import DeviceModel, offer_model, roll_back
+    from understudy.device.outbox import Outbox
+    from understudy.device.parcel import stored_parcel
+
+    place = _home(home)
+    if rollback:
+        model = roll_back(place)
+        typer.echo("no model is installed now" if model is None else f"installed: {model.origin}")
+        return
+    outbox = Outbox(place)
+    digest = _sent_digest(place, outbox, code)
+    result, data = outbox.model(digest)
+    parts = stored_parcel(place, digest).request.parts
+    levels = ", ".join(f"{part.noun} L{part.level}" for part in (*parts[1:], parts[0]))
+    offered = DeviceModel(
+        "", f"server, {levels}", result.kind, result.label_classes, result.side, result.validation
+    )
+    _say_model(offer_model(place, data, offered, wish=install))
+    typer.echo("let the server forget it: understudy device delete")
+
+
+@device_app.command("history")
+def history_command(home: _Home = None) -> None:
+    """List what left, where to, what it was measured at, and the models."""
+    from understudy.device.history import device_history
+
+    for line in device_history(_home(home)):
+        typer.echo(line)
+
+
+@device_app.command("delete")
+def delete_command(home: _Home = None, code: _Code = None) -> None:
+    """Let the server delete everything of a job, and keep its signed receipt."""
+    from understudy.device.outbox import Outbox
+
+    place = _home(home)
+    outbox = Outbox(place)
+    digest = _sent_digest(place, outbox, code)
+    receipt = outbox.delete(digest)
+    typer.echo(
+        f"deleted: {receipt.item_bytes:,} bytes of items and all that was made of them "
+        f"({receipt.reason}); the signed receipt is {place.path('outbox', digest, 'receipt')}"
+    )
+
+
+def _sent_digest(home: DeviceHome, outbox: Any, code: str | None) -> str:
+    """The job that is meant: the latest that was sent, or that of a code."""
+    from understudy.device.parcel import digest_of_code
+
+    if code is not None:
+        return digest_of_code(home, code)
+    sent: list[str] = list(outbox.sent())
+    if not sent:
+        raise ConfigError("nothing was sent yet: understudy device send")
+    return sent[-1]
+
+
+def _say_model(result: InstalledResult) -> None:
+    model = result.model
+    if model.accuracy is not None:
+        typer.echo(f"right in {model.accuracy:.1%} of {model.labelled} labelled photos")
+    else:
+        typer.echo("not measured: there are no labelled photos of its classes")
+    typer.echo(f"{'installed' if result.installed else 'not installed'}: {result.reason}")

@@ -1,0 +1,235 @@
+"""What a curious server would learn from what would leave, measured before the owner agrees.
+
+Three figures a part: mutual information with its bias removed (SpinML, Eq. 1), statuses that an
+attacker reads who has learnt from the same messages of public homes, and homes that are recognised.
+The public homes are drawn by the playhouse, or a dataset of the owner's choice that names homes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from understudy.backends.registry import load_encoder, load_model
+from understudy.core.errors import ConfigError, InputError
+from understudy.core.ports import Segmenter, TextEncoder
+from understudy.core.results import Interval
+from understudy.core.types import Images, Labels, Masks
+from understudy.data import open_source
+from understudy.device.messages import CameraMessages, camera_messages, unsearched
+from understudy.device.preferences import Preferences
+from understudy.methods.sanitize.sanitizers import Sanitizer
+from understudy.methods.sanitize.segments import SearchSettings, Segments, search
+from understudy.metrics.disclosure import PartMessages, disclosed_information
+from understudy.metrics.message_attacks import (
+    AttackAccuracy,
+    camera_residuals,
+    outline_attack,
+    reidentification,
+)
+from understudy.metrics.semantic import prompt_similarity
+
+PUBLIC_TASKS: Mapping[str, str] = {"dog": "pet-status", "person": "activity", "bottle": "bottle"}
+"""The task of the playhouse whose homes have such an object."""
+PUBLIC_HOMES = "playhouse:{task}?homes=16&per_home=5&first=9000&size={side}"
+"""Homes that nobody lives in."""
+ALLOWED_ABOVE_CHANCE = 0.10
+"""An attack that is right more often than chance and this is pointed out."""
+_FOLDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PublicHomes:
+    """Public photos of homes with such objects, and what would be sent of them.
+
+    Attributes:
+        name: The dataset.
+        images: (n, side, side, 3) uint8.
+        segments: Where the objects are.
+        messages: What the same sanitizers give, by part, drawn.
+        statuses: (n,) int64.
+        classes: Names of the statuses.
+        homes: Whose photo each is.
+    """
+
+    name: str
+    images: Images
+    segments: Segments
+    messages: Mapping[int, Images]
+    statuses: Labels
+    classes: tuple[str, ...]
+    homes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartExposure:
+    """What would be learnt of one part. Owner-only until it is agreed to.
+
+    Attributes:
+        information: Part of the entropy of its pixels that is in all messages together, bias
+            removed; None where it could not be measured.
+        status: How often a status is read from the part's messages; None where no message of the
+            part is sent, or the public homes have no statuses.
+        home: How often messages of one home are recognised as such.
+    """
+
+    information: Interval | None
+    status: AttackAccuracy | None = None
+    home: AttackAccuracy | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report and the ledger: value, ends of the interval, and chance."""
+        values: dict[str, Any] = {}
+        if self.information is not None:
+            one = self.information
+            values["information"] = [round(x, 4) for x in (one.value, one.low, one.high)]
+        for name, attack in (("status_read", self.status), ("home_recognised", self.home)):
+            if attack is not None:
+                at = attack.accuracy
+                numbers = (at.value, at.low, at.high, attack.chance)
+                values[name] = [round(x, 4) for x in numbers]
+        return values
+
+
+def public_homes(
+    preferences: Preferences,
+    sanitizers: Mapping[int, Sanitizer],
+    segmenter: str,
+    source: str | None = None,
+) -> PublicHomes:
+    """Public homes, with the messages that the owner's choices would make of them.
+
+    Args:
+        preferences: What may leave.
+        sanitizers: Of the parts above L0.
+        segmenter: Name of the model that searches, the same as for the owner's photos.
+        source: A dataset that names homes; None for the playhouse's homes of the first object.
+
+    Raises:
+        ConfigError: The playhouse has no homes with such an object, and no dataset was named.
+        MissingExtra: The playhouse is not installed.
+    """
+    side, first = preferences.request.side, preferences.nouns[0].split()[-1]
+    if source is None:
+        task = PUBLIC_TASKS.get(first)
+        if task is None:
+            raise ConfigError(
+                f"there are no public homes with a {first}: name a dataset of such photos, with "
+                "homes as its units, by --compare-with, or say --no-measure"
+            )
+        source = PUBLIC_HOMES.format(task=task, side=side)
+    data = open_source(source, size=side, channels=3, unit="home")
+    batches = list(data.batches(256))
+    images = np.concatenate([batch.values for batch in batches])
+    homes = np.concatenate([_homes(batch.units) for batch in batches])
+    model = load_model(Segmenter, segmenter)
+    segments = search(images, preferences.nouns, model, SearchSettings())
+    messages = {part: np.zeros_like(images) for part in preferences.request.disclosed}
+    for home in np.unique(homes):
+        rows = np.flatnonzero(homes == home)
+        own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
+        messages_of_home = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
+        for part, drawn in messages_of_home.drawn.items():
+            messages[part][rows] = drawn
+    statuses = np.concatenate([batch.labels for batch in batches])
+    return PublicHomes(
+        source, images, segments, messages, statuses, data.classes, tuple(homes.tolist())
+    )
+
+
+def _homes(units: Any) -> Any:
+    if units is None:
+        raise ConfigError("the photos to compare with name no homes: give a manifest with a unit")
+    return units
+
+
+def exposures(
+    images: Images,
+    segments: Segments,
+    messages: CameraMessages,
+    rows: Mapping[int, Sequence[int]],
+    preferences: Preferences,
+    public: PublicHomes,
+) -> dict[int, PartExposure]:
+    """What would be learnt of each part, by its number.
+
+    Args:
+        images: The owner's photos.
+        segments: Where the objects are in them.
+        messages: What would leave.
+        rows: The photos of which a part's items would be sent, by the part's number.
+        preferences: What may leave of each part.
+        public: Public homes.
+    """
+    sent = []
+    for part, chosen in rows.items():
+        drawn = np.zeros_like(images)
+        drawn[list(chosen)] = messages.drawn[part][list(chosen)]
+        sent.append(drawn)
+    results = {}
+    for part in range(len(preferences.request.parts)):
+        information = _information(images, segments, sent, public, part)
+        if part in rows:
+            own = messages.drawn[part][list(rows[part])]
+            results[part] = PartExposure(information, *_attacks(own, part, public))
+        else:
+            results[part] = PartExposure(information)
+    return results
+
+
+def _information(
+    images: Images, segments: Segments, sent: Sequence[Images], public: PublicHomes, part: int
+) -> Interval | None:
+    own = PartMessages(images, _pixels(segments, part), tuple(sent))
+    others = PartMessages(
+        public.images, _pixels(public.segments, part), tuple(public.messages.values())
+    )
+    try:
+        return disclosed_information(own, others).corrected
+    except InputError:  # the object is in no photo of either
+        return None
+
+
+def _pixels(segments: Segments, part: int) -> Masks:
+    """The pixels of a part: of the background those of no object."""
+    return np.asarray(segments.masks[part - 1] if part else ~segments.masks.any(axis=0))
+
+
+def _attacks(
+    own: Images, part: int, public: PublicHomes
+) -> tuple[AttackAccuracy | None, AttackAccuracy]:
+    """The status by the strongest attacker, and the home among the public ones and the owner's."""
+    messages = public.messages[part]
+    status = None
+    if len(public.classes) > 1:
+        views = [messages]
+        if part == 0:  # holes and their fill show in what sets a photo apart from its home's others
+            views.append(camera_residuals(messages, public.homes))
+        attacks = [
+            outline_attack(view, public.statuses, public.homes, folds=_FOLDS)[0] for view in views
+        ]
+        status = max(attacks, key=lambda attack: attack.accuracy.value)
+    homes = [*public.homes, *["the owner's"] * len(own)]
+    return status, reidentification(np.concatenate([messages, own]), homes)
+
+
+def words_similarity(images: Images, preferences: Preferences) -> Interval | None:
+    """SIM of the request's words and the photos, above that of the empty prompt (Table 4d).
+
+    By the mini studio's CLIP; None where it is not installed.
+    """
+    try:
+        encoder = load_encoder("embedded:studio", shape=images.shape[1:])
+    except InputError:
+        return None
+    if not isinstance(encoder, TextEncoder):
+        return None
+    request = preferences.request
+    noun = preferences.nouns[0]
+    texts = [f"a {noun} {name} in a {request.background.noun}" for name in request.label_classes]
+    return prompt_similarity(
+        encoder.encode(images), encoder.encode_text(texts), encoder.encode_text([""])
+    ).above

@@ -1,0 +1,126 @@
+"""The device's folder: what the owner's machine stores of photos, requests, jobs and models.
+
+    settings.json            pixels a side, the ledger, the dataset's id there
+    photos.json, photos/     the photos as arrays under random names, and what each is
+    request.json             what model is wanted, and how much may leave for it
+    segments.npz, review/    where the objects are, and sheets of it
+    preview/                 what would leave, drawn from the bytes that would be sent
+    outbox/DIGEST/           what was previewed, to be sent as it is; state of the job, receipt
+    sent.json                what was agreed to, in order
+    server.json              address, keys and token of the paired server
+    models/                  models that came back or were trained here, and which one is installed
+
+A file is written aside, synced and renamed: a crash leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.methods.sanitize.wire_items import Side
+from understudy.privacy.ledger.ledger import Ledger
+
+SIDES_OF_PHOTOS: tuple[int, ...] = get_args(Side)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """What is settled when the first photo is added.
+
+    Attributes:
+        side: Pixels a side of every photo and of all that is sent.
+        ledger: Path or URL of the ledger; None for the owner's own.
+        dataset: Id of the photos in that ledger.
+    """
+
+    side: int
+    ledger: str | None
+    dataset: str
+
+    def open_ledger(self) -> Ledger:
+        """The ledger that the device's disclosures stand in."""
+        return Ledger(self.ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHome:
+    """The folder, and how files are written in it.
+
+    Attributes:
+        folder: It is made for the owner alone (mode 0700).
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: Path | None = None) -> DeviceHome:
+        """The folder of ``--home``; None for ``device`` in the owner's data folder."""
+        if folder is None:
+            base = Path(os.environ.get("XDG_DATA_HOME", ""))
+            if not base.is_absolute():  # the XDG specification: a relative one is ignored
+                base = Path.home() / ".local" / "share"
+            folder = base / "understudy" / "device"
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder} is a file: --home names a folder")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return cls(folder)
+
+    def path(self, *names: str) -> Path:
+        """A path in the folder."""
+        return self.folder.joinpath(*names)
+
+    @property
+    def settings(self) -> DeviceSettings:
+        """What was settled when the first photo was added.
+
+        Raises:
+            RunError: None was.
+        """
+        stored = self.read("settings.json", None)
+        if stored is None:
+            raise RunError(f"{self.folder} holds no photos yet: understudy device add PHOTOS first")
+        return DeviceSettings(**stored)
+
+    def settle(self, settings: DeviceSettings) -> None:
+        """Write the settings."""
+        self.write("settings.json", asdict(settings))
+
+    def read(self, name: str, default: Any) -> Any:
+        """The values of a JSON file, ``default`` where there is none.
+
+        Raises:
+            RunError: It was damaged.
+        """
+        try:
+            return json.loads(self.path(name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return default
+        except ValueError as error:
+            raise RunError(f"{self.path(name)} is damaged: restore it or remove it") from error
+
+    def write(self, name: str, values: Mapping[str, Any] | list[Any]) -> None:
+        """Write values as JSON, for the owner alone."""
+        text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+        write_file(self.path(name), text.encode())
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, readable for the owner alone (mode 0600)."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

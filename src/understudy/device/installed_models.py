@@ -1,0 +1,198 @@
+"""The models of the device: measured on the owner's own labelled photos, installed if better.
+
+A model that came back from a server, or was trained here, replaces the installed one only where it
+is right more often on photos that the owner has labelled, or where the owner says so. The one
+before it stays: a rollback is one command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from understudy.backends.onnx_model import OnnxModel, OnnxOptions
+from understudy.core.errors import RunError
+from understudy.core.types import Images
+from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.model_check import check_model
+from understudy.device.photo_store import PhotoSet, labelled_photos
+from understudy.methods.sanitize.signed_results import model_digest
+from understudy.methods.sanitize.wire import ModelKind
+
+_INDEX = "models/models.json"
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """A model of the device.
+
+    Attributes:
+        digest: BLAKE2b-256 of its bytes; the name of its folder.
+        origin: Where it is from, and what had left for it.
+        kind: ``"classifier"`` or ``"detector"``.
+        classes: Its label classes.
+        side: Pixels a side of its input.
+        validation: What its maker states of synthetic images, or of the owner's photos that were
+            left out of a training here, in [0, 1].
+        accuracy: Part of the owner's labelled photos in which it is right; None where there are
+            none, or it is a detector.
+        labelled: Of how many photos that is.
+    """
+
+    digest: str
+    origin: str
+    kind: ModelKind
+    classes: tuple[str, ...]
+    side: int
+    validation: float
+    accuracy: float | None = None
+    labelled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIndex:
+    """All models of the device.
+
+    Attributes:
+        models: In the order in which they came.
+        installed: Digests of those that were installed, the latest last: it is the one in use.
+    """
+
+    models: tuple[DeviceModel, ...] = ()
+    installed: tuple[str, ...] = ()
+
+    @property
+    def current(self) -> DeviceModel | None:
+        """The installed model."""
+        return self.of(self.installed[-1]) if self.installed else None
+
+    def of(self, digest: str) -> DeviceModel:
+        """A model by its digest."""
+        return next(model for model in self.models if model.digest == digest)
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledResult:
+    """What became of a model that was offered.
+
+    Attributes:
+        model: The model, measured.
+        installed: Whether it is in use now.
+        reason: Why, or why not.
+    """
+
+    model: DeviceModel
+    installed: bool
+    reason: str
+
+
+def model_index(home: DeviceHome) -> ModelIndex:
+    """The models of the device, and which are or were installed."""
+    stored = home.read(_INDEX, {"models": [], "installed": []})
+    models = (DeviceModel(**{**one, "classes": tuple(one["classes"])}) for one in stored["models"])
+    return ModelIndex(tuple(models), tuple(stored["installed"]))
+
+
+def model_path(home: DeviceHome, digest: str) -> Path:
+    """The ONNX file of a model."""
+    return home.path("models", digest, "model.onnx")
+
+
+def offer_model(
+    home: DeviceHome, data: bytes, model: DeviceModel, *, wish: bool = False
+) -> InstalledResult:
+    """Check a model, store it, measure it, and install it if it is better or wished for.
+
+    Args:
+        home: The device.
+        data: Its ONNX bytes.
+        model: What is known of it; its digest is made here.
+        wish: Install it in any case.
+
+    Raises:
+        WireError: It is refused, before any runtime sees it.
+    """
+    check_model(data, model.kind, model.side, len(model.classes))
+    model = replace(model, digest=model_digest(data))
+    write_file(model_path(home, model.digest), data)
+    photos = labelled_photos(home)
+    if model.accuracy is None and model.kind == "classifier" and photos is not None:
+        model = _measured(home, model, photos)
+    index = model_index(home)
+    better, reason = _is_better(model, index.current, _guess(model, photos))
+    installed = wish or better
+    models = [one for one in index.models if one.digest != model.digest]
+    history = [one for one in index.installed if not (installed and one == model.digest)]
+    _store(home, [*models, model], [*history, *([model.digest] if installed else [])])
+    return InstalledResult(model, installed, "the owner wished it" if wish else reason)
+
+
+def roll_back(home: DeviceHome) -> DeviceModel | None:
+    """Install the model before the current one again; None where that leaves none.
+
+    Raises:
+        RunError: No model is installed.
+    """
+    index = model_index(home)
+    if not index.installed:
+        raise RunError("no model is installed, so there is none to go back from")
+    _store(home, index.models, index.installed[:-1])
+    return model_index(home).current
+
+
+def predictions(home: DeviceHome, model: DeviceModel, images: Images) -> list[str]:
+    """The class of each of (n, side, side, 3) uint8 images, by a classifier of the device."""
+    network = OnnxModel(str(model_path(home, model.digest)), OnnxOptions(batch=_BATCH, threads=1))
+    rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32)
+    scores = [network.run(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]
+    return [model.classes[label] for label in np.concatenate(scores).argmax(axis=1).tolist()]
+
+
+def _measured(home: DeviceHome, model: DeviceModel, photos: PhotoSet) -> DeviceModel:
+    """The model with its accuracy on labelled photos of its classes."""
+    rows = [row for row, label in enumerate(photos.labels) if label in model.classes]
+    if not rows:
+        return model
+    given = predictions(home, model, photos.images[rows])
+    right = sum(photos.labels[row] == one for row, one in zip(rows, given, strict=True))
+    return replace(model, accuracy=right / len(rows), labelled=len(rows))
+
+
+def _guess(model: DeviceModel, photos: PhotoSet | None) -> float:
+    """Part of the labelled photos in which one class is right that is always said."""
+    labels = [label for label in (photos.labels if photos else ()) if label in model.classes]
+    return max(Counter(labels).values(), default=0) / max(1, len(labels))
+
+
+def _is_better(model: DeviceModel, current: DeviceModel | None, guess: float) -> tuple[bool, str]:
+    if model.accuracy is not None and model.accuracy <= guess:
+        return False, (
+            f"it is right in {model.accuracy:.0%} of the labelled photos, and the commonest class "
+            f"alone in {guess:.0%}: --install installs it all the same"
+        )
+    if current is None:
+        return True, "it is the first"
+    if set(current.classes) != set(model.classes) or current.kind != model.kind:
+        return False, "it answers another question than the installed one: --install replaces it"
+    if model.accuracy is None or current.accuracy is None:
+        return False, (
+            "there are no labelled photos that say which is better: add some with `understudy "
+            "device add --labelled`, or say --install"
+        )
+    figures = (
+        f"{model.accuracy:.0%} of the labelled photos, the installed one {current.accuracy:.0%}"
+    )
+    if model.accuracy > current.accuracy:
+        return True, f"it is right in {figures}"
+    return False, f"it is right in {figures}: --install replaces it all the same"
+
+
+def _store(home: DeviceHome, models: Sequence[DeviceModel], installed: Sequence[str]) -> None:
+    home.write(
+        _INDEX, {"models": [asdict(model) for model in models], "installed": list(installed)}
+    )

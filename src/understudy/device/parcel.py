@@ -1,0 +1,200 @@
+"""What is sent of a request, as bytes, before anybody agreed to it: packed, stored, decoded, drawn.
+
+The preview is drawn from what `decode_item` gives of the very bytes that would be sent, and the
+outbox sends the same files. The digest of the submission covers request, nonce and the digest of
+every item: who agrees to it agrees to these bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from understudy.core.errors import RunError, WireError
+from understudy.core.types import Images
+from understudy.device.home_folder import DeviceHome, write_file
+from understudy.methods.sanitize.wire import (
+    JobRequest,
+    JobSubmission,
+    accept_item,
+    decode_message,
+    encode_message,
+    manifest_of,
+    submission_digest,
+)
+from understudy.methods.sanitize.wire_items import (
+    SKELETONS,
+    BackgroundItem,
+    BoxItem,
+    EdgesItem,
+    Item,
+    PoseItem,
+    TargetItem,
+)
+from understudy.steps.hints import LIMBS, skeleton
+
+OUTBOX = "outbox"
+AGREED = "sent.json"
+"""The digests of what was agreed to, in order, whether or not it was sent to its end."""
+CODE_DIGITS = 8
+"""Digits of a parcel's digest that its owner types at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A submission and its items, encoded.
+
+    Attributes:
+        submission: Request and manifest.
+        items: Encoded items by their digests, in the order in which they are sent.
+    """
+
+    submission: JobSubmission
+    items: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> str:
+        """Of the submission: what consent, ledger, job and receipt are bound to."""
+        return submission_digest(self.submission)
+
+    @property
+    def request(self) -> JobRequest:
+        """What is asked for."""
+        return self.submission.request
+
+    def decoded(self, part: int) -> tuple[Item, ...]:
+        """The items of a part, read back from their bytes."""
+        digests = next(
+            (one.digests for one in self.submission.manifest.parts if one.part == part), ()
+        )
+        return tuple(accept_item(self.submission, one, self.items[one]) for one in digests)
+
+    def part_bytes(self, part: int) -> int:
+        """Bytes of a part's items, headers included."""
+        return sum(
+            len(self.items[digest])
+            for one in self.submission.manifest.parts
+            if one.part == part
+            for digest in one.digests
+        )
+
+
+def pack(request: JobRequest, items: Mapping[int, Sequence[Item]]) -> Parcel:
+    """A parcel with a fresh nonce.
+
+    Args:
+        request: What is asked for.
+        items: Of each part above L0, as many as the request states references.
+
+    Raises:
+        WireError: The items are others than the request needs.
+    """
+    manifest, encoded = manifest_of(items)
+    try:
+        submission = JobSubmission(request=request, manifest=manifest)
+    except ValueError as error:
+        raise WireError(f"these items do not fit the request: {error}") from None
+    return Parcel(submission, encoded)
+
+
+def store_parcel(home: DeviceHome, parcel: Parcel, report: Mapping[str, Any]) -> None:
+    """Write a parcel to the outbox, with what its owner is shown of it. Nothing is sent.
+
+    What was shown before and never agreed to is removed: only what was shown last can be sent.
+    """
+    agreed = home.read(AGREED, [])
+    for digest in stored_digests(home):
+        if digest not in agreed:
+            shutil.rmtree(home.path(OUTBOX, digest))
+    folder = home.path(OUTBOX, parcel.digest)
+    for digest, data in parcel.items.items():
+        write_file(folder / "items" / digest, data)
+    write_file(folder / "report.json", json.dumps(dict(report), ensure_ascii=False).encode())
+    write_file(folder / "submission", encode_message(parcel.submission))
+
+
+def stored_parcel(home: DeviceHome, digest: str) -> Parcel:
+    """A parcel of the outbox, every byte of it compared with the digest.
+
+    Raises:
+        RunError: There is none, or a byte of it was changed.
+    """
+    folder = home.path(OUTBOX, digest)
+    try:
+        submission = decode_message(JobSubmission, (folder / "submission").read_bytes())
+        items = {one: (folder / "items" / one).read_bytes() for one in submission.manifest.digests}
+        for one, data in items.items():
+            accept_item(submission, one, data)
+    except (FileNotFoundError, WireError) as error:
+        raise RunError(f"{folder} is not whole: understudy device preview again") from error
+    parcel = Parcel(submission, items)
+    if parcel.digest != digest:
+        raise RunError(f"{folder} was changed after it was shown: understudy device preview again")
+    return parcel
+
+
+def parcel_report(home: DeviceHome, digest: str) -> dict[str, Any]:
+    """What the owner was shown of a parcel: the figures by part."""
+    report: dict[str, Any] = home.read(f"{OUTBOX}/{digest}/report.json", {})
+    return report
+
+
+def stored_digests(home: DeviceHome) -> list[str]:
+    """The digests of all parcels, the latest first."""
+    submissions = home.path(OUTBOX).glob("*/submission")
+    ordered = sorted(submissions, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return [path.parent.name for path in ordered]
+
+
+def digest_of_code(home: DeviceHome, code: str | None) -> str:
+    """The parcel that a typed beginning of its digest names; the latest one without.
+
+    Raises:
+        RunError: None or several begin like that, or too few digits.
+    """
+    known = stored_digests(home)
+    if code is None:
+        if not known:
+            raise RunError("nothing was previewed yet: understudy device preview")
+        return known[0]
+    matches = [one for one in known if one.startswith(code.lower())]
+    if len(code) < CODE_DIGITS or len(matches) != 1:
+        raise RunError(
+            f"{code!r} is not the code of what was previewed: copy its {CODE_DIGITS} digits or "
+            "more from the preview. What was previewed before has another code than what is now"
+        )
+    return matches[0]
+
+
+def drawn_item(item: Item, skeleton_name: str | None = None) -> Images:
+    """(side, side, 3) uint8: an item as the server sees it, black where nothing was sent."""
+    side = item.side
+    canvas = np.zeros((side, side, 3), dtype=np.uint8)
+    if isinstance(item, BackgroundItem):
+        return item.image()
+    if isinstance(item, TargetItem):
+        return np.where(item.mask()[..., None], item.image(), np.uint8(0))
+    if isinstance(item, EdgesItem):
+        canvas[item.edges()] = 255
+    elif isinstance(item, BoxItem):
+        left, top, right, bottom = item.box().astype(np.int64)
+        canvas[top:bottom, left:right] = 255
+    elif isinstance(item, PoseItem):
+        points = item.points()
+        if skeleton_name in LIMBS:
+            names = SKELETONS[skeleton_name]
+            return skeleton(points[: len(names)], names, skeleton_name, (side, side))
+        at = np.minimum(points[points[:, 2] > 0, :2].astype(np.int64), side - 1)
+        canvas[at[:, 1], at[:, 0]] = 255
+    return canvas
+
+
+def drawn_part(parcel: Parcel, part: int) -> Images:
+    """(references, side, side, 3) uint8: all items of a part, drawn."""
+    skeleton_name = parcel.request.parts[part].skeleton
+    return np.stack([drawn_item(item, skeleton_name) for item in parcel.decoded(part)])

@@ -1,0 +1,229 @@
+"""What the owner asks for, and how much may leave for it: the four keys of SpinML, Table 2.
+
+Target object, background, training object and label classes; a privacy level for each object and
+for the background (section 3.2): ``text`` is L0, ``box``, ``edges`` and ``pose`` are L1,
+``segment`` and ``noise`` are L2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from understudy.backends.registry import load_model
+from understudy.core.errors import ConfigError, RunError, WireError
+from understudy.core.ports import PoseEstimator
+from understudy.device.home_folder import DeviceHome, write_file
+from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
+from understudy.methods.sanitize.wire import (
+    JobRequest,
+    ModelKind,
+    PartRequest,
+    decode_message,
+    encode_message,
+)
+from understudy.methods.sanitize.wire_items import SKELETONS, first_problem
+from understudy.steps.hints import LIMBS
+
+BACKGROUND = "background"
+"""What the background is called where a level is given for it, beside its own noun."""
+
+OBJECT_LEVELS: Mapping[str, int] = {
+    "text": 0,
+    "box": 1,
+    "edges": 1,
+    "pose": 1,
+    "segment": 2,
+    "noise": 2,
+}
+"""What may leave of an object, and the level of the paper that it belongs to."""
+BACKGROUND_LEVELS: Mapping[str, int] = {"text": 0, "edges": 1, "segment": 2}
+"""What may leave of a background."""
+
+_REQUEST, _CHOICES = "request.json", "choices.json"
+PAPER_REFERENCES = 10
+"""Reference photos of SpinML's experiments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """A request, and the sanitizer of each part.
+
+    Attributes:
+        request: As it will be sent.
+        sanitizers: Names of the sanitizers, of the background and then of each object.
+        pose_model: What finds keypoints; None where no pose is sent.
+    """
+
+    request: JobRequest
+    sanitizers: tuple[str, ...]
+    pose_model: str | None = None
+
+    @property
+    def nouns(self) -> tuple[str, ...]:
+        """Of the objects."""
+        return tuple(part.noun for part in self.request.target_object)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Of the objects."""
+        return tuple(part.level for part in self.request.target_object)
+
+    def sanitizer(self, part: int) -> Sanitizer:
+        """What makes the messages of a part, by its number in the request."""
+        name = self.sanitizers[part]
+        if name != "pose":
+            return load_sanitizer(name)
+        skeleton = self.request.parts[part].skeleton
+        estimator = load_model(PoseEstimator, self.pose_model or "")
+        drawn = skeleton if skeleton in LIMBS else None
+        return PoseSanitizer(estimator, drawn)
+
+    def lines(self) -> list[str]:
+        """What would leave of each part, a line each."""
+        parts = self.request.parts
+        rows = [*range(1, len(parts)), 0]
+        return [
+            f"{parts[k].noun} ({BACKGROUND if k == 0 else 'object'}): L{parts[k].level}, "
+            f"{_MEANING[self.sanitizers[k]]}"
+            for k in rows
+        ]
+
+
+_MEANING = {
+    "text": "its name alone",
+    "box": "where it is, on a grid",
+    "edges": "its edges",
+    "pose": "its keypoints",
+    "segment": "its pixels",
+    "noise": "its pixels with noise on them",
+}
+
+
+def make_preferences(
+    home: DeviceHome,
+    *,
+    targets: Sequence[str],
+    background: str,
+    classes: Sequence[str] = (),
+    training: ModelKind = "classifier",
+    levels: Mapping[str, str] | None = None,
+    references: int = PAPER_REFERENCES,
+    images_per_class: int = 400,
+    pose_model: str | None = None,
+) -> Preferences:
+    """The owner's request, checked and stored.
+
+    Args:
+        home: The device; its photos settle the pixels a side.
+        targets: Nouns of the objects; a classifier's classes are about the first.
+        background: Noun of the background, such as ``bedroom``.
+        classes: Label classes; for a detector those objects that it is to find, all by default.
+        training: ``"classifier"`` or ``"detector"``.
+        levels: What may leave of a part, by its noun or ``background``; text where none is given.
+        references: Photos of which something may leave, where anything may.
+        images_per_class: Synthetic images that the server draws.
+        pose_model: What finds keypoints, where a pose may leave.
+
+    Raises:
+        ConfigError: A value makes no sense, or the wire does not have it.
+        BackendError: The pose model cannot be loaded.
+    """
+    chosen = _chosen(targets, background, dict(levels or {}))
+    wanted = [name for name in chosen if name != "text"]
+    objects = zip(targets, chosen[1:], strict=True)
+    fields: dict[str, Any] = {
+        "target_object": tuple(_part(noun, name, pose_model) for noun, name in objects),
+        "background": _part(background, chosen[0], None),
+        "training_object": training,
+        "label_classes": tuple(classes or (targets if training == "detector" else ())),
+        "side": home.settings.side,
+        "references": references if wanted else 0,
+        "images_per_class": images_per_class,
+    }
+    try:
+        request = JobRequest.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigError(
+            f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
+            "letters a to z, blanks and hyphens"
+        ) from None
+    preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None)
+    write_file(home.path(_REQUEST), encode_message(request))
+    home.write(_CHOICES, {"sanitizers": list(chosen), "pose_model": preferences.pose_model})
+    return preferences
+
+
+def stored_preferences(home: DeviceHome) -> Preferences:
+    """The request that was made last.
+
+    Raises:
+        RunError: None was, or it was damaged.
+    """
+    try:
+        request = decode_message(JobRequest, home.path(_REQUEST).read_bytes())
+    except FileNotFoundError:
+        raise RunError("no model was asked for yet: understudy device request ...") from None
+    except WireError as error:
+        raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again") from error
+    choices = home.read(_CHOICES, None)
+    if choices is None or len(choices["sanitizers"]) != len(request.parts):
+        raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
+    return Preferences(request, tuple(choices["sanitizers"]), choices["pose_model"])
+
+
+def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:
+    """The sanitizer of the background and of each object."""
+    if background in targets:
+        raise ConfigError(f"the background and an object are both called {background!r}")
+    names = [levels.pop(BACKGROUND, levels.pop(background, "text"))]
+    names += [levels.pop(noun, "text") for noun in targets]
+    if levels:
+        known = ", ".join((*targets, BACKGROUND))
+        raise ConfigError(f"a level is given for {', '.join(levels)}; the parts are {known}")
+    for noun, name, known_levels in zip(
+        (background, *targets),
+        names,
+        (BACKGROUND_LEVELS, *[OBJECT_LEVELS] * len(targets)),
+        strict=True,
+    ):
+        if name not in known_levels:
+            raise ConfigError(
+                f"of {noun} may leave {', '.join(known_levels)}, found {name!r}: write "
+                f"{noun}={list(known_levels)[-1]}"
+            )
+    return tuple(names)
+
+
+def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:
+    level = OBJECT_LEVELS[sanitizer]
+    try:
+        return PartRequest.model_validate(
+            {
+                "noun": noun,
+                "level": level,
+                "feature": sanitizer if level == 1 else None,
+                "skeleton": _skeleton(pose_model) if sanitizer == "pose" else None,
+            }
+        )
+    except ValidationError:
+        raise ConfigError(
+            f"{noun!r} is no noun of the wire: 1 to 32 letters a to z, blanks and hyphens"
+        ) from None
+
+
+def _skeleton(pose_model: str | None) -> str:
+    """The wire's name for the keypoints of a model."""
+    if pose_model is None:
+        raise ConfigError("a pose needs a model that finds it: --pose-model NAME")
+    keypoints = load_model(PoseEstimator, pose_model).keypoints
+    for name, slots in SKELETONS.items():
+        if tuple(keypoints) == slots:
+            return name
+    raise ConfigError(
+        f"{pose_model} finds keypoints that the wire has no skeleton for; it has "
+        f"{', '.join(SKELETONS)}"
+    )

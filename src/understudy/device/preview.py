@@ -1,0 +1,353 @@
+"""What would leave, to be looked at before anybody agrees: a sheet, a page of text, a code.
+
+The sheet is drawn from the bytes that would be sent. The text says what is in them, how much of it,
+what a curious server would learn from it, and whether more would help. The code is the beginning
+of a digest of all of it: only who has seen this can agree to this.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.backends.registry import load_model
+from understudy.core.errors import ConfigError, InputError
+from understudy.core.ports import Detector, Segmenter
+from understudy.core.types import Images
+from understudy.data import open_source
+from understudy.device.exposure import (
+    ALLOWED_ABOVE_CHANCE,
+    PartExposure,
+    exposures,
+    public_homes,
+    words_similarity,
+)
+from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.messages import CameraMessages, camera_messages, unsearched
+from understudy.device.parcel import CODE_DIGITS, Parcel, pack, store_parcel
+from understudy.device.preferences import Preferences
+from understudy.device.review import UsedPhotos, reviewed_photos
+from understudy.device.sheets import sheet_bytes
+from understudy.methods.sanitize.background import RemnantSearch
+from understudy.methods.sanitize.segments import SecondLook
+from understudy.methods.sanitize.wire import encode_message
+from understudy.metrics.message_attacks import AttackAccuracy
+
+PUBLIC_ROOMS = "playhouse:world?count=3&target={targets}&size={side}&seed=7"
+"""Rooms that fillers are shown as, of objects that the request does not name."""
+_ROOM_TARGETS = ("bottle", "person", "frame", "dog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """How what would leave is checked.
+
+    Attributes:
+        second_look: Segmenters that search it once more; () for the one that made the segments.
+        detectors: Detectors that do.
+        rooms: Public photos that never held the objects; None for the playhouse's.
+        homes: Public photos of homes with such objects; None for the playhouse's.
+        measure: Whether to measure what would be learnt from it.
+    """
+
+    second_look: tuple[str, ...] = ()
+    detectors: tuple[str, ...] = ()
+    rooms: str | None = None
+    homes: str | None = None
+    measure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DisclosurePreview:
+    """What would leave, as its owner sees it.
+
+    Attributes:
+        parcel: The bytes.
+        text: What is in them and what it tells.
+        sheet: The drawing; None where nothing but text would leave.
+        page: File of the text.
+        held_back: Numbers of photos, from 1, in which something was found that stays home.
+    """
+
+    parcel: Parcel
+    text: str
+    sheet: Path | None
+    page: Path
+    held_back: tuple[int, ...]
+
+    @property
+    def code(self) -> str:
+        """What its owner types to agree."""
+        return self.parcel.digest[:CODE_DIGITS]
+
+
+def preview(
+    home: DeviceHome,
+    preferences: Preferences,
+    checks: CheckSettings,
+    *,
+    advice: Sequence[str] = (),
+) -> DisclosurePreview:
+    """Pack what would be sent, draw and measure it, and store all of that. Nothing is sent.
+
+    Args:
+        home: The device.
+        preferences: What may leave.
+        checks: How it is checked.
+        advice: What else is known before more is disclosed, a line each.
+
+    Raises:
+        InputError: Fewer photos can be references than the request states.
+        RunError: The objects were not segmented, where something of photos would leave.
+        BackendError: A model cannot be loaded.
+    """
+    if not preferences.request.disclosed:
+        return _words_alone(home, preferences, advice)
+    reviewed = reviewed_photos(home, preferences)
+    sanitizers = {part: preferences.sanitizer(part) for part in preferences.request.disclosed}
+    used = reviewed.used()
+    messages = camera_messages(
+        used.images,
+        used.segments,
+        preferences,
+        sanitizers,
+        _second_look(preferences, checks, reviewed.segmenter),
+        seed=secrets.randbits(32),
+    )
+    rows = _chosen_rows(preferences, used, messages, len(reviewed.left_out))
+    parcel = pack(
+        preferences.request,
+        {
+            part: [item for row in chosen if (item := messages.items[part][row]) is not None]
+            for part, chosen in rows.items()
+        },
+    )
+    measured: dict[int, PartExposure] = {}
+    if checks.measure:
+        public = public_homes(preferences, sanitizers, reviewed.segmenter, checks.homes)
+        measured = exposures(used.images, used.segments, messages, rows, preferences, public)
+    held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))
+    lines = _photo_lines(used, messages, rows)
+    lines += _measured_lines(preferences, measured)
+    if checks.measure:
+        lines += _words_lines(used.images, preferences)
+    sheet = home.path("preview", "sheet.png")
+    write_file(sheet, _drawn_preview(preferences, used, messages, rows))
+    return _finished(home, preferences, parcel, measured, [*lines, *advice], sheet, held_back)
+
+
+def _words_alone(
+    home: DeviceHome, preferences: Preferences, advice: Sequence[str]
+) -> DisclosurePreview:
+    """(L0, L0): the request is all."""
+    home.path("preview", "sheet.png").unlink(missing_ok=True)
+    parcel = pack(preferences.request, {})
+    lines = ["", "Nothing of any photo leaves: mutual information 0."]
+    return _finished(home, preferences, parcel, {}, [*lines, *advice], None, ())
+
+
+def _finished(
+    home: DeviceHome,
+    preferences: Preferences,
+    parcel: Parcel,
+    measured: Mapping[int, PartExposure],
+    lines: Sequence[str],
+    sheet: Path | None,
+    held_back: tuple[int, ...],
+) -> DisclosurePreview:
+    code = parcel.digest[:CODE_DIGITS]
+    end = [
+        "",
+        f"Code of exactly this: {code}",
+        f"To agree and send it: understudy device send --yes {code}",
+    ]
+    text = "\n".join([*_content_lines(preferences, parcel), *lines, *end]) + "\n"
+    page = home.path("preview", "preview.txt")
+    write_file(page, text.encode())
+    figures = {str(part): exposure.as_json() for part, exposure in measured.items()}
+    store_parcel(home, parcel, {"parts": figures, "text": text})
+    return DisclosurePreview(parcel, text, sheet, page, held_back)
+
+
+def _second_look(preferences: Preferences, checks: CheckSettings, segmenter: str) -> RemnantSearch:
+    """What searches the messages; nothing does where no object is of a lower level than another."""
+    if min(preferences.levels) >= max(part.level for part in preferences.request.parts):
+        return unsearched
+    names = checks.second_look or ((segmenter,) if not checks.detectors else ())
+    return SecondLook(
+        segmenters=tuple(load_model(Segmenter, name) for name in names),
+        detectors=tuple(load_model(Detector, name) for name in checks.detectors),
+        rooms=_rooms(preferences, checks.rooms),
+    )
+
+
+def _rooms(preferences: Preferences, source: str | None) -> Images:
+    """A few public photos that never held the objects of the request."""
+    side = preferences.request.side
+    if source is None:
+        named = {noun.split()[-1] for noun in preferences.nouns}
+        targets = [name for name in _ROOM_TARGETS if name not in named]
+        source = PUBLIC_ROOMS.format(targets=",".join(targets[:3]), side=side)
+    data = open_source(source, size=side, channels=3)
+    images = next(data.batches(3)).values
+    if len(images) < 2:
+        raise ConfigError(f"{source} holds one photo: fillers are shown as two rooms or more")
+    return images
+
+
+def _chosen_rows(
+    preferences: Preferences, used: UsedPhotos, messages: CameraMessages, left_out: int
+) -> dict[int, list[int]]:
+    """The photos of which an item of each part is sent: as many as the request states.
+
+    Raises:
+        InputError: There are fewer.
+    """
+    wanted, rows = preferences.request.references, {}
+    for part in preferences.request.disclosed:
+        usable = np.flatnonzero(messages.usable(part))
+        if len(usable) < wanted:
+            noun = preferences.request.parts[part].noun
+            empty = sum(item is None for item in messages.items[part])
+            raise InputError(
+                f"the request states {wanted} references, and {len(usable)} of "
+                f"{len(used.numbers) + left_out} photos can be one of {noun}: "
+                f"{int(messages.held_back.sum())} are held back, in {empty} there is nothing of "
+                f"it, {left_out} were left out. Add photos, or ask again with "
+                f"--references {len(usable)}"
+            )
+        rows[part] = usable[:wanted].tolist()
+    return rows
+
+
+def _content_lines(preferences: Preferences, parcel: Parcel) -> list[str]:
+    request = parcel.request
+    lines = ["What would leave this device", ""]
+    for part, text in zip([*range(1, len(request.parts)), 0], preferences.lines(), strict=True):
+        size = parcel.part_bytes(part)
+        lines.append(
+            f"  {text}" + (f": {request.references} items, {size:,} bytes" if size else "")
+        )
+    words = f"{request.training_object} of {', '.join(request.label_classes)}"
+    message = len(encode_message(parcel.submission))
+    total, count = message + sum(map(len, parcel.items.values())), 1 + len(parcel.items)
+    return [
+        *lines,
+        f"  the request in words: {words}: {message:,} bytes",
+        f"In all {total:,} bytes in {count} message{'' if count == 1 else 's'}, the same for any "
+        "photos.",
+        "No file name, time or EXIF is in them.",
+    ]
+
+
+def _photo_lines(
+    used: UsedPhotos, messages: CameraMessages, rows: Mapping[int, Sequence[int]]
+) -> list[str]:
+    held_back = [used.numbers[row] for row in np.flatnonzero(messages.held_back)]
+    lines = ["", f"Of {len(used.numbers)} photos:"]
+    for part, chosen in rows.items():
+        numbers = ", ".join(str(used.numbers[row]) for row in chosen)
+        name = "the background" if part == 0 else used.segments.nouns[part - 1]
+        lines.append(f"  {name} of {numbers}")
+    if held_back:
+        numbers = ", ".join(map(str, held_back))
+        lines.append(f"  held back: {numbers}; the second look found what stays home")
+    if messages.unseen > 0:
+        lines.append(
+            f"  {messages.unseen:.0%} of the background is free in no photo and is smooth there"
+        )
+    return lines
+
+
+def _measured_lines(preferences: Preferences, measured: Mapping[int, PartExposure]) -> list[str]:
+    if not measured:
+        return ["", "What a server would learn from it was not measured (--no-measure)."]
+    lines = ["", "What a curious server would learn (95 % intervals)"]
+    for part in [*range(1, len(preferences.request.parts)), 0]:
+        exposure, noun = measured[part], preferences.request.parts[part].noun
+        if exposure.information is None:
+            lines.append(f"  {noun}: in no photo, so nothing could be measured")
+            continue
+        one = exposure.information
+        lines.append(
+            f"  {noun}: {one.value:.1%} of what its pixels hold is in the messages "
+            f"({one.low:.1%} to {one.high:.1%})"
+        )
+        if exposure.status is not None:
+            lines.append(_attack_line("the status is read from them", exposure.status))
+        if exposure.home is not None:
+            lines.append(_attack_line("messages of one home are recognised", exposure.home))
+    return lines
+
+
+def _words_lines(images: Images, preferences: Preferences) -> list[str]:
+    """How alike the request's words and the photos are (SIM)."""
+    above = words_similarity(images, preferences)
+    if above is None:
+        return []
+    return [
+        f"  the words of the request: SIM with the photos {above.value:+.3f} above no words "
+        f"({above.low:+.3f} to {above.high:+.3f})"
+    ]
+
+
+def _attack_line(what: str, attack: AttackAccuracy) -> str:
+    at = attack.accuracy
+    line = (
+        f"    {what} in {at.value:.0%} ({at.low:.0%} to {at.high:.0%}); by chance in "
+        f"{attack.chance:.0%}"
+    )
+    return line + ("  <- this tells" if attack.above_chance > ALLOWED_ABOVE_CHANCE else "")
+
+
+def _drawn_preview(
+    preferences: Preferences,
+    used: UsedPhotos,
+    messages: CameraMessages,
+    rows: Mapping[int, Sequence[int]],
+) -> bytes:
+    """Each photo, which stays, and what would leave of it, drawn from the bytes."""
+    columns: dict[str, list[NDArray[np.uint8] | None]] = {"photo (stays here)": list(used.images)}
+    parts = preferences.request.parts
+    for part in (*(one for one in rows if one), *(one for one in rows if not one)):
+        heading = f"{parts[part].noun}: {preferences.sanitizers[part]}"
+        columns[heading] = [
+            image if row in rows[part] else None for row, image in enumerate(messages.drawn[part])
+        ]
+    names = []
+    for row, number in enumerate(used.numbers):
+        sent = any(row in chosen for chosen in rows.values())
+        word = "held back" if messages.held_back[row] else "" if sent else "not sent"
+        names.append(f"{number}\n{word}")
+    return sheet_bytes(columns, names, np.flatnonzero(messages.held_back).tolist())
+
+
+def more_disclosure_advice(
+    preferences: Preferences, installed: tuple[str, float, int] | None, owner_labels: int
+) -> list[str]:
+    """What is known of whether more disclosure helps, before any is agreed to.
+
+    Args:
+        preferences: What may leave.
+        installed: Of the installed model: what had left for it, the part of the owner's labelled
+            photos in which it is right, and of how many.
+        owner_labels: Labelled photos on the device.
+    """
+    lines = [""]
+    if preferences.request.training_object == "classifier":
+        lines.append(
+            f"Nothing need leave: a classifier learns on this device from 40 labelled photos "
+            f"(there are {owner_labels}): understudy device train"
+        )
+    if installed is not None and preferences.request.disclosed:
+        origin, accuracy, count = installed
+        lines.append(
+            f"The installed model ({origin}) is right in {accuracy:.0%} of {count} labelled "
+            f"photos: more disclosure can gain {1 - accuracy:.0%} at most."
+        )
+    return lines if len(lines) > 1 else []

@@ -1,0 +1,327 @@
+"""The device over real HTTP: lean, pinned to a certificate, and killed without losing its rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from tests.device.device_site import SEGMENTER, DeviceSite
+from tests.device.wire_proxy import WireProxy
+from tests.server.site import Device, Server, Submitted
+from typer.testing import CliRunner
+
+from understudy.cli.main import app
+from understudy.core.errors import RunError, UnderstudyError
+from understudy.device.home_folder import write_file
+from understudy.device.outbox import Outbox, PairedServer, ServerUnreachable
+from understudy.device.parcel import Parcel, stored_parcel
+from understudy.methods.sanitize import signed_results, wire
+from understudy.server.application import application
+from understudy.server.job_service import JobService
+from understudy.server.job_store import Quotas
+from understudy.server.serve import certificate_of
+from understudy.server.worker import Worker
+
+KILLS = 200
+
+
+@contextmanager
+def serving(service: JobService, **options: str) -> Iterator[int]:
+    """A server of this process on a port of its own."""
+    config = uvicorn.Config(
+        application(service), log_level="critical", access_log=False, lifespan="off", **options
+    )
+    web = uvicorn.Server(config)
+    door = socket.create_server(("127.0.0.1", 0))
+    running = threading.Thread(target=web.run, args=([door],), daemon=True)
+    running.start()
+    try:
+        yield door.getsockname()[1]
+    finally:
+        web.should_exit = True
+        running.join()
+        door.close()
+
+
+def test_eight_photos_of_edges_take_at_most_8_kib_with_every_header(
+    site: DeviceSite, server: Server, tmp_path: Path
+) -> None:
+    site.add(8)
+    with serving(server.service) as port:
+        proxy = WireProxy(port, tmp_path / "wire")
+        proxy.start()
+        code = server.service.pairing_code(f"http://127.0.0.1:{proxy.port}").text()
+        Outbox(site.home).pair(code)
+        before = len(list((tmp_path / "wire").iterdir()))
+        shown = site.show({"dog": "edges"}, references=8)
+        Outbox(site.home).send(shown.parcel.digest, shown.code)
+        proxy.close()
+    records = sorted((tmp_path / "wire").iterdir())[before:]
+    sent = [record.read_bytes() for record in records]
+    assert len(sent) == 2 + 8
+    # Edges at 64 pixels a side are 384 bytes longer each than those of these small photos.
+    assert sum(map(len, sent)) + 8 * (512 - 128) <= 8 * 1024
+    headers = {
+        line.split(b":")[0].lower()
+        for data in sent
+        for line in data.split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    }
+    assert headers == {b"host", b"authorization", b"content-length"}
+
+
+class Terminal:
+    """The command line of one device, in this process."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __call__(self, *words: object) -> str:
+        arguments = ["device", *map(str, words), "--home", str(self.home)]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+
+def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> None:
+    device = Terminal(site.home.folder)
+    place, homes = site.public()
+    photos = site.add(5)
+    assert "0 photos added, 5 were there before" in device("add", photos)
+    site.add_labelled()
+    asked = ("--target", "dog", "--background", "room", "--classes", "blue, green")
+    said = device("request", *asked, "--level", "dog=segment", "--references", 3)
+    assert "dog (object): L2, its pixels room (background): L0, its name alone" in said
+    assert "train here, and nothing leaves" in said
+    said = device("segment", "--segmenter", SEGMENTER, "--leave-out", "2")
+    assert "dog: in 5 of 5 photos" in said
+    said = device("preview", "--rooms", place, "--compare-with", homes, "--no-measure")
+    code = said.split("understudy device send --yes ")[1][:8]
+    assert "dog of 1, 3, 4" in said
+    with serving(server.service) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert f"paired with {url}" in device("pair", server.service.pairing_code(url).text())
+        assert "the job is queued" in device("send", "--yes", code)
+        server.work()
+        assert "done, 4 of 4 stages" in device("status", "--wait")
+        assert "right in 100.0% of 6 labelled photos installed: it is the first" in device("model")
+        assert "deleted:" in device("delete", "--code", code)
+    said = device("history")
+    assert "dog: L2, target, 3 items" in said
+    assert "1 disclosure in the ledger" in said
+    assert "* classifier of blue, green: server, dog L2, room L0; right in 100.0%" in said
+    assert "no model is installed now" in device("model", "--rollback")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["request", "--target", "dog", "--background", "room", "--level", "dog"], "PART=WHAT"),
+        (["segment", "--leave-out", "two"], "numbers with commas"),
+        (["status"], "nothing was sent yet"),
+        (["preview"], "no model was asked for yet"),
+        (["add", "photos", "--fit", "round"], "crop, pad or stretch"),
+    ],
+)
+def test_a_command_that_cannot_be_says_why(
+    site: DeviceSite, words: list[str], problem: str
+) -> None:
+    site.add(2)
+    if words[0] == "segment":
+        site.ask()
+    with pytest.raises(UnderstudyError, match=problem):
+        Terminal(site.home.folder)(*words)
+
+
+def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:
+    certificate, key, fingerprint = certificate_of(tmp_path / "tls", "127.0.0.1")
+    with serving(server.service, ssl_certfile=str(certificate), ssl_keyfile=str(key)) as port:
+        proxy = WireProxy(port, tmp_path / "wire")
+        proxy.start()
+        url = f"https://127.0.0.1:{proxy.port}"
+        with pytest.raises(RunError, match="another certificate"):
+            Outbox(site.home).pair(server.service.pairing_code(url, "0" * 64).text())
+        paired = Outbox(site.home).pair(server.service.pairing_code(url, fingerprint).text())
+        assert isinstance(paired, PairedServer)
+        proxy.close()
+    refused, accepted = (path.read_bytes() for path in sorted((tmp_path / "wire").iterdir()))
+    assert len(refused) < len(accepted)
+    with pytest.raises(ServerUnreachable, match="did not answer"):
+        Outbox(site.home).pair(server.service.pairing_code(url, fingerprint).text())
+
+
+def child(work: Callable[[], None]) -> int:
+    """A process of its own that does this and ends."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return process
+
+
+def kill(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+class KilledSite:
+    """A device, a wire and a server, each a process of its own that may die at any moment."""
+
+    def __init__(self, site: DeviceSite, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        many = Quotas(open_jobs=1000, jobs_a_day=100_000)
+        self.place = Server(folder / "killed-server", quotas=many)
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            self.port = door.getsockname()[1]
+        self.proxy = WireProxy(self.port, folder / "wire")
+        self.wire = child(self._forward)
+        self.proxy.leave()
+        self.server = child(self._serve)
+        url = f"http://127.0.0.1:{self.proxy.port}"
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                Outbox(site.home).pair(self.place.service.pairing_code(url).text())
+                return
+            except ServerUnreachable:
+                assert time.monotonic() < deadline
+
+    def _forward(self) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: self.proxy.cut())
+        self.proxy.start()
+        while True:
+            signal.pause()
+
+    def _serve(self) -> None:
+        service = Server(self.place.folder, quotas=self.place.quotas).service
+        service.store.release("worker")  # of the server that was killed
+        worker = threading.Thread(target=work_forever, args=(service,), daemon=True)
+        worker.start()
+        config = uvicorn.Config(
+            application(service), port=self.port, log_level="critical", lifespan="off"
+        )
+        uvicorn.Server(config).run()
+
+    def _converse(self, digest: str) -> None:
+        """Send, wait, get the model, delete: again from the beginning where the wire was cut."""
+        outbox = Outbox(self.site.home)
+        while True:
+            try:
+                state = outbox.send(digest, digest)
+                while state.state in ("queued", "running"):
+                    state = outbox.status(digest)
+                if state.state == "done":
+                    model = outbox.model(digest)[1]
+                    write_file(self.folder / f"model-{digest}", model)
+                outbox.delete(digest)
+                return
+            except ServerUnreachable:
+                continue
+
+    def kill_until_done(self, digest: str, rng: random.Random, longest: float) -> int:
+        """The kills that happened until a job was through."""
+        kills = 0
+        device = child(lambda: self._converse(digest))
+        while True:
+            end = time.monotonic() + rng.uniform(0, longest)
+            while time.monotonic() < end:
+                done, status = os.waitpid(device, os.WNOHANG)
+                if done:
+                    assert status == 0
+                    return kills
+                time.sleep(0.002)
+            victim = rng.choice(("device", "device", "server", "wire"))
+            if victim == "device":
+                kill(device)
+                device = child(lambda: self._converse(digest))
+            elif victim == "server":
+                kill(self.server)
+                self.server = child(self._serve)
+            else:
+                os.kill(self.wire, signal.SIGUSR1)
+            kills += 1
+            check_rows(self.site, self.folder / "wire")
+
+    def close(self) -> None:
+        kill(self.wire)
+        kill(self.server)
+
+
+def work_forever(service: JobService) -> None:
+    worker = Worker(service, "worker")
+    while True:
+        if not worker.take_one():
+            time.sleep(0.005)
+
+
+def check_rows(site: DeviceSite, folder: Path) -> int:
+    """Every byte on the wire is of a parcel whose row stands in the ledger; the bytes of items."""
+    records = [record.read_bytes() for record in folder.iterdir()]  # the wire first, then the rows
+    rows = {row.data["run"]: row.data["details"] for row in site.rows("disclosure")}
+    known = {run: stored_parcel(site.home, run) for run in rows}
+    items = {digest: data for one in known.values() for digest, data in one.items.items()}
+    submissions = [wire.encode_message(one.submission) for one in known.values()]
+    listed = {d for row in rows.values() for part in row["parts"] for d in part["digests"]}
+    count = 0
+    for record in records:
+        head, _, body = record.partition(b"\r\n\r\n")
+        put = re.match(rb"PUT /v1/jobs/[0-9a-f]{32}/items/([0-9a-f]{64}) ", head)
+        if put is not None:
+            digest = put.group(1).decode()
+            assert digest in listed
+            assert items[digest].startswith(body)
+            count += len(body)
+        elif head.startswith(b"POST /v1/jobs "):
+            assert any(one.startswith(body) for one in submissions)
+        elif not head.startswith(b"POST /v1/pair"):
+            assert body == b""
+    return count
+
+
+def expected_model(folder: Path, parcel: Parcel) -> bytes:
+    """The model of a server that nobody killed."""
+    server = Server(folder)
+    with server.client() as client:
+        device = Device(client, server.token())
+        job = device.send(Submitted(parcel.submission, dict(parcel.items)))
+        server.work()
+        answer = device.call("GET", f"/v1/jobs/{job}/model")
+    server.store.close()
+    return signed_results.decode_model(answer.content, server.service.keys.public_key)[1]
+
+
+def check_kills(site: DeviceSite, folder: Path, kills: int, seed: int) -> None:
+    site.add(4)
+    killed, rng, count, jobs = KilledSite(site, folder), random.Random(seed), 0, 0
+    try:
+        while count < kills:
+            shown = site.show({"dog": "edges", "background": "segment"}, references=3)
+            digest = shown.parcel.digest
+            count += killed.kill_until_done(digest, rng, longest=0.4)
+            jobs += 1
+            model = (folder / f"model-{digest}").read_bytes()
+            assert model == expected_model(folder / f"whole-{jobs}", shown.parcel)
+            assert check_rows(site, folder / "wire") > 0
+    finally:
+        killed.close()
+    assert len(site.rows("disclosure")) == len(site.rows("deletion")) == jobs
+    with site.home.settings.open_ledger() as ledger:
+        assert ledger.verify() == []
+    print(f"{count} kills of device, server and wire over {jobs} jobs")
+
+
+@pytest.mark.slow
+def test_kills_of_device_server_and_wire(site: DeviceSite, tmp_path: Path) -> None:
+    check_kills(site, tmp_path, KILLS, seed=1)

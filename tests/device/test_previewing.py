@@ -1,0 +1,246 @@
+"""Photos come in clean, requests are checked, objects that stay home hold photos back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from PIL import Image
+from tests.device.device_site import CANARY, SEGMENTER, DeviceSite, save_photo
+from tests.methods.sanitize.painted_world import (
+    SIDE,
+    ColourSegmenter,
+    LyingSegmenter,
+    is_red,
+    rooms,
+)
+
+from understudy.core.errors import BackendError, ConfigError, InputError, RunError, SourceError
+from understudy.core.types import Masks
+from understudy.data import open_source
+from understudy.device.exposure import exposures, public_homes
+from understudy.device.messages import camera_messages
+from understudy.device.parcel import drawn_part
+from understudy.device.photo_store import (
+    PhotoFile,
+    add_photos,
+    labelled_photos,
+    photo_files,
+    references,
+    stored_photos,
+)
+from understudy.device.preferences import Preferences, stored_preferences
+from understudy.device.preview import more_disclosure_advice, preview
+from understudy.device.review import reviewed_photos, segment_photos
+from understudy.methods.sanitize.sanitizers import SegmentSanitizer
+from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
+from understudy.methods.sanitize.wire import JobRequest, PartRequest
+
+ONCE = SearchSettings(scales=(1.0,), flips=False)
+
+
+def test_a_photo_is_upright_square_and_nothing_but_pixels(site: DeviceSite, tmp_path: Path) -> None:
+    image = np.zeros((40, 80, 3), np.uint8)
+    image[:, 40:] = (255, 0, 0)
+    save_photo(image, tmp_path / "plain.png")
+    # The camera was held on its side (orientation 6).
+    save_photo(np.ascontiguousarray(np.rot90(image)), tmp_path / "turned.png", 6)
+    files = [
+        PhotoFile(tmp_path / "plain.png"),
+        PhotoFile((tmp_path / "turned.png").read_bytes()),
+    ]
+    added = add_photos(site.home, files, side=SIDE, ledger=site.ledger)
+    assert (added.added, added.references) == (2, 2)
+    plain, upright = references(site.home).images
+    np.testing.assert_array_equal(plain, upright)
+    assert plain.shape == (SIDE, SIDE, 3)
+    stored = b"".join(path.read_bytes() for path in site.home.path("photos").iterdir())
+    assert CANARY.encode() not in stored
+    index = site.home.path("photos.json").read_text()
+    assert "plain" not in index
+    assert site.home.path("photos.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_photo_is_added_once_and_a_bad_file_is_named(site: DeviceSite) -> None:
+    place = site.add(3)
+    (place / "broken.jpg").write_bytes(b"\xff\xd8 no photo")
+    again = add_photos(site.home, photo_files(place))
+    assert (again.added, again.known) == (0, 3)
+    assert again.faults[0].startswith("broken.jpg ")
+    with pytest.raises(InputError, match="32 pixels a side"):
+        add_photos(site.home, photo_files(place), side=64)
+    with pytest.raises(SourceError, match="one folder a class"):
+        photo_files(place, labelled=True)
+
+
+def test_labelled_photos_are_never_references(site: DeviceSite) -> None:
+    site.add_labelled()
+    with pytest.raises(InputError, match="without a label"):
+        references(site.home)
+    site.add(2)
+    assert len(references(site.home).ids) == 2
+    assert labelled_photos(site.home).classes() == ("blue", "green")
+    assert not set(references(site.home).ids) & set(labelled_photos(site.home).ids)
+
+
+def test_the_ledger_recognises_the_photos_by_their_files(site: DeviceSite) -> None:
+    place = site.add(4)
+    with site.home.settings.open_ledger() as ledger:
+        assert ledger.recognise(open_source(place)).id == site.home.settings.dataset
+
+
+@pytest.mark.parametrize(
+    ("levels", "problem"),
+    [
+        ({"dog": "everything"}, "of dog may leave text, box"),
+        ({"background": "pose"}, "of room may leave text, edges, segment"),
+        ({"cat": "text"}, "a level is given for cat"),
+        ({"dog": "pose"}, "--pose-model"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(
+    site: DeviceSite, levels: dict[str, str], problem: str
+) -> None:
+    site.add(2)
+    with pytest.raises(ConfigError, match=problem):
+        site.ask(levels)
+    with pytest.raises(RunError, match="device request"):
+        stored_preferences(site.home)
+
+
+def test_the_request_is_stored_as_it_will_be_sent(site: DeviceSite) -> None:
+    site.add(2)
+    asked = site.ask({"dog": "noise", "room": "edges"})
+    assert stored_preferences(site.home) == asked
+    assert asked.request.references == 4
+    assert [part.level for part in asked.request.parts] == [1, 2]
+    assert site.ask().request.references == 0
+
+
+def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> None:
+    site.add(3)
+    preferences = site.ask({"dog": "edges"}, 2)
+    with pytest.raises(RunError, match="not searched yet"):
+        preview(site.home, preferences, site.checks())
+    segment_photos(site.home, preferences, SEGMENTER, [2])
+    again = reviewed_photos(site.home, preferences)
+    assert again.left_out == (2,)
+    assert again.segments.masks.any()
+    with Image.open(again.sheet) as sheet:
+        assert sheet.height > 3 * SIDE
+    with pytest.raises(ConfigError, match="numbered 1 to 3"):
+        segment_photos(site.home, preferences, SEGMENTER, [4])
+    site.add(5, seed=9)
+    with pytest.raises(RunError, match="changed since"):
+        reviewed_photos(site.home, preferences)
+
+
+def test_no_more_references_are_taken_than_are_clean(site: DeviceSite) -> None:
+    site.add(5)
+    preferences = site.ask({"dog": "segment"}, 4)
+    segment_photos(site.home, preferences, SEGMENTER, [1, 2])
+    with pytest.raises(InputError, match=r"3 of 5 photos.*2 were left out.*--references 3"):
+        preview(site.home, preferences, site.checks())
+    preferences = site.ask({"dog": "segment"}, 3)
+    shown = preview(site.home, preferences, site.checks())
+    assert "dog of 3, 4, 5" in shown.text
+    assert len(drawn_part(shown.parcel, 1)) == 3
+
+
+def test_the_page_says_what_leaves_and_what_it_tells(site: DeviceSite) -> None:
+    site.add()
+    text = site.show({}).text
+    assert "dog (object): L0, its name alone\n" in text
+    assert "Nothing of any photo leaves" in text
+    shown = site.show({"dog": "edges", "background": "segment"})
+    assert "dog (object): L1, its edges: 4 items, 640 bytes" in shown.text
+    assert "room (background): L2, its pixels: 4 items, 12,416 bytes" in shown.text
+    assert "not measured" in shown.text
+    assert shown.page.read_text() == shown.text
+    assert shown.code in shown.text
+
+
+def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
+    site.add()
+    preferences = site.ask({"dog": "segment", "background": "text"}, 6)
+    reviewed = segment_photos(site.home, preferences, SEGMENTER)
+    sanitizers = {1: SegmentSanitizer()}
+    public = public_homes(preferences, sanitizers, SEGMENTER, str(site.public()[1]))
+    assert len(set(public.homes)) == 6
+    messages = camera_messages(
+        reviewed.photos.images,
+        reviewed.segments,
+        preferences,
+        sanitizers,
+        SecondLook(segmenters=(ColourSegmenter(),)),
+    )
+    measured = exposures(
+        reviewed.photos.images,
+        reviewed.segments,
+        messages,
+        {1: list(range(6))},
+        preferences,
+        public,
+    )
+    assert measured[1].status is not None
+    assert measured[1].home is not None
+    assert measured[0].status is None
+    assert set(measured[1].as_json()) >= {"status_read", "home_recognised"}
+
+
+def test_what_more_disclosure_can_gain_is_said_before_it_is_agreed_to(site: DeviceSite) -> None:
+    site.add(2)
+    preferences = site.ask({"dog": "edges"}, 2)
+    lines = more_disclosure_advice(preferences, ("server, dog L0", 0.95, 40), 40)
+    assert "can gain 5% at most" in lines[-1]
+    assert "understudy device train" in lines[1]
+
+
+def preferences_of(level: int, background: int) -> Preferences:
+    names = {0: "text", 1: "edges", 2: "segment"}
+    objects = (PartRequest(noun="dog", level=0), PartRequest(noun="cat", level=level))
+    request = JobRequest(
+        target_object=objects,
+        background=PartRequest(noun="room", level=background),
+        training_object="detector",
+        label_classes=("dog",),
+        side=SIDE,
+        references=3,
+    )
+    return Preferences(request, (names[background], "text", names[level]))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    lies=arrays(np.int64, (3, SIDE, SIDE), elements=st.integers(0, 2), fill=st.integers(0, 2)),
+)
+def test_an_object_that_stays_home_does_whatever_the_segmenter_says(lies: Masks) -> None:
+    """Red dogs stay; oranges cats and the room are sent whole, cut out by a segmenter that lies."""
+    photos, _ = rooms(3, orange=True)
+    segments = search(photos, ["dog", "cat"], LyingSegmenter(lies), ONCE)
+    settings_of_look = SearchSettings(look_alikes=False)
+    public = np.stack([np.full((SIDE, SIDE, 3), tone, np.uint8) for tone in (60, 120, 180)])
+    look = SecondLook(
+        segmenters=(ColourSegmenter(),), settings=settings_of_look, bound=0.002, rooms=public
+    )
+    preferences = preferences_of(2, 2)
+    sanitizers = {0: SegmentSanitizer(), 2: SegmentSanitizer()}
+    messages = camera_messages(photos, segments, preferences, sanitizers, look)
+    for part in (0, 2):
+        sent = messages.drawn[part][messages.usable(part)]
+        own = (sent == photos[messages.usable(part)]).all(axis=3)
+        left = (is_red(sent) & own).mean(axis=(1, 2))
+        assert (left <= look.bound).all()
+
+
+def test_a_model_that_is_none_is_said_before_anything_is_searched(site: DeviceSite) -> None:
+    site.add(2)
+    with pytest.raises(BackendError):
+        segment_photos(site.home, site.ask({"dog": "edges"}), "colour:blue")
+    shutil.rmtree(site.home.path("photos"))
+    assert stored_photos(site.home)
