@@ -45,7 +45,9 @@ def serve_command(
     port: _Port = 8443,
     tls: _Tls = True,
     url: _Url = None,
-    pipeline: Annotated[str, typer.Option(help="How jobs become models.")] = "text",
+    pipeline: Annotated[
+        str, typer.Option(help="How jobs become models: spinml (all levels) or text (L0 only).")
+    ] = "spinml",
     generator: Annotated[
         str, typer.Option(help="What draws; see `understudy backends`.")
     ] = "embedded:studio",

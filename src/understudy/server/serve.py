@@ -11,22 +11,20 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
-from understudy.core.ports import Generator
-from understudy.core.types import Images, Labels, Shape
+from understudy.core.ports import Generator, Segmenter, Tuner
+from understudy.methods.sanitize.customise import TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
-from understudy.methods.sanitize.text_pipeline import TextPipeline, TrainedNetwork
+from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
+from understudy.methods.sanitize.text_pipeline import TextPipeline
 from understudy.server.application import application
 from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
 from understudy.server.job_store import JobStore, Quotas
@@ -43,50 +41,45 @@ except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 
-@dataclass(frozen=True)
-class SmallNetworkTraining:
-    """The small CNN of `metrics.networks`. A `text_pipeline.NetworkTraining`.
+def spinml_pipeline(name: str) -> JobPipeline:
+    """All levels, over the generator of this name and the tuner and segmenter beside it."""
+    from understudy.server.model_training import SmallModelTraining
 
-    Attributes:
-        epochs: Passes over the images; None for the recipe's own number.
-    """
-
-    epochs: int | None = None
-
-    def build(self, shape: Shape, classes: int) -> Any:
-        """An untrained network."""
-        from understudy.metrics.networks import small_cnn
-
-        return small_cnn(shape, classes)
-
-    def train(
-        self, images: Images, labels: Labels, classes: int, seed: int, beat: Callable[[], None]
-    ) -> TrainedNetwork:
-        """Train it by its recipe."""
-        from understudy.metrics.networks.classifier_training import train_on_images
-
-        return train_on_images(
-            images,
-            labels,
-            classes=classes,
-            seed=seed,
-            epochs=self.epochs,
-            progress=lambda done, of: beat(),
-        )
-
-    def export(
-        self, network: Any, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
-    ) -> bytes:
-        """The network as ONNX."""
-        from understudy.metrics.networks.onnx_export import onnx_bytes
-
-        return onnx_bytes(network, shape, mean, gain)
+    segmenter = name if name.startswith("embedded:") else "embedded:studio"
+    return SpinmlPipeline(
+        load_model(Generator, name),
+        load_model(Segmenter, segmenter.partition("?")[0]),
+        SmallModelTraining(),
+        tuner=load_model(Tuner, name),
+        plan=TuningPlan(STUDIO_TUNING if name.startswith("embedded:") else PAPER_TUNING),
+    )
 
 
-PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {
-    "text": lambda generator: TextPipeline(generator, SmallNetworkTraining()),
+def text_pipeline(name: str) -> JobPipeline:
+    """Classifiers of text alone, one prompt a class (L0, L0), the paper's without any mask."""
+    from understudy.server.model_training import SmallModelTraining
+
+    return TextPipeline(load_model(Generator, name), SmallModelTraining())
+
+
+PAPER_TUNING: Mapping[str, Any] = {
+    "full": True,
+    "rate": 2e-6,
+    "prior_weight": 0.01,
+    "accumulation": 2,
+    "steps": 800,
+    "batch": 1,
+    "class_images": 200,
 }
-"""Pipelines by the name that ``--pipeline`` gives; each is made with the server's generator."""
+"""How the paper tunes Stable Diffusion 1.5 (appendix B.1)."""
+STUDIO_TUNING: Mapping[str, Any] = {"steps": 170, "rate": 3e-4, "full": True, "batch": 4}
+"""How the small studio is tuned: at the paper's rate it would learn nothing."""
+
+PIPELINES: dict[str, Callable[[str], JobPipeline]] = {
+    "spinml": spinml_pipeline,
+    "text": text_pipeline,
+}
+"""Pipelines by the name that ``--pipeline`` gives; each is made with the generator's name."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +109,7 @@ class ServerOptions:
 
     folder: Path
     database: str | None = None
-    pipeline: str = "text"
+    pipeline: str = "spinml"
     generator: str = "embedded:studio"
     workers: int = 1
     host: str = "127.0.0.1"
@@ -148,7 +141,7 @@ class ServerOptions:
 
     def __call__(self) -> JobService:
         """Everything opened, the models loaded: what a worker process does first."""
-        pipeline = PIPELINES[self.pipeline](load_model(Generator, self.generator))
+        pipeline = PIPELINES[self.pipeline](self.generator)
         try:
             program = f"understudy {version('understudy')}"
         except PackageNotFoundError:
