@@ -46,7 +46,7 @@ from understudy.methods.sanitize.sanitizers import (
 )
 from understudy.methods.sanitize.segments import SearchSettings, instances, search
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
-from understudy.methods.sanitize.training_set import TrainingSet, mixed_set, train_model
+from understudy.methods.sanitize.training_set import LabelledSet, mixed_set, train_model
 from understudy.methods.sanitize.wire import JobRequest, PartRequest
 from understudy.methods.sanitize.wire_items import Item
 from understudy.metrics.box_maps import decode_boxes
@@ -75,7 +75,7 @@ class Size:
     references: int = 10
     images: int = 400
     tests: int = 200
-    steps: int = 170
+    steps: int = 400
     epochs: int | None = None
     search: SearchSettings = field(default_factory=SearchSettings)
     compose: ComposeSettings = field(default_factory=ComposeSettings)
@@ -86,7 +86,7 @@ QUICK = Size(
     seeds=1,
     images=24,
     tests=80,
-    steps=40,
+    steps=150,
     epochs=120,
     search=SearchSettings(scales=(1.0,)),
     compose=ComposeSettings(pool=24, rooms=2, rounds=2),
@@ -334,7 +334,7 @@ def pipeline_of(size: Size, *, merged: bool = False) -> SpinmlPipeline:
 
 def synthetic_of(
     pipeline: SpinmlPipeline, request: JobRequest, sent: Sent, seed: int
-) -> TrainingSet:
+) -> LabelledSet:
     """The first two stages."""
     results: dict[str, Mapping[str, bytes]] = {}
     material = JobMaterial(
@@ -346,11 +346,11 @@ def synthetic_of(
     )
     for stage in ("customise", "compose"):
         results[stage] = pipeline.run(stage, material)
-    return TrainingSet.from_bytes(results["compose"]["images.npy"])
+    return LabelledSet.from_bytes(results["compose"]["images.npy"])
 
 
 def trained_score(
-    task: Task, images: TrainingSet, tests: Photos, seed: int, size: Size
+    task: Task, images: LabelledSet, tests: Photos, seed: int, size: Size
 ) -> tuple[float, float]:
     """On the synthetic tenth, and on real photos by the exported model."""
     import onnxruntime
@@ -372,7 +372,7 @@ def real_score(task: Task, result: NDArray[np.float32], tests: Photos) -> float:
 
 def measured(
     task: Task, levels: Levels, home: int, seed: int, size: Size
-) -> tuple[Row, TrainingSet]:
+) -> tuple[Row, LabelledSet]:
     """Everything of one preference, one home, one seed."""
     photos, tests = references_of(task, home, size), tests_of(task, home, size)
     sent = sent_of(task, levels, photos, size)
@@ -402,7 +402,7 @@ def informed(task: Task, levels: Levels, home: int, sent: Sent, size: Size) -> t
     return values[0], values[1]
 
 
-def similar(task: Task, photos: Photos, images: TrainingSet) -> tuple[float, float]:
+def similar(task: Task, photos: Photos, images: LabelledSet) -> tuple[float, float]:
     """SIM of target and background: everything else is grey."""
     rows = np.random.default_rng(0).permutation(len(images))[:64]
     drawn = images.images[rows]
@@ -437,7 +437,7 @@ def preferences(name: str, size: Size, sheets: Path | None) -> None:
         ("(target, background)", "synthetic", "real", "MI t", "MI b", "SIM t", "SIM b", "s"),
     )
     runs = [(home, seed) for home in range(size.homes) for seed in range(size.seeds)]
-    known: dict[tuple[Levels, int, int], TrainingSet] = {}
+    known: dict[tuple[Levels, int, int], LabelledSet] = {}
     points = []
     for levels in task.preferences:
         start, rows = time.process_time(), []
@@ -547,9 +547,9 @@ def oracle(task: Task, home: int, count: int, tests: Photos, size: Size) -> floa
     owner = Home(home, task=task.name)
     photos = Photos([owner.draw(5000 + day) for day in range(count)])
     if task.kind == "classifier":
-        images = TrainingSet.of_classes(photos.images, photos.labels)
+        images = LabelledSet.of_classes(photos.images, photos.labels)
     else:
-        images = TrainingSet.of_boxes(photos.images, photos.truth)
+        images = LabelledSet.of_boxes(photos.images, photos.truth)
     return trained_score(task, images, tests, 0, size)[1]
 
 

@@ -51,6 +51,9 @@ def serve_command(
     generator: Annotated[
         str, typer.Option(help="What draws; see `understudy backends`.")
     ] = "embedded:studio",
+    segmenter: Annotated[
+        str, typer.Option(help="What cuts objects out; see `understudy backends`.")
+    ] = "embedded:studio",
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     retention: Annotated[int, typer.Option(help="Hours until a job is deleted, at most 24.")] = 24,
     open_jobs: Annotated[int, typer.Option(help="Jobs of a device at a time.")] = 4,
@@ -73,6 +76,7 @@ def serve_command(
             url=url,
             pipeline=pipeline,
             generator=generator,
+            segmenter=segmenter,
             workers=workers,
             retention_hours=retention,
             quotas=Quotas(open_jobs, jobs_a_day, stored_mb * 2**20),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import MissingExtra
 from understudy.core.types import Shape
-from understudy.methods.sanitize.training_set import TrainedModel, TrainingSet
+from understudy.methods.sanitize.training_set import LabelledSet, TrainedModel
 from understudy.methods.sanitize.wire import ModelKind
 
 try:
@@ -45,8 +45,8 @@ class SmallModelTraining:
     def train(
         self,
         kind: ModelKind,
-        trained: TrainingSet,
-        held_out: TrainingSet,
+        trained: LabelledSet,
+        held_out: LabelledSet,
         classes: int,
         seed: int,
         beat: Callable[[], None],

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -41,46 +41,6 @@ except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 
-def spinml_pipeline(name: str) -> JobPipeline:
-    """All levels, over the generator of this name and the tuner and segmenter beside it."""
-    from understudy.server.model_training import SmallModelTraining
-
-    segmenter = name if name.startswith("embedded:") else "embedded:studio"
-    return SpinmlPipeline(
-        load_model(Generator, name),
-        load_model(Segmenter, segmenter.partition("?")[0]),
-        SmallModelTraining(),
-        tuner=load_model(Tuner, name),
-        plan=TuningPlan(STUDIO_TUNING if name.startswith("embedded:") else PAPER_TUNING),
-    )
-
-
-def text_pipeline(name: str) -> JobPipeline:
-    """Classifiers of text alone, one prompt a class (L0, L0), the paper's without any mask."""
-    from understudy.server.model_training import SmallModelTraining
-
-    return TextPipeline(load_model(Generator, name), SmallModelTraining())
-
-
-PAPER_TUNING: Mapping[str, Any] = {
-    "full": True,
-    "rate": 2e-6,
-    "prior_weight": 0.01,
-    "accumulation": 2,
-    "steps": 800,
-    "batch": 1,
-    "class_images": 200,
-}
-"""How the paper tunes Stable Diffusion 1.5 (appendix B.1)."""
-STUDIO_TUNING: Mapping[str, Any] = {"steps": 170, "rate": 3e-4, "full": True, "batch": 4}
-"""How the small studio is tuned: at the paper's rate it would learn nothing."""
-
-PIPELINES: dict[str, Callable[[str], JobPipeline]] = {
-    "spinml": spinml_pipeline,
-    "text": text_pipeline,
-}
-"""Pipelines by the name that ``--pipeline`` gives; each is made with the generator's name."""
-
 _log = logging.getLogger(__name__)
 
 TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
@@ -98,6 +58,7 @@ class ServerOptions:
         database: URL of the database; None for an SQLite file in the folder.
         pipeline: One of `PIPELINES`.
         generator: A generator of the backends, by its name.
+        segmenter: A segmenter of the backends, by its name; `spinml` cuts objects out with it.
         workers: Worker processes.
         host: Address to listen on.
         port: Port to listen on.
@@ -111,6 +72,7 @@ class ServerOptions:
     database: str | None = None
     pipeline: str = "spinml"
     generator: str = "embedded:studio"
+    segmenter: str = "embedded:studio"
     workers: int = 1
     host: str = "127.0.0.1"
     port: int = 8443
@@ -141,7 +103,7 @@ class ServerOptions:
 
     def __call__(self) -> JobService:
         """Everything opened, the models loaded: what a worker process does first."""
-        pipeline = PIPELINES[self.pipeline](self.generator)
+        pipeline = PIPELINES[self.pipeline](self)
         try:
             program = f"understudy {version('understudy')}"
         except PackageNotFoundError:
@@ -155,6 +117,38 @@ class ServerOptions:
             retention=self.retention_hours * 3600,
             version=program,
         )
+
+
+def _spinml_pipeline(options: ServerOptions) -> JobPipeline:
+    """All levels, over the generator and the tuner of one name."""
+    from understudy.backends.tuning import SPINML
+    from understudy.server.model_training import SmallModelTraining
+
+    small = options.generator.startswith("embedded:")
+    return SpinmlPipeline(
+        load_model(Generator, options.generator),
+        load_model(Segmenter, options.segmenter),
+        SmallModelTraining(),
+        tuner=load_model(Tuner, options.generator),
+        plan=TuningPlan(STUDIO_TUNING if small else asdict(SPINML)),
+    )
+
+
+def _text_pipeline(options: ServerOptions) -> JobPipeline:
+    """Classifiers of text alone, one prompt a class: (L0, L0) as the paper has it."""
+    from understudy.server.model_training import SmallModelTraining
+
+    return TextPipeline(load_model(Generator, options.generator), SmallModelTraining())
+
+
+STUDIO_TUNING: Mapping[str, Any] = {"steps": 400, "rate": 1e-4, "rank": 16, "batch": 2}
+"""How the small studio is tuned (LoRA, docs/studio.md): at the paper's rate it learns nothing."""
+
+PIPELINES: dict[str, Callable[[ServerOptions], JobPipeline]] = {
+    "spinml": _spinml_pipeline,
+    "text": _text_pipeline,
+}
+"""Pipelines by the name that ``--pipeline`` gives; each is made with the server's options."""
 
 
 def pairing_line(options: ServerOptions) -> str:

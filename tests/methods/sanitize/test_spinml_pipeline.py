@@ -16,7 +16,7 @@ from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.customise import References, TuningPlan
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
-from understudy.methods.sanitize.training_set import TrainingSet
+from understudy.methods.sanitize.training_set import LabelledSet
 from understudy.methods.sanitize.wire_items import (
     BackgroundItem,
     BoxItem,
@@ -106,7 +106,7 @@ def test_every_pair_of_levels_gives_a_model_and_resumes_with_the_same_result(
     whole = run(one, asked)
     assert float(whole["export"][VALIDATION_FILE]) == 0.5
     assert whole["export"][MODEL_FILE]
-    images = TrainingSet.from_bytes(whole["compose"]["images.npy"])
+    images = LabelledSet.from_bytes(whole["compose"]["images.npy"])
     assert len(images) == 6 * len(asked.label_classes)
     for stages in (1, 2, 3):  # another process goes on after any stage
         done = {stage: whole[stage] for stage in one.stages[:stages]}
@@ -117,7 +117,7 @@ def test_an_object_looks_like_its_references_where_they_are_sent() -> None:
     shades = {}
     for level in (0, 2):
         result = run(pipeline(), request((level, None), (0, None)))
-        images = TrainingSet.from_bytes(result["compose"]["images.npy"]).images
+        images = LabelledSet.from_bytes(result["compose"]["images.npy"]).images
         red = (images[..., 0] > 150) & (images[..., 1] < 90)
         shades[level] = images[red][:, 0].mean()
     assert shades[0] == pytest.approx(210, abs=3)

@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from understudy.core.errors import InputError
 from understudy.core.types import Found
 from understudy.methods.sanitize.training_set import (
+    LabelledSet,
     TrainedModel,
-    TrainingSet,
     joined_sets,
     mixed_set,
     train_model,
@@ -20,24 +20,24 @@ from understudy.methods.sanitize.training_set import (
 )
 
 
-def numbered(count: int, start: int = 0) -> TrainingSet:
+def numbered(count: int, start: int = 0) -> LabelledSet:
     """Images whose pixels are their number, in three classes."""
     images = np.arange(start, start + count, dtype=np.uint8)[:, None, None, None]
-    return TrainingSet.of_classes(np.tile(images, (1, 4, 4, 3)), np.arange(count) % 3)
+    return LabelledSet.of_classes(np.tile(images, (1, 4, 4, 3)), np.arange(count) % 3)
 
 
-def boxed(counts: list[int]) -> TrainingSet:
+def boxed(counts: list[int]) -> LabelledSet:
     truth = [
         Found(np.full((k, 4), row, np.float32), np.full(k, row % 2), np.ones(k, np.float32))
         for row, k in enumerate(counts)
     ]
-    return TrainingSet.of_boxes(numbered(len(counts)).images, truth)
+    return LabelledSet.of_boxes(numbered(len(counts)).images, truth)
 
 
 def test_bytes_give_the_same_set_again() -> None:
     for one in (numbered(5), boxed([2, 0, 1])):
         data = one.to_bytes()
-        assert data == TrainingSet.from_bytes(data).to_bytes()
+        assert data == LabelledSet.from_bytes(data).to_bytes()
 
 
 def test_boxes_stay_with_their_images() -> None:
@@ -72,8 +72,8 @@ class Recorder:
     def train(
         self,
         kind: str,
-        trained: TrainingSet,
-        held_out: TrainingSet,
+        trained: LabelledSet,
+        held_out: LabelledSet,
         classes: int,
         seed: int,
         beat: Callable[[], None],

@@ -63,7 +63,8 @@ def cell_weights(masks: Images, latents: Latents) -> torch.Tensor:
         latents: Of the images.
     """
     inside = torch.from_numpy(masks[..., 0].astype(np.float32) / 255)[:, None]
-    cells = torch.nn.functional.adaptive_avg_pool2d(inside, latents.mean.shape[2:])
+    height, width = latents.mean.shape[2:]
+    cells = torch.nn.functional.adaptive_avg_pool2d(inside, (height, width))
     return cells / cells.mean((1, 2, 3), keepdim=True).clamp(min=1e-6)
 
 

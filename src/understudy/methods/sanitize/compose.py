@@ -32,7 +32,7 @@ from understudy.methods.sanitize.cutouts import (
     supports,
 )
 from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
-from understudy.methods.sanitize.training_set import TrainingSet
+from understudy.methods.sanitize.training_set import LabelledSet
 from understudy.methods.sanitize.wire import JobRequest
 from understudy.methods.sanitize.wire_items import FILL
 
@@ -102,7 +102,7 @@ class Composition:
         dropped: How many of these had a second object.
     """
 
-    images: TrainingSet
+    images: LabelledSet
     drawn: int
     dropped: int
 
@@ -148,10 +148,10 @@ class Composer:
                 images, _ = self._group(name, request.images_per_class, rng)
                 sets.append((images, np.full(len(images), label)))
             arrays = [np.concatenate(one) for one in zip(*sets, strict=True)]
-            whole = TrainingSet.of_classes(arrays[0], arrays[1])
+            whole = LabelledSet.of_classes(arrays[0], arrays[1])
         else:
             count = request.images_per_class * len(request.label_classes)
-            whole = TrainingSet.of_boxes(*self._group(None, count, rng))
+            whole = LabelledSet.of_boxes(*self._group(None, count, rng))
         return Composition(whole, self._drawn, self._dropped)
 
     def _group(
@@ -199,7 +199,7 @@ class Composer:
         masks = cut_out(images, noun, self._segmenter)
         rows = [row for row in range(count) if class_name is not None or masks[row].any()]
         self._drawn += count
-        truth = [self._found(np.where(masks[row], 0, -1)) for row in rows]
+        truth = [self._truth(np.where(masks[row], 0, -1)) for row in rows]
         return [images[row] for row in rows], truth
 
     def _casts(
@@ -306,7 +306,7 @@ class Composer:
             room = np.clip(rooms[row] * light, 0, 255).astype(np.uint8)
             image, owners = laid_on(room, self._placements(cast, rng, bearing[row]))
             images.append(softened(image, room, owners))
-            truth.append(self._found(owners))
+            truth.append(self._truth(owners))
         self._drawn += len(casts)
         return images, truth
 
@@ -360,7 +360,7 @@ class Composer:
             self._drawn += len(drawn)
             self._dropped += int(second.sum())
             images += list(drawn[~second])
-            truth += [self._found(one) for one in owners[~second]]
+            truth += [self._truth(one) for one in owners[~second]]
             canvases, owners = canvases[second], owners[second]
             if not len(canvases):
                 break
@@ -387,7 +387,7 @@ class Composer:
             second |= pixels.mean(axis=(1, 2)) > self._settings.second_target
         return second
 
-    def _found(self, owners: NDArray[np.int64]) -> Found:
+    def _truth(self, owners: NDArray[np.int64]) -> Found:
         """The boxes of the objects that the model is asked for, as far as they are seen."""
         nouns = [part.noun for part in self._request.target_object]
         boxes, labels = [], []

@@ -19,7 +19,7 @@ _FLOORS = ("wooden", "tiled", "carpet")
 _LIGHTS = ("bright", "warm", "cold", "dim")
 _FURNITURE = ("a sofa", "a bed", "a table", "a lamp", "a plant", "a rug")
 
-LOOKS: Mapping[str, Sequence[str]] = {
+OBJECT_LOOKS: Mapping[str, Sequence[str]] = {
     "dog": tuple(
         f"{size} {coat} dog"
         for size in ("small", "big")
@@ -36,7 +36,7 @@ LOOKS: Mapping[str, Sequence[str]] = {
 }
 """How an object may look, by the last word of its noun; ``{}`` stands for the noun."""
 
-PLACES: Mapping[str, Sequence[str]] = {
+USUAL_PLACES: Mapping[str, Sequence[str]] = {
     "person eating": ("at a table",),
     "person drinking": ("on the floor", "on a rug"),
     "person reading": ("on the floor", "on a sofa"),
@@ -106,13 +106,13 @@ def _one(values: Sequence[str], rng: np.random.Generator) -> str:
 
 
 def _look(noun: str, rng: np.random.Generator) -> str:
-    looks = LOOKS.get(noun.split()[-1])
+    looks = OBJECT_LOOKS.get(noun.split()[-1])
     return _one(looks, rng).format(noun) if looks else noun
 
 
 def _places(noun: str, class_name: str | None) -> Sequence[str]:
     keys = (f"{noun.split()[-1]} {class_name}", class_name or "", "")
-    return next(PLACES[key] for key in keys if key in PLACES)
+    return next(USUAL_PLACES[key] for key in keys if key in USUAL_PLACES)
 
 
 def _article(words: str) -> str:

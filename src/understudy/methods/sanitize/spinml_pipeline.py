@@ -27,11 +27,11 @@ from understudy.methods.sanitize.jobs import (
 )
 from understudy.methods.sanitize.scene_prompts import ScenePrompts
 from understudy.methods.sanitize.segments import classes_of
-from understudy.methods.sanitize.training_set import ModelTraining, TrainingSet, train_model
+from understudy.methods.sanitize.training_set import LabelledSet, ModelTraining, train_model
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence, PartRequest
 from understudy.steps.hints import LIMBS
 
-STAGES = ("customise", "compose", "train", "export")
+JOB_STAGES = ("customise", "compose", "train", "export")
 
 
 class SpinmlPipeline:
@@ -49,7 +49,7 @@ class SpinmlPipeline:
         ConfigError: The generator does not draw square RGB images, or cannot inpaint.
     """
 
-    stages: tuple[str, ...] = STAGES
+    stages: tuple[str, ...] = JOB_STAGES
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class SpinmlPipeline:
         model = train_model(
             self._training,
             request.training_object,
-            TrainingSet.from_bytes(material.result("compose", "images.npy")),
+            LabelledSet.from_bytes(material.result("compose", "images.npy")),
             len(request.label_classes),
             _seed(material, 3),
             beat=material.beat,

@@ -22,7 +22,7 @@ from understudy.methods.sanitize.jobs import (
     JobMaterial,
     StageFiles,
 )
-from understudy.methods.sanitize.training_set import ModelTraining, TrainingSet, train_model
+from understudy.methods.sanitize.training_set import LabelledSet, ModelTraining, train_model
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence
 
 BATCH = 16
@@ -102,7 +102,7 @@ class TextPipeline:
         model = train_model(
             self._training,
             "classifier",
-            TrainingSet.of_classes(images, labels),
+            LabelledSet.of_classes(images, labels),
             classes,
             material.seed,
             beat=material.beat,

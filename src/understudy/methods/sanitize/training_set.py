@@ -23,7 +23,7 @@ HELD_OUT = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrainingSet:
+class LabelledSet:
     """Labelled images.
 
     Attributes:
@@ -42,13 +42,13 @@ class TrainingSet:
     box_labels: Labels
 
     @classmethod
-    def of_classes(cls, images: Images, labels: Labels) -> TrainingSet:
+    def of_classes(cls, images: Images, labels: Labels) -> LabelledSet:
         """A classifier's."""
         none = np.zeros(0, np.int64)
         return cls(images, labels.astype(np.int64), np.zeros((0, 4), np.float32), none, none)
 
     @classmethod
-    def of_boxes(cls, images: Images, truth: Sequence[Found]) -> TrainingSet:
+    def of_boxes(cls, images: Images, truth: Sequence[Found]) -> LabelledSet:
         """A detector's, in one group."""
         count = np.array([len(one.labels) for one in truth], np.int64)
         return cls(
@@ -71,12 +71,12 @@ class TrainingSet:
             for own in owners
         ]
 
-    def rows(self, index: NDArray[np.int64]) -> TrainingSet:
+    def rows(self, index: NDArray[np.int64]) -> LabelledSet:
         """Some of the images, in this order, an image more than once if so listed."""
         if not len(self.boxes):
-            return TrainingSet.of_classes(self.images[index], self.labels[index])
+            return LabelledSet.of_classes(self.images[index], self.labels[index])
         truth = self.truth
-        chosen = TrainingSet.of_boxes(self.images[index], [truth[row] for row in index])
+        chosen = LabelledSet.of_boxes(self.images[index], [truth[row] for row in index])
         return replace(chosen, labels=self.labels[index])
 
     def to_bytes(self) -> bytes:
@@ -87,7 +87,7 @@ class TrainingSet:
         return file.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> TrainingSet:
+    def from_bytes(cls, data: bytes) -> LabelledSet:
         """The set that `to_bytes` wrote."""
         file = io.BytesIO(data)
         return cls(*(np.load(file, allow_pickle=False) for _ in range(5)))
@@ -112,8 +112,8 @@ class ModelTraining(Protocol):
     def train(
         self,
         kind: ModelKind,
-        trained: TrainingSet,
-        held_out: TrainingSet,
+        trained: LabelledSet,
+        held_out: LabelledSet,
         classes: int,
         seed: int,
         beat: Callable[[], None],
@@ -129,11 +129,11 @@ class ModelTraining(Protocol):
 def train_model(
     training: ModelTraining,
     kind: ModelKind,
-    whole: TrainingSet,
+    whole: LabelledSet,
     classes: int,
     seed: int,
     *,
-    references: TrainingSet | None = None,
+    references: LabelledSet | None = None,
     beat: Callable[[], None] = lambda: None,
 ) -> TrainedModel:
     """The model of a synthetic set: nine tenths train it, a tenth chooses the epoch.
@@ -156,7 +156,7 @@ def train_model(
     return training.train(kind, trained, whole.rows(held_out), classes, seed, beat)
 
 
-def mixed_set(sets: Sequence[TrainingSet], seed: int) -> TrainingSet:
+def mixed_set(sets: Sequence[LabelledSet], seed: int) -> LabelledSet:
     """As many images as the first set has, an equal share of every class from each set.
 
     Args:
@@ -176,10 +176,10 @@ def mixed_set(sets: Sequence[TrainingSet], seed: int) -> TrainingSet:
     return joined_sets(parts)
 
 
-def joined_sets(sets: Sequence[TrainingSet]) -> TrainingSet:
+def joined_sets(sets: Sequence[LabelledSet]) -> LabelledSet:
     """All images of several sets."""
     starts = np.cumsum([0, *(len(one) for one in sets)])
-    return TrainingSet(
+    return LabelledSet(
         np.concatenate([one.images for one in sets]),
         np.concatenate([one.labels for one in sets]),
         np.concatenate([one.boxes for one in sets]),
