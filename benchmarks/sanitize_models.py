@@ -193,6 +193,7 @@ class Row:
     real: float
     information: tuple[float, float]
     similarity: tuple[float, float]
+    second: float = 0.0
 
 
 class Models:
@@ -380,9 +381,21 @@ def measured(
     images = synthetic_of(pipeline_of(size), request, sent, 100 * home + seed)
     synthetic, real = trained_score(task, images, tests, seed, size)
     row = Row(
-        synthetic, real, informed(task, levels, home, sent, size), similar(task, photos, images)
+        synthetic,
+        real,
+        informed(task, levels, home, sent, size),
+        similar(task, photos, images),
+        second_objects(task, images),
     )
     return row, images
+
+
+def second_objects(task: Task, images: LabelledSet) -> float:
+    """Part of the composed images in which the mirror image has two pieces of the object."""
+    mirrored = np.ascontiguousarray(images.images[:, :, ::-1])
+    masks = object_pixels(mirrored, task.nouns[0], Models.segmenter())
+    pieces = [len(instances(mask, least=SIDE * SIDE // 100).boxes) for mask in masks]
+    return float(np.mean(np.array(pieces) > 1))
 
 
 def informed(task: Task, levels: Levels, home: int, sent: Sent, size: Size) -> tuple[float, float]:
@@ -434,7 +447,7 @@ def preferences(name: str, size: Size, sheets: Path | None) -> None:
     task = TASKS[name]
     table = Table(
         f"{task.name}: {size.homes} homes, {size.seeds} seeds, {size.images} images a class",
-        ("(target, background)", "synthetic", "real", "MI t", "MI b", "SIM t", "SIM b", "s"),
+        ("(target, background)", "synthetic", "real", "MI t", "MI b", "SIM t", "SIM b", "two", "s"),
     )
     runs = [(home, seed) for home in range(size.homes) for seed in range(size.seeds)]
     known: dict[tuple[Levels, int, int], LabelledSet] = {}
@@ -453,7 +466,7 @@ def preferences(name: str, size: Size, sheets: Path | None) -> None:
             tests = tests_of(task, home, size)
             scores.append(trained_score(task, mixture, tests, seed, size))
         words = " + ".join(name_of(levels) for levels in pair)
-        table.row(words, *(averaged(one) for one in zip(*scores, strict=True)), *"----", "-")
+        table.row(words, *(averaged(one) for one in zip(*scores, strict=True)), *"-----", "-")
     if sheets is not None:
         sheets.mkdir(parents=True, exist_ok=True)
         file = sheets / f"figure3-{task.name}.svg"
@@ -474,6 +487,7 @@ def printed(table: Table, name: str, rows: Sequence[Row], seconds: float) -> Poi
         averaged([row.synthetic for row in rows]),
         averaged([row.real for row in rows]),
         *(averaged(values) for values in metrics),
+        averaged([row.second for row in rows]),
         f"{seconds:.0f}",
     )
     real = float(np.mean([row.real for row in rows]))
