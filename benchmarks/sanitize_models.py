@@ -202,12 +202,12 @@ class Models:
     @staticmethod
     @cache
     def generator() -> Generator:
-        return load_model(Generator, "embedded:studio")
+        return load_model(Generator, "embedded:studio", seam=0)
 
     @staticmethod
     @cache
     def tuner() -> Tuner:
-        return load_model(Tuner, "embedded:studio")
+        return load_model(Tuner, "embedded:studio", seam=0)
 
     @staticmethod
     @cache

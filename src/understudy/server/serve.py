@@ -120,16 +120,19 @@ class ServerOptions:
 
 
 def _spinml_pipeline(options: ServerOptions) -> JobPipeline:
-    """All levels, over the generator and the tuner of one name."""
+    """All levels, over the generator and the tuner of one name.
+
+    Their inpainting has no seam: an object's rim would fade into the grey that it stands on.
+    """
     from understudy.backends.tuning import SPINML
     from understudy.server.model_training import SmallModelTraining
 
     small = options.generator.startswith("embedded:")
     return SpinmlPipeline(
-        load_model(Generator, options.generator),
+        load_model(Generator, options.generator, seam=0),
         load_model(Segmenter, options.segmenter),
         SmallModelTraining(),
-        tuner=load_model(Tuner, options.generator),
+        tuner=load_model(Tuner, options.generator, seam=0),
         plan=TuningPlan(STUDIO_TUNING if small else asdict(SPINML)),
     )
 

@@ -25,7 +25,7 @@ from understudy.methods.sanitize.cutouts import (
 )
 from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
 
-NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8)
+NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False)
 
 
 def request(kind: str = "classifier", **changes: object) -> wire.JobRequest:
@@ -103,7 +103,7 @@ def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
         references=4,
     )
     painter = Painter((1, 2, 3))  # what it draws must not be used
-    how = ComposeSettings(scale=(1.0, 1.0), light=0.0)
+    how = ComposeSettings(scale=(1.0, 1.0), light=0.0, soft=False)
     whole = composed(asked, painter, references, how).images
     assert not painter.negatives
     for image, truth in zip(whole.images, whole.truth, strict=True):
@@ -215,7 +215,17 @@ def test_later_objects_cover_earlier_ones() -> None:
     image, owners = laid_on(np.zeros((6, 6, 3), np.uint8), places)
     assert (owners == 1).all()
     assert (image == 2).all()
-    assert_array_equal(softened(image, image, owners), image)
+    assert_array_equal(softened(image, owners), image)
+
+
+def test_the_rim_of_an_object_is_mixed_with_what_is_next_to_it() -> None:
+    image = np.full((8, 8, 3), 30, np.uint8)
+    image[2:6, 2:6] = 90
+    owners = np.where((image == 90).all(axis=2), 0, -1)
+    mixed = softened(image, owners)
+    assert (mixed[3:5, 3:5] == 90).all()
+    assert (mixed[2, 2:6] == 70).all()
+    assert_array_equal(mixed[owners < 0], image[owners < 0])
 
 
 def test_things_stand_on_furniture_or_in_the_lower_half() -> None:

@@ -13,6 +13,7 @@ from tests.methods.sanitize.test_training_set import Recorder
 
 from understudy.core.errors import ConfigError
 from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.compose import ComposeSettings
 from understudy.methods.sanitize.customise import References, TuningPlan
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
@@ -73,7 +74,11 @@ def items_of(asked: wire.JobRequest, number: int) -> tuple[Item, ...]:
 
 
 def pipeline(**options: object) -> SpinmlPipeline:
-    fields: dict[str, object] = {"tuner": ColourTuner(), "plan": TuningPlan({})}
+    fields: dict[str, object] = {
+        "tuner": ColourTuner(),
+        "plan": TuningPlan({}),
+        "settings": ComposeSettings(soft=False),
+    }
     return SpinmlPipeline(Painter(), ColourSegmenter(), Recorder(), **{**fields, **options})  # type: ignore[arg-type]
 
 

@@ -63,10 +63,10 @@ def composed(
         images_per_class=4,
     )
     pipeline = SpinmlPipeline(
-        load_model(Generator, STUDIO),
+        load_model(Generator, STUDIO, seam=0),
         load_model(Segmenter, STUDIO),
         Recorder(),
-        tuner=load_model(Tuner, STUDIO),
+        tuner=load_model(Tuner, STUDIO, seam=0),
         plan=TuningPlan({"steps": 2, "class_images": 2}),
         settings=ComposeSettings(pool=6, second_target=1.0),
     )

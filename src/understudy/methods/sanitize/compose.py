@@ -52,6 +52,7 @@ class ComposeSettings:
         rooms: Rooms that are drawn about an object at most, until one has no second object.
         rounds: How often objects are drawn anew for what was dropped.
         light: Largest relative change of a reference background's brightness.
+        soft: Mix an object's outermost pixels with what is next to them.
         placed: Cut objects out and place them; False leaves images as the class prompt gave them,
             the paper's pipeline without any mask.
     """
@@ -62,6 +63,7 @@ class ComposeSettings:
     rooms: int = 3
     rounds: int = 4
     light: float = 0.15
+    soft: bool = True
     placed: bool = True
 
     def __post_init__(self) -> None:
@@ -305,10 +307,13 @@ class Composer:
             light = 1 + self._settings.light * rng.uniform(-1, 1)
             room = np.clip(rooms[row] * light, 0, 255).astype(np.uint8)
             image, owners = laid_on(room, self._placements(cast, rng, bearing[row]))
-            images.append(softened(image, room, owners))
+            images.append(self._finished(image, owners))
             truth.append(self._truth(owners))
         self._drawn += len(casts)
         return images, truth
+
+    def _finished(self, image: NDArray[np.uint8], owners: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return softened(image, owners) if self._settings.soft else image
 
     def _usable_rooms(self) -> tuple[Images, Masks]:
         """Backgrounds and what bears things in them.
@@ -359,8 +364,9 @@ class Composer:
             second = self._second_objects(drawn, owners)
             self._drawn += len(drawn)
             self._dropped += int(second.sum())
-            images += list(drawn[~second])
-            truth += [self._truth(one) for one in owners[~second]]
+            for image, one in zip(drawn[~second], owners[~second], strict=True):
+                images.append(self._finished(image, one))
+                truth.append(self._truth(one))
             canvases, owners = canvases[second], owners[second]
             if not len(canvases):
                 break

@@ -191,12 +191,21 @@ def laid_on(
     return image, owners
 
 
-def softened(
-    image: NDArray[np.uint8], room: NDArray[np.uint8], owners: NDArray[np.int64]
-) -> NDArray[np.uint8]:
-    """Objects whose outermost pixels are half the room's: no edge that only pasting makes."""
-    rim = (owners >= 0) & ndimage.binary_dilation(owners < 0)
-    mixed = (image.astype(np.int64) * 2 + room) // 3
+def softened(image: NDArray[np.uint8], owners: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Objects whose outermost pixels are one third the room's: no edge that only pasting makes.
+
+    Args:
+        image: (side, side, 3) uint8.
+        owners: (side, side) of `laid_on`.
+    """
+    inside = owners >= 0
+    if inside.all() or not inside.any():
+        return image
+    rim = inside & ndimage.binary_dilation(~inside)
+    rows, columns = ndimage.distance_transform_edt(
+        inside, return_distances=False, return_indices=True
+    )
+    mixed = (image.astype(np.int64) * 2 + image[rows, columns]) // 3
     return np.where(rim[..., None], mixed, image).astype(np.uint8)
 
 
