@@ -12,6 +12,7 @@ from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms
 from tests.methods.sanitize.test_training_set import Recorder
 
 from understudy.core.errors import ConfigError
+from understudy.core.types import Images, Texts
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import ComposeSettings
 from understudy.methods.sanitize.customise import References, TuningPlan
@@ -136,6 +137,21 @@ def test_a_control_net_draws_references_in_the_outlines_of_the_edges() -> None:
     assert len(references.images) == 4 * COUNT
     for row, mask in enumerate(references.masks):
         assert (mask & masks[row // 4]).sum() / (mask | masks[row // 4]).sum() > 0.9
+
+
+def test_images_in_which_a_control_net_drew_no_object_are_left_out() -> None:
+    class Forgetful(Painter):
+        def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
+            empty = super().control(kind, hints, ["an empty room"] * len(hints), seed=seed)
+            full = super().control(kind, hints, prompts, seed=seed)
+            return np.where((np.arange(len(hints)) % 4 == 0)[:, None, None, None], full, empty)
+
+    asked = request((1, "edges"), (0, None), "detector")
+    one = SpinmlPipeline(Forgetful(), ColourSegmenter(), Recorder())
+    result = run(one, asked)
+    references = References.from_bytes(result["customise"]["part-1.references"])
+    assert len(references.images) == COUNT
+    assert references.masks.sum(axis=(1, 2)).min() >= 80
 
 
 def test_weights_of_the_background_are_merged_where_the_paper_is_followed() -> None:

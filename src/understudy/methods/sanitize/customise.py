@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from understudy.core.errors import InputError
+from understudy.core.errors import InputError, RunError
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.core.types import Images, Masks
 from understudy.methods.sanitize.cutouts import cut_out
@@ -34,6 +34,8 @@ from understudy.steps.hints import skeleton
 
 EACH = 4
 """Images that a ControlNet draws of every reference's feature."""
+_NEAR = 2  # pixels outside of the lines that an object may have
+_LEAST = 0.25  # part of the area inside of the lines that it has at least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,15 +133,18 @@ def _hint(item: Item, part: PartRequest, side: int) -> NDArray[np.uint8]:
 
 
 def _in_outlines(images: Images, hints: Images, noun: str, segmenter: Segmenter) -> References:
-    """Images of an object with its pixels: the segmenter's, or else what the lines enclose."""
-    pieces = cut_out(images, noun, segmenter)
-    masks = []
-    for mask, hint in zip(pieces, hints, strict=True):
-        lines = ndimage.binary_dilation(hint.any(axis=2), iterations=2)
-        inside = ndimage.binary_erosion(ndimage.binary_fill_holes(lines), iterations=2)
-        masks.append(mask if mask.sum() >= 0.3 * max(1, inside.sum()) else inside | mask)
-    usable = [row for row, mask in enumerate(masks) if mask.any()]
-    return References(images[usable], np.stack(masks)[usable])
+    """The images in which the object is where the lines are, and its pixels there.
+
+    Raises:
+        RunError: The ControlNet drew it in none of them.
+    """
+    outlines = [ndimage.binary_dilation(hint.any(axis=2), iterations=_NEAR) for hint in hints]
+    inside = np.stack([ndimage.binary_fill_holes(outline) for outline in outlines])
+    masks = cut_out(images, noun, segmenter) & inside
+    drawn = masks.sum(axis=(1, 2)) >= _LEAST * np.maximum(1, inside.sum(axis=(1, 2)))
+    if not drawn.any():
+        raise RunError("no image that a ControlNet drew of an object's features shows the object")
+    return References(images[drawn], masks[drawn])
 
 
 @dataclass(frozen=True, slots=True)
