@@ -22,7 +22,7 @@ NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
     *("independence", "small_classes", "selection", "selection_privacy"),
-    *("memorisation", "selection_memorised", "sanitize"),
+    *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
 )
 
 
@@ -54,12 +54,9 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     """The benchmarks that a command line asks for; exits with a message where there are none."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
-    parser.add_argument(
-        "--tiny",
-        action="store_true",
-        default=None,
-        help="tiny, on a processor: to see that it runs",
-    )
+    parser.add_argument("--tiny", action="store_true", default=None, help="tiny, on a processor")
+    parser.add_argument("--quick", action="store_true", default=None, help="in some minutes")
+    parser.add_argument("--homes", type=int, help="private homes")
     parser.add_argument("--seeds", type=int, help="repetitions")
     parser.add_argument("--count", type=int, help="rows of a release")
     parser.add_argument("--epochs", type=int, help="of every network; else those of its recipe")

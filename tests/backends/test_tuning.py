@@ -1,4 +1,5 @@
 import copy
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
+import safetensors.torch  # noqa: E402
 from diffusers import DDIMScheduler, FlowMatchEulerDiscreteScheduler  # noqa: E402
 from tests.backends.tiny_models import diffusion as tiny  # noqa: E402
 from tests.backends.tiny_models.tuning import subject  # noqa: E402
@@ -25,12 +27,13 @@ from understudy.backends.tuning import (  # noqa: E402
     with_lora,
 )
 from understudy.backends.tuning.dreambooth import (  # noqa: E402
+    DenoisingTask,
     Lesson,
     Noising,
     TunedNetworks,
     train_networks,
 )
-from understudy.backends.tuning.material import views  # noqa: E402
+from understudy.backends.tuning.material import cell_weights, views  # noqa: E402
 from understudy.backends.tuning.weights import has_lora  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
 from understudy.core.ports import Generator, Tuner  # noqa: E402
@@ -75,7 +78,7 @@ def same(one: dict, other: dict) -> bool:
 @pytest.mark.parametrize("settings", [FULL, LORA], ids=["full", "lora"])
 def test_a_tuned_model_denoises_the_subject_better(pipeline, latents, settings) -> None:
     before = denoising_loss(pipeline, latents, PROMPT)
-    networks = train_networks(pipeline, [Lesson(latents, PROMPT)], settings)
+    networks = train_networks(pipeline, [Lesson(latents, (PROMPT,))], settings)
     tuned = copy.copy(pipeline)
     tuned.unet = fused(networks.unet)
     assert denoising_loss(tuned, latents, PROMPT) < 0.95 * before
@@ -124,6 +127,76 @@ def test_kept_adapters_are_those_of_diffusers(tuner: DreamBooth, pipeline, tmp_p
         assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
 
 
+def test_a_tuned_generator_is_tuned_again_from_where_it_is(tuner: DreamBooth) -> None:
+    settings = {"steps": 1, "rate": 1e-2, "full": True}
+    first = tuner.tune(subject(), PROMPT, settings=settings, seed=1)
+    second = tuner.of(first).tune(255 - subject(), PROMPT, settings=settings, seed=1)
+    alone = tuner.tune(255 - subject(), PROMPT, settings=settings, seed=1)
+    states = [
+        weights(one._pipelines.encoder_of_prompts.unet) for one in (tuner._base, first, second)
+    ]
+    steps = [
+        sum(float((new[key] - old[key]).abs().sum()) for key in old)
+        for old, new in pairwise(states)
+    ]
+    assert min(steps) > 0
+    assert not same(states[2], weights(alone._pipelines.encoder_of_prompts.unet))
+
+
+def test_what_a_tuning_changed_gives_the_same_generator_again(tuner: DreamBooth) -> None:
+    settings = {"steps": 1, "rate": 1e-2, "text_encoder": True}
+    tuned = tuner.tune(subject(), PROMPT, settings=settings)
+    changes = tuner.changes(tuned)
+    assert changes == tuner.changes(tuned)
+    restored = tuner.restore(changes)
+    prompts = [PROMPT, CLASS]
+    np.testing.assert_array_equal(restored.generate(prompts), tuned.generate(prompts))
+    assert len(tuner.changes(tuner._base)) < 100 < len(changes)
+    with pytest.raises(BackendError, match="of another model"):
+        tuner.restore(safetensors.torch.save({"unet.nothing": torch.zeros(2)}))
+
+
+def loss_of(pipeline, lesson: Lesson) -> float:
+    task = DenoisingTask(pipeline, TunedNetworks(pipeline.unet, None), [lesson], 8)
+    with torch.no_grad():
+        return float(task.losses(0, 3)["denoising"])
+
+
+def test_only_the_pixels_of_a_mask_are_learned_from(pipeline, latents) -> None:
+    """The loss of a pass is the mean over the mask: what is outside of it changes nothing."""
+    masks = np.zeros((len(subject()), 64, 64, 1), np.uint8)
+    masks[:, :32] = 255
+    cells = cell_weights(masks, latents)
+    assert torch.allclose(cells.mean((1, 2, 3)), torch.ones(len(cells)))
+    half = latents.mean.shape[2] // 2
+    assert (cells[:, :, half:] == 0).all()
+    losses = []
+    for weights_of_cells in (None, cells, 2 * cells):
+        lesson = Lesson(latents, (PROMPT,), pixel_weights=weights_of_cells)
+        losses.append(loss_of(pipeline, lesson))
+    assert losses[0] != losses[1]
+    assert losses[2] == pytest.approx(2 * losses[1])
+
+
+def test_every_image_is_learned_by_its_own_prompt(pipeline, latents) -> None:
+    count = len(latents.mean)
+
+    def loss(*prompts: str) -> float:
+        return loss_of(pipeline, Lesson(latents, prompts))
+
+    assert loss(*[PROMPT] * count) == pytest.approx(loss(PROMPT))
+    assert loss(*[CLASS] * (count - 1), PROMPT) not in (loss(PROMPT), loss(CLASS))
+
+
+def test_masks_and_prompts_that_do_not_fit_are_refused(tuner: DreamBooth) -> None:
+    images = subject()
+    with pytest.raises(BackendError, match="one an image"):
+        tuner.tune(images, [PROMPT] * (len(images) + 1))
+    for masks in (np.zeros(images.shape[:3], bool), np.ones(images.shape[:2], bool)):
+        with pytest.raises(BackendError, match="some in each image"):
+            tuner.tune(images, PROMPT, masks=masks)
+
+
 def test_adapters_of_another_model_are_refused(tuner: DreamBooth, models: Path, tmp_path) -> None:
     tuner.tune(subject(), PROMPT, settings={"steps": 1}, folder=tmp_path / "kept")
     with pytest.raises(BackendError):
@@ -136,7 +209,7 @@ def test_the_seed_decides_every_weight(pipeline, latents) -> None:
     for settings in (FULL, LORA):
         few = TuningSettings(steps=1, full=settings.full, rate=1e-3)
         one, two, other = (
-            weights(train_networks(pipeline, [Lesson(latents, PROMPT)], few, seed=seed).unet)
+            weights(train_networks(pipeline, [Lesson(latents, (PROMPT,))], few, seed=seed).unet)
             for seed in (1, 1, 2)
         )
         assert same(one, two)
@@ -149,7 +222,7 @@ def test_the_class_is_remembered_for_its_weight(pipeline, latents) -> None:
     told = TuningSettings(full=True, steps=12, rate=4e-3)
     found = {}
     for weight in (0.0, 1.0):
-        lessons = [Lesson(latents, PROMPT), Lesson(known, CLASS, weight)]
+        lessons = [Lesson(latents, (PROMPT,)), Lesson(known, (CLASS,), weight)]
         tuned = copy.copy(pipeline)
         tuned.unet = train_networks(pipeline, lessons, told).unet
         found[weight] = denoising_loss(tuned, known, CLASS)
@@ -198,7 +271,7 @@ def test_a_tuning_that_was_stopped_ends_like_one_that_was_not(
     pipeline, latents, tmp_path: Path, settings: TuningSettings
 ) -> None:
     every = {"folder": tmp_path, "save_every": -1.0}
-    lessons = [Lesson(latents, PROMPT)]
+    lessons = [Lesson(latents, (PROMPT,))]
 
     def stop(step: int, steps: int, loss: float) -> None:
         if step == 5:
@@ -238,7 +311,7 @@ def test_passes_in_half_precision_train_weights_in_full(pipeline, latents, preci
     told = TuningSettings(
         full=True, steps=2, rate=1e-2, precision=precision, checkpointing=True, text_encoder=True
     )
-    networks = train_networks(pipeline, [Lesson(latents, PROMPT)], told)
+    networks = train_networks(pipeline, [Lesson(latents, (PROMPT,))], told)
     assert networks.unet.dtype == torch.float32
     assert not same(weights(networks.unet), weights(pipeline.unet))
     assert all(weight.isfinite().all() for weight in networks.unet.parameters())
@@ -281,7 +354,8 @@ def test_an_unknown_prediction_is_refused() -> None:
 def test_latents_are_drawn_from_their_distribution(latents: Latents) -> None:
     rng = torch.Generator().manual_seed(0)
     one = Latents(latents.mean[:1], latents.std[:1] + 0.5)
-    drawn = one.draw(2000, rng)
+    rows, drawn = one.draw(2000, rng)
+    assert not rows.any()
     assert torch.allclose(drawn.mean(0), one.mean[0], atol=0.1)
     assert torch.allclose(drawn.std(0), one.std[0], atol=0.1)
 
@@ -334,7 +408,7 @@ class TestMerging:
 
     def test_adapters_are_folded_in_first(self, pipeline, latents) -> None:
         networks = train_networks(
-            pipeline, [Lesson(latents, PROMPT)], TuningSettings(steps=2, rate=1e-2)
+            pipeline, [Lesson(latents, (PROMPT,))], TuningSettings(steps=2, rate=1e-2)
         )
         inpainting = tiny.unet(in_channels=9)
         assert has_lora(networks.unet)

@@ -192,7 +192,7 @@ def test_a_server_process_from_pairing_to_receipt(tmp_path: Path) -> None:
     """TLS by the fingerprint, a real job of text alone, and its deletion."""
     pytest.importorskip("diffusers")
     words = [sys.executable, "-c", "from understudy.cli.main import main; main()", "serve"]
-    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1"]
+    words += ["--data", str(tmp_path), "--port", "18444", "--open-jobs", "1", "--pipeline", "text"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert process.stdout is not None

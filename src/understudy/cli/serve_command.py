@@ -46,9 +46,14 @@ def serve_command(
     port: _Port = 8443,
     tls: _Tls = True,
     url: _Url = None,
-    pipeline: Annotated[str, typer.Option(help="How jobs become models.")] = "text",
+    pipeline: Annotated[
+        str, typer.Option(help="How jobs become models: spinml (all levels) or text (L0 only).")
+    ] = "spinml",
     generator: Annotated[
         str, typer.Option(help="What draws; see `understudy backends`.")
+    ] = "embedded:studio",
+    segmenter: Annotated[
+        str, typer.Option(help="What cuts objects out; see `understudy backends`.")
     ] = "embedded:studio",
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     retention: Annotated[int, typer.Option(help="Hours until a job is deleted, at most 24.")] = 24,
@@ -72,6 +77,7 @@ def serve_command(
             url=url,
             pipeline=pipeline,
             generator=generator,
+            segmenter=segmenter,
             workers=workers,
             retention_hours=retention,
             quotas=Quotas(open_jobs, jobs_a_day, stored_mb * 2**20),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -168,9 +168,29 @@ class Generator(Model, Protocol):
         ...
 
     def inpaint(
-        self, images: Images, masks: Masks, prompts: Texts, *, strength: float = 1.0, seed: int = 0
+        self,
+        images: Images,
+        masks: Masks,
+        prompts: Texts,
+        *,
+        strength: float = 1.0,
+        seed: int = 0,
+        control: tuple[str, Images] | None = None,
+        negative: str | None = None,
     ) -> Images:
-        """Draw anew where a mask is True; every other pixel stays exactly as it was."""
+        """Draw anew where a mask is True; every other pixel stays exactly as it was.
+
+        Args:
+            images: (n, height, width, channels) uint8.
+            masks: (n, height, width).
+            prompts: What is drawn, one an image.
+            strength: In [0, 1]; 1 forgets what was there.
+            seed: Of the noise.
+            control: A kind of hint and a hint for each image, which what is drawn follows; for
+                models that list both tasks, at full strength.
+            negative: What not to draw, instead of the model's own negative prompt; without
+                classifier-free guidance it counts for nothing.
+        """
         ...
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
@@ -222,22 +242,49 @@ class Tuner(Model, Protocol):
     def tune(
         self,
         images: Images,
-        prompt: str,
+        prompt: str | Sequence[str],
         *,
         class_prompt: str | None = None,
         settings: Mapping[str, Any] | None = None,
         folder: Path | None = None,
         seed: int = 0,
+        masks: Masks | None = None,
     ) -> Generator:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
         Args:
             images: (n, height, width, channels) uint8 of the subject.
-            prompt: Names the subject by a rare word, such as ``"a photo of xyz dog"``.
+            prompt: Names the subject by a rare word, such as ``"a photo of xyz dog"``; one for all
+                images, or one an image.
             class_prompt: Names its class, for prior preservation; None leaves that out.
             settings: Of the tuner: steps, learning rate, rank, ...
             folder: Where to keep the tuned weights, in the hub's format.
             seed: Of the training.
+            masks: (n, height, width) bool: the pixels to learn from, some in each image; None: all.
+        """
+        ...
+
+    def of(self, generator: Generator) -> Tuner:
+        """A tuner of a generator that this one has tuned: its tunings go on from there.
+
+        Raises:
+            BackendError: A generator of another kind.
+        """
+        ...
+
+    def changes(self, generator: Generator) -> bytes:
+        """The weights of a tuned generator that differ from those this tuner began with.
+
+        Raises:
+            BackendError: A generator of another kind.
+        """
+        ...
+
+    def restore(self, changes: bytes) -> Generator:
+        """The generator of these weights.
+
+        Raises:
+            BackendError: They are of another model.
         """
         ...
 

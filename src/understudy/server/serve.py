@@ -11,22 +11,20 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
-from understudy.core.ports import Generator
-from understudy.core.types import Images, Labels, Shape
+from understudy.core.ports import Generator, Segmenter, Tuner
+from understudy.methods.sanitize.customise import TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
-from understudy.methods.sanitize.text_pipeline import TextPipeline, TrainedNetwork
+from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
+from understudy.methods.sanitize.text_pipeline import TextPipeline
 from understudy.server.application import application
 from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
 from understudy.server.job_store import JobStore, Quotas
@@ -42,51 +40,6 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-
-@dataclass(frozen=True)
-class SmallNetworkTraining:
-    """The small CNN of `metrics.networks`. A `text_pipeline.NetworkTraining`.
-
-    Attributes:
-        epochs: Passes over the images; None for the recipe's own number.
-    """
-
-    epochs: int | None = None
-
-    def build(self, shape: Shape, classes: int) -> Any:
-        """An untrained network."""
-        from understudy.metrics.networks import small_cnn
-
-        return small_cnn(shape, classes)
-
-    def train(
-        self, images: Images, labels: Labels, classes: int, seed: int, beat: Callable[[], None]
-    ) -> TrainedNetwork:
-        """Train it by its recipe."""
-        from understudy.metrics.networks.classifier_training import train_on_images
-
-        return train_on_images(
-            images,
-            labels,
-            classes=classes,
-            seed=seed,
-            epochs=self.epochs,
-            progress=lambda done, of: beat(),
-        )
-
-    def export(
-        self, network: Any, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
-    ) -> bytes:
-        """The network as ONNX."""
-        from understudy.metrics.networks.onnx_export import onnx_bytes
-
-        return onnx_bytes(network, shape, mean, gain)
-
-
-PIPELINES: dict[str, Callable[[Generator], JobPipeline]] = {
-    "text": lambda generator: TextPipeline(generator, SmallNetworkTraining()),
-}
-"""Pipelines by the name that ``--pipeline`` gives; each is made with the server's generator."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,6 +58,7 @@ class ServerOptions:
         database: URL of the database; None for an SQLite file in the folder.
         pipeline: One of `PIPELINES`.
         generator: A generator of the backends, by its name.
+        segmenter: A segmenter of the backends, by its name; `spinml` cuts objects out with it.
         workers: Worker processes.
         host: Address to listen on.
         port: Port to listen on.
@@ -116,8 +70,9 @@ class ServerOptions:
 
     folder: Path
     database: str | None = None
-    pipeline: str = "text"
+    pipeline: str = "spinml"
     generator: str = "embedded:studio"
+    segmenter: str = "embedded:studio"
     workers: int = 1
     host: str = "127.0.0.1"
     port: int = 8443
@@ -148,7 +103,7 @@ class ServerOptions:
 
     def __call__(self) -> JobService:
         """Everything opened, the models loaded: what a worker process does first."""
-        pipeline = PIPELINES[self.pipeline](load_model(Generator, self.generator))
+        pipeline = PIPELINES[self.pipeline](self)
         try:
             program = f"understudy {version('understudy')}"
         except PackageNotFoundError:
@@ -162,6 +117,41 @@ class ServerOptions:
             retention=self.retention_hours * 3600,
             version=program,
         )
+
+
+def _spinml_pipeline(options: ServerOptions) -> JobPipeline:
+    """All levels, over the generator and the tuner of one name.
+
+    Their inpainting has no seam: an object's rim would fade into the grey that it stands on.
+    """
+    from understudy.backends.tuning import SPINML
+    from understudy.server.model_training import SmallModelTraining
+
+    small = options.generator.startswith("embedded:")
+    return SpinmlPipeline(
+        load_model(Generator, options.generator, seam=0),
+        load_model(Segmenter, options.segmenter),
+        SmallModelTraining(),
+        tuner=load_model(Tuner, options.generator, seam=0),
+        plan=TuningPlan(STUDIO_TUNING if small else asdict(SPINML)),
+    )
+
+
+def _text_pipeline(options: ServerOptions) -> JobPipeline:
+    """Classifiers of text alone, one prompt a class: (L0, L0) as the paper has it."""
+    from understudy.server.model_training import SmallModelTraining
+
+    return TextPipeline(load_model(Generator, options.generator), SmallModelTraining())
+
+
+STUDIO_TUNING: Mapping[str, Any] = {"steps": 400, "rate": 1e-4, "rank": 16, "batch": 2}
+"""How the small studio is tuned (LoRA, docs/studio.md): at the paper's rate it learns nothing."""
+
+PIPELINES: dict[str, Callable[[ServerOptions], JobPipeline]] = {
+    "spinml": _spinml_pipeline,
+    "text": _text_pipeline,
+}
+"""Pipelines by the name that ``--pipeline`` gives; each is made with the server's options."""
 
 
 def pairing_line(options: ServerOptions) -> str:

@@ -143,6 +143,38 @@ class GeneratorSuite:
             generator.inpaint(images, masks, GENERATOR_PROMPTS, strength=0.0, seed=1), images
         )
 
+    def test_inpainting_follows_hints_and_stays_away_from_a_text(
+        self, generator: Generator
+    ) -> None:
+        if "inpainting" not in generator.tasks:
+            pytest.skip("does not inpaint")
+        images, masks = smooth_images(generator)[3:4], hole_masks(generator)[3:4]
+        plain = generator.inpaint(images, masks, ["a dog"], seed=1)
+        guided = generator.inpaint(images, masks, ["a dog"], seed=1, negative="a red wall")
+        other = generator.inpaint(images, masks, ["a dog"], seed=1, negative="a cat")
+        same = generator.inpaint(images, masks, ["a dog"], seed=1)
+        np.testing.assert_array_equal(plain, same)
+        # Without classifier-free guidance a negative prompt counts for nothing.
+        assert largest_difference(guided, plain) == 0 or largest_difference(guided, other) > 0
+        kinds = [task.removeprefix("control:") for task in generator.tasks if ":" in task]
+        for kind in kinds:
+            drawn = [
+                generator.inpaint(images, masks, ["a dog"], seed=1, control=(kind, hints))
+                for hints in (images, 255 - images)
+            ]
+            assert drawn[0].shape == images.shape
+            alone = [
+                generator.control(kind, hints, ["a dog"], seed=1)
+                for hints in (images, 255 - images)
+            ]
+            counts = largest_difference(alone[0], alone[1]) > 0  # an untrained ControlNet's do not
+            assert (largest_difference(drawn[0], drawn[1]) > 0) == counts
+            two = np.repeat(images, 2, axis=0)
+            with pytest.raises(BackendError, match="2 hints for 1 images"):
+                generator.inpaint(images, masks, ["a dog"], control=(kind, two))
+        with pytest.raises(UnsupportedTask, match="control:weather"):
+            generator.inpaint(images, masks, ["a dog"], control=("weather", images))
+
     def test_no_strength_gives_the_images_back(self, generator: Generator) -> None:
         if "variation" not in generator.tasks:
             pytest.skip("makes no variations")
@@ -275,6 +307,17 @@ class TunerSuite:
         images = [generator.generate([PROMPT], seed=1) for generator in tuned]
         np.testing.assert_array_equal(images[0], images[1])
         assert not np.array_equal(images[0], images[2])
+
+    def test_a_tuned_generator_is_restored_and_tuned_again(self, tuner: Tuner) -> None:
+        settings = {"steps": 1, "rate": 1e-2, "full": True}
+        images = subject_images()
+        masks = np.ones(images.shape[:3], dtype=np.bool_)
+        tuned = tuner.tune(images, [PROMPT] * len(images), settings=settings, masks=masks)
+        drawn = tuned.generate([PROMPT], seed=1)
+        restored = tuner.restore(tuner.changes(tuned))
+        np.testing.assert_array_equal(restored.generate([PROMPT], seed=1), drawn)
+        again = tuner.of(tuned).tune(images, PROMPT, settings=settings)
+        assert not np.array_equal(again.generate([PROMPT], seed=1), drawn)
 
     def test_grey_images_of_any_size_are_learned_from(self, tuner: Tuner) -> None:
         settings = {"steps": 1, "full": True}

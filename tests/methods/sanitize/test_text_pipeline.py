@@ -15,10 +15,11 @@ ort = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 pytest.importorskip("uvicorn")
 
-from understudy.methods.sanitize.text_pipeline import TextPipeline, validation_split  # noqa: E402
+from understudy.methods.sanitize.text_pipeline import TextPipeline  # noqa: E402
+from understudy.methods.sanitize.training_set import validation_split  # noqa: E402
 from understudy.metrics.networks import small_cnn  # noqa: E402
 from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
-from understudy.server.serve import SmallNetworkTraining  # noqa: E402
+from understudy.server.model_training import SmallModelTraining  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -73,7 +74,7 @@ def run(pipeline: TextPipeline, seed: int = 7) -> dict[str, dict[str, bytes]]:
 
 
 def test_text_alone_gives_a_model_that_tells_the_classes_apart() -> None:
-    pipeline = TextPipeline(ColourGenerator(), SmallNetworkTraining(epochs=10))
+    pipeline = TextPipeline(ColourGenerator(), SmallModelTraining(epochs=10))
     assert isinstance(pipeline, JobPipeline)
     first = run(pipeline)
     assert first == run(pipeline)
@@ -118,9 +119,7 @@ def test_a_layer_that_cannot_be_written_is_refused() -> None:
 def test_what_it_cannot_do_is_said_before_anything_is_spent(
     changes: dict[str, object], reason: str
 ) -> None:
-    objection = TextPipeline(ColourGenerator(), SmallNetworkTraining()).objection(
-        request(**changes)
-    )
+    objection = TextPipeline(ColourGenerator(), SmallModelTraining()).objection(request(**changes))
     assert reason in (objection or "")
 
 
@@ -128,7 +127,7 @@ def test_a_generator_without_text_is_refused() -> None:
     generator = ColourGenerator()
     generator.tasks = frozenset()
     with pytest.raises(ConfigError, match="square RGB"):
-        TextPipeline(generator, SmallNetworkTraining())
+        TextPipeline(generator, SmallModelTraining())
 
 
 def test_every_class_is_trained_on_and_validated() -> None:

@@ -30,6 +30,7 @@ from understudy.core.types import Images, Masks, Shape, Texts, Vocabulary
 _LEAST = 1 / 1000  # a smaller strength leaves no step of the usual schedule of 1000
 
 PipelineInputs = Callable[[slice, Any], dict[str, Any]]
+HintInputs = Callable[[slice], dict[str, Any]]
 
 
 class DiffusionGenerator:
@@ -57,12 +58,8 @@ class DiffusionGenerator:
         self._size = pipelines.size()
         shape = () if options.shape is None else numbers(options.shape, "shape")
         self.shape: Shape = (*(shape[:2] or self._size), *(shape[2:] or (3,)))
-        self._prompts = PromptEncoder(
-            pipelines.encoder_of_prompts,
-            negative=options.negative,
-            guided=pipelines.guidance() > 1,
-            batch=options.batch,
-        )
+        self._prompts = self._encoder(options.negative)
+        self._negated: tuple[str | None, PromptEncoder] = options.negative, self._prompts
 
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
         """One image a prompt: (n, height, width, channels) uint8.
@@ -97,15 +94,25 @@ class DiffusionGenerator:
         return self._draw(pipeline, "variation", prompts, seed, inputs, strength)
 
     def inpaint(
-        self, images: Images, masks: Masks, prompts: Texts, *, strength: float = 1.0, seed: int = 0
+        self,
+        images: Images,
+        masks: Masks,
+        prompts: Texts,
+        *,
+        strength: float = 1.0,
+        seed: int = 0,
+        control: tuple[str, Images] | None = None,
+        negative: str | None = None,
     ) -> Images:
         """Draw anew where a mask is True; every other pixel stays exactly as it was.
 
         What is drawn fades in over ``seam`` pixels inside the mask, so that its rim does not show.
+        With ``control`` it follows hints, with ``negative`` it stays away from a text.
 
         Raises:
-            UnsupportedTask: Neither the model nor its family inpaints.
-            BackendError: Other images or masks, another number of prompts, or a wrong strength.
+            UnsupportedTask: Neither the model nor its family inpaints, or not by such hints.
+            BackendError: Other images, masks or hints, another number of prompts, or a wrong
+                strength.
         """
         pipeline = self._ready("inpainting")
         self._check(images, prompts, strength)
@@ -114,24 +121,29 @@ class DiffusionGenerator:
                 f"{self.name} takes bool masks of shape {images.shape[:3]}, "
                 f"found {masks.dtype} of shape {masks.shape}"
             )
+        by_hint = None if control is None else self._hinted(control, len(images), strength)
         if strength < _LEAST or not masks.any():
             return images.copy()
-        inpainter = self._pipelines.inpainter
-        if inpainter is not None:
-            drawn = self._fill(images, masks, prompts, strength, seed)
+        prompt_encoder = self._negating(negative)
+        if self._pipelines.inpainter is not None:
+            drawn = self._fill(images, masks, prompts, strength, seed, by_hint, prompt_encoder)
         else:
             if strength < 1 and "strength" not in taken(pipeline):
                 raise UnsupportedTask(self.name, "inpainting at a strength below 1", self.tasks)
+            pipeline, hinted = by_hint or (pipeline, lambda rows: {})
 
             def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
                 pixels = self._scaled(images[rows])
-                start = self._start(pipeline, pixels, device, latents=self._hard_coded())
+                known = self._hard_coded() and by_hint is None  # those by hints take pixels alone
+                start = self._start(pipeline, pixels, device, latents=known)
                 arguments = {"image": start, "mask_image": self._mask_images(masks[rows])}
                 if isinstance(start, torch.Tensor):
                     arguments["masked_image_latents"] = start  # else each row is encoded once more
-                return arguments
+                return {**arguments, **hinted(rows)}
 
-            drawn = self._draw(pipeline, "inpainting", prompts, seed, inputs, strength)
+            drawn = self._draw(
+                pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder
+            )
         return _pasted(images, drawn, masks, self._seam())
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
@@ -144,15 +156,49 @@ class DiffusionGenerator:
         task = f"control:{kind}"
         pipeline = self._ready(task)
         self._check(hints, prompts, 1.0)
+        inputs = self._hint_inputs(pipeline, hints)
+        return self._draw(pipeline, task, prompts, seed, lambda rows, _: inputs(rows))
+
+    def _hint_inputs(self, pipeline: Any, hints: Images) -> HintInputs:
+        """The arguments of a pipeline's call that hold the hints of some rows."""
         key = "control_image" if "control_image" in taken(pipeline) else "image"
+        scale = self._options.control_scale
+        return lambda rows: {
+            key: _pillow_images(self._scaled(hints[rows])),
+            "controlnet_conditioning_scale": scale,
+        }
 
-        def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
-            return {
-                key: _pillow_images(self._scaled(hints[rows])),
-                "controlnet_conditioning_scale": self._options.control_scale,
-            }
+    def _hinted(
+        self, control: tuple[str, Images], count: int, strength: float
+    ) -> tuple[Any, HintInputs]:
+        """The pipeline that inpaints by hints of a kind, and what it is given of these."""
+        kind, hints = control
+        pipeline = self._pipelines.inpainting_by(kind)
+        if pipeline is None or strength < 1:
+            limit = "" if strength == 1 else " at a strength below 1"
+            raise UnsupportedTask(self.name, f"inpainting with control:{kind}{limit}", self.tasks)
+        require_images(hints, self.shape, self.name)
+        if len(hints) != count:
+            raise BackendError(
+                f"{self.name} takes one hint an image, found {len(hints)} hints for {count} images"
+            )
+        return pipeline, self._hint_inputs(pipeline, hints)
 
-        return self._draw(pipeline, task, prompts, seed, inputs)
+    def _encoder(self, negative: str | None) -> PromptEncoder:
+        return PromptEncoder(
+            self._pipelines.encoder_of_prompts,
+            negative=negative,
+            guided=self._pipelines.guidance() > 1,
+            batch=self._options.batch,
+        )
+
+    def _negating(self, negative: str | None) -> PromptEncoder:
+        """Embeds prompts beside a negative one; that of the last call is kept."""
+        if negative is None:
+            return self._prompts
+        if self._negated[0] != negative:
+            self._negated = negative, self._encoder(negative)
+        return self._negated[1]
 
     def _ready(self, task: str) -> Any:
         if task not in self.tasks:
@@ -172,10 +218,12 @@ class DiffusionGenerator:
         seed: int,
         inputs: PipelineInputs,
         strength: float = 1.0,
+        prompt_encoder: PromptEncoder | None = None,
     ) -> Images:
         """Run a pipeline over all rows: (n, height, width, channels) uint8."""
         check_prompts(prompts, None, self.name)
         height, width = self._size
+        encoder = prompt_encoder or self._prompts
         steps = self._pipelines.steps()
         out = np.empty((len(prompts), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(prompts), self._options.batch):
@@ -183,7 +231,7 @@ class DiffusionGenerator:
                 pipeline,
                 self.name,
                 self._options.batch,
-                **self._prompts.conditioning(prompts[rows]),
+                **encoder.conditioning(prompts[rows]),
                 **inputs(rows, pipeline._execution_device),
                 generator=generators(seed, range(rows.start, rows.stop), task),
                 num_inference_steps=steps_for(strength, steps),
@@ -198,7 +246,14 @@ class DiffusionGenerator:
         return out
 
     def _fill(
-        self, images: Images, masks: Masks, prompts: Texts, strength: float, seed: int
+        self,
+        images: Images,
+        masks: Masks,
+        prompts: Texts,
+        strength: float,
+        seed: int,
+        by_hint: tuple[Any, HintInputs] | None,
+        prompt_encoder: PromptEncoder,
     ) -> Images:
         """Inpaint by a network that sees the mask and what is left of the image."""
         inpainter, vae = self._pipelines.inpainter, self._pipelines.vae
@@ -207,6 +262,7 @@ class DiffusionGenerator:
         pipeline = self._pipelines.ready("inpainting")
         if strength < 1:
             pipeline = self._pipelines.inpainting_from_the_image()
+        pipeline, hinted = by_hint or (pipeline, lambda rows: {})
 
         def inputs(rows: slice, device: torch.device) -> dict[str, Any]:
             pixels = self._scaled(images[rows])
@@ -218,9 +274,11 @@ class DiffusionGenerator:
                 known = latents_of(vae, torch.where(hole, torch.full_like(left, 0.5), left))
                 mask = torch.nn.functional.interpolate(hole.to(known.dtype), known.shape[-2:])
             inpainter.given(more=torch.cat([mask, known], dim=1))
-            return {} if strength == 1 else {"image": self._start(pipeline, pixels, device)}
+            if strength < 1:
+                return {"image": self._start(pipeline, pixels, device)}
+            return hinted(rows)
 
-        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength)
+        return self._draw(pipeline, "inpainting", prompts, seed, inputs, strength, prompt_encoder)
 
     def _hard_coded(self) -> bool:
         """Whether latents have the number of channels that diffusers' inpainting knows them by."""

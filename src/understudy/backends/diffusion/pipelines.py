@@ -30,6 +30,7 @@ from understudy.core.errors import BackendError
 
 _TEXT, _VARIATION = "AutoPipelineForText2Image", "AutoPipelineForImage2Image"
 _INPAINTING = "AutoPipelineForInpainting"
+_INPAINT = "inpainting"
 
 
 class Pipelines:
@@ -88,7 +89,9 @@ class Pipelines:
             self._add_inpainting(inpainting, latent or 0)
         for kind, network in (controlnets or {}).items():
             self._add_control(kind, network)
-        self.tasks = frozenset(self._by_task) - {"inpainting from the image"}
+        self.tasks = frozenset(
+            task for task in self._by_task if not task.startswith(f"{_INPAINT} ")
+        )
 
     def _add_plain(self, width: int | None) -> None:
         """What the model does without more weights."""
@@ -129,6 +132,10 @@ class Pipelines:
                 f"{self._name}: diffusers has no pipeline for a {type(self._text).__name__} with "
                 f"a {type(network).__name__}"
             )
+        if self.inpainter is not None:
+            self._derive(_by_hint(kind), _TEXT, controlnet=plain, unet=self.inpainter)
+        elif _INPAINT in self._by_task:
+            self._derive(_by_hint(kind), _INPAINTING, controlnet=plain)
 
     def _derive(self, task: str, auto: str, **parts: Any) -> None:
         """Add the pipeline of a task; a family that has none goes without."""
@@ -181,6 +188,10 @@ class Pipelines:
         """The pipeline around `inpainter` that starts from the image and not from noise."""
         return self.ready("inpainting from the image")
 
+    def inpainting_by(self, kind: str) -> Any | None:
+        """The inpainting pipeline that follows hints of a kind; None where there is none."""
+        return self.ready(_by_hint(kind)) if _by_hint(kind) in self._by_task else None
+
     def steps(self) -> int:
         """Denoising steps of a call: those asked for, of the distilled model, or the pipeline's."""
         if self._options.steps is None and self._distilled is not None:
@@ -229,6 +240,10 @@ class Pipelines:
                 f"size={self._options.size}; say size={near}"
             )
         return sizes[0], sizes[-1]
+
+
+def _by_hint(kind: str) -> str:
+    return f"{_INPAINT} control:{kind}"
 
 
 def _model_of(name: str) -> str:

@@ -112,14 +112,23 @@ class Lesson:
     """One kind of example.
 
     Attributes:
-        latents: Of its images.
-        prompt: What they show.
+        latents: Of its n images.
+        prompts: What they show: one for all of them, or n.
         weight: Of its loss.
+        pixel_weights: (n, 1, h, w) of the loss on each latent's cells, of mean 1 in each image;
+            None: all count the same.
     """
 
     latents: Latents
-    prompt: str
+    prompts: tuple[str, ...]
     weight: float = 1.0
+    pixel_weights: torch.Tensor | None = None
+
+    def cell_weights(self, rows: torch.Tensor) -> torch.Tensor:
+        """(len(rows), 1, h, w) of some of the images."""
+        if self.pixel_weights is None:
+            return torch.ones(len(rows), 1, *self.latents.mean.shape[2:])
+        return self.pixel_weights[rows]
 
 
 class DenoisingTask:
@@ -141,12 +150,12 @@ class DenoisingTask:
         self._networks, self._lessons, self._batch = networks, lessons, batch
         self._noising = Noising(pipeline.scheduler)
         self._device = pipeline.unet.device
-        self._prompts = [self._encoded(pipeline, lesson.prompt) for lesson in lessons]
+        self._prompts = [self._encoded(pipeline, lesson.prompts) for lesson in lessons]
 
     @torch.no_grad()
-    def _encoded(self, pipeline: Any, prompt: str) -> torch.Tensor:
-        """A prompt as tokens where the text encoder is trained, and embedded otherwise."""
-        ids = token_ids(pipeline, prompt).to(self._device)
+    def _encoded(self, pipeline: Any, prompts: tuple[str, ...]) -> torch.Tensor:
+        """Prompts as tokens where the text encoder is trained, and embedded otherwise."""
+        ids = torch.cat([token_ids(pipeline, prompt) for prompt in prompts]).to(self._device)
         if self._networks.text_encoder is not None:
             return ids
         states: torch.Tensor = pipeline.text_encoder(ids)[0]
@@ -156,11 +165,14 @@ class DenoisingTask:
         """The loss of a pass over a batch of every lesson, each with its weight."""
         rng = torch.Generator().manual_seed(seed)  # on the processor: the same on every device
         batch, lessons, encoder = self._batch, self._lessons, self._networks.text_encoder
-        latents = torch.cat([lesson.latents.draw(batch, rng) for lesson in lessons])
-        noisy, times, goal = self._noising(latents, rng)
-        # Tokens are embedded here and now where the text encoder is trained too.
-        texts = [prompt if encoder is None else encoder(prompt)[0] for prompt in self._prompts]
-        states = torch.cat([text.expand(batch, -1, -1) for text in texts])
+        draws = [lesson.latents.draw(batch, rng) for lesson in lessons]
+        noisy, times, goal = self._noising(torch.cat([latents for _, latents in draws]), rng)
+        states = torch.cat(
+            [
+                self._states(prompts, rows, encoder)
+                for prompts, (rows, _) in zip(self._prompts, draws, strict=True)
+            ]
+        )
         dtype = self._networks.unet.dtype
         prediction = self._networks.unet(
             noisy.to(self._device, dtype),
@@ -168,9 +180,23 @@ class DenoisingTask:
             encoder_hidden_states=states.to(dtype),
         ).sample[:, : goal.shape[1]]
         errors = functional.mse_loss(prediction.float(), goal.to(self._device), reduction="none")
-        weights = [lesson.weight for lesson in lessons for _ in range(batch)]
-        weighted = errors.mean((1, 2, 3)) * torch.tensor(weights, device=self._device)
+        weights = torch.cat(
+            [
+                lesson.weight * lesson.cell_weights(rows)
+                for lesson, (rows, _) in zip(lessons, draws, strict=True)
+            ]
+        )
+        weighted = (errors * weights.to(self._device)).mean((1, 2, 3))
         return {"denoising": weighted.sum() / batch}
+
+    def _states(
+        self, prompts: torch.Tensor, rows: torch.Tensor, encoder: Any | None
+    ) -> torch.Tensor:
+        """The texts of some images; a prompt for all stands for each of them."""
+        own = prompts[rows.to(prompts.device) if len(prompts) > 1 else torch.zeros_like(rows)]
+        # Tokens are embedded here and now where the text encoder is trained too.
+        states: torch.Tensor = own if encoder is None else encoder(own)[0]
+        return states
 
 
 def train_networks(
@@ -243,7 +269,7 @@ def denoising_loss(
         seed: Draws the images, the noise and the time steps; the same for every model.
     """
     networks = TunedNetworks(pipeline.unet, None)
-    task = DenoisingTask(pipeline, networks, [Lesson(latents, prompt)], draws)
+    task = DenoisingTask(pipeline, networks, [Lesson(latents, (prompt,))], draws)
     return float(task.losses(0, seed % 2**63)["denoising"])
 
 

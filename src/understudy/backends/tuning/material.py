@@ -32,11 +32,11 @@ class Latents:
     mean: torch.Tensor
     std: torch.Tensor
 
-    def draw(self, count: int, rng: torch.Generator) -> torch.Tensor:
-        """(count, c, h, w): images drawn with replacement, a latent drawn from each."""
+    def draw(self, count: int, rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """(count,) rows drawn with replacement, and a latent of each: (count, c, h, w)."""
         rows = torch.randint(len(self.mean), (count,), generator=rng)
         noise = torch.randn((count, *self.mean.shape[1:]), generator=rng)
-        return self.mean[rows] + self.std[rows] * noise
+        return rows, self.mean[rows] + self.std[rows] * noise
 
 
 @torch.no_grad()
@@ -53,6 +53,19 @@ def encode_images(vae: Any, images: Images) -> Latents:
         means.append(((mean.float() - shift) * scale).cpu())
         stds.append((std.float() * scale).cpu())
     return Latents(torch.cat(means), torch.cat(stds))
+
+
+def cell_weights(masks: Images, latents: Latents) -> torch.Tensor:
+    """(n, 1, h, w) of the loss on the latents' cells: the part inside a mask, of mean 1.
+
+    Args:
+        masks: (n, height, width, 1) uint8, 255 inside, cropped as the images were.
+        latents: Of the images.
+    """
+    inside = torch.from_numpy(masks[..., 0].astype(np.float32) / 255)[:, None]
+    height, width = latents.mean.shape[2:]
+    cells = torch.nn.functional.adaptive_avg_pool2d(inside, (height, width))
+    return cells / cells.mean((1, 2, 3), keepdim=True).clamp(min=1e-6)
 
 
 def views(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,24 @@ from understudy.backends.tuning.dreambooth import (
     TuningProgress,
     train_networks,
 )
-from understudy.backends.tuning.material import Latents, class_images, encode_images, views
+from understudy.backends.tuning.material import (
+    Latents,
+    cell_weights,
+    class_images,
+    encode_images,
+    views,
+)
 from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.backends.tuning.weights import (
+    changed_weights,
     fused,
     merge_into_inpainting,
     save_lora,
+    with_changed_weights,
 )
 from understudy.core.errors import BackendError
-from understudy.core.types import Images
+from understudy.core.ports import Generator
+from understudy.core.types import Images, Masks
 
 _INPAINTING = "inpainting"  # the folder inside a tuned model's
 _WORK = "work"  # the same, for checkpoints until it is tuned
@@ -93,55 +102,59 @@ class DreamBooth:
         base = replace(options, compile=False)
         self._base = DiffusionGenerator(pipelines, base, name=name, licence=licence)
         self._known: dict[tuple[str, int, str | None], Latents] = {}
+        self._again = options.lora is not None  # adapters of a tuning would not be the whole model
 
     def tune(
         self,
         images: Images,
-        prompt: str,
+        prompt: str | Sequence[str],
         *,
         class_prompt: str | None = None,
         settings: TuningSettings | Mapping[str, Any] | None = None,
         folder: Path | None = None,
         seed: int = 0,
+        masks: Masks | None = None,
         progress: TuningProgress | None = None,
     ) -> DiffusionGenerator:
         """A new generator that knows the subject by ``prompt``; the old one is unchanged.
 
         Args:
             images: (n, height, width, 1 or 3) uint8 of the subject.
-            prompt: Names the subject by a rare word, such as ``"a photo of xyz dog"``.
+            prompt: Names the subject by a rare word, such as ``"a photo of xyz dog"``; one for all
+                images, or one an image.
             class_prompt: Names its class, for prior preservation; None leaves that out.
             settings: See `TuningSettings`.
             folder: Where to keep the tuned weights: a pipeline's folder, or the adapters of LoRA.
                 A tuning that was stopped resumes there.
             seed: Of the training.
+            masks: (n, height, width) bool: the pixels to learn from; None: all.
             progress: Called after each step with the steps done, the steps in all and the loss.
 
         Raises:
             BackendError: The images or a setting are wrong, or the training failed.
         """
         parsed = self._settings(settings)
-        self._check(images, prompt, class_prompt)
-        if folder is not None and self._options.lora is not None and not parsed.full:
+        prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+        self._check(images, prompts, class_prompt, masks)
+        if folder is not None and self._again and not parsed.full:
             raise BackendError(
-                f"{self.name} has adapters already, and those of a tuning would not be enough to "
-                "load it again: say full=true, or tune without keeping a folder"
+                f"{self.name} was tuned already, and the adapters of a tuning would not be enough "
+                "to load it again: say full=true, or tune without keeping a folder"
             )
         work = None if folder is None else folder / _WORK
-        record = self._record(parsed, prompt, class_prompt)
+        record = self._record(parsed, prompts, class_prompt)
         if work is not None:
-            _begin(work, {**record, "seed": seed, "images": _digest(images)})
-        lessons = self._lessons(images, prompt, class_prompt, parsed, seed)
+            shown = images if masks is None else np.concatenate([images, masks[..., None]], axis=3)
+            _begin(work, {**record, "seed": seed, "images": _digest(shown)})
+        lessons = self._lessons(images, prompts, class_prompt, parsed, seed, masks)
         networks = train_networks(
             self._text, lessons, parsed, seed=seed, progress=progress, folder=work
         )
         changed = {"unet": fused(networks.unet)}
         if networks.text_encoder is not None:
             changed["text_encoder"] = fused(networks.text_encoder)
-        text, inpainting = rebuilt(self._text, **changed), None
-        if self._pipelines.inpainter is not None:
-            whole = self._pipelines.inpainter.network
-            inpainting = merge_into_inpainting(whole, text.unet, self._text.unet)
+        text = rebuilt(self._text, **changed)
+        inpainting = self._merged(text)
         if folder is not None:
             with loading(f"hf:{folder}"):  # no bars of the libraries here either
                 _save(folder, networks, text, inpainting, full=parsed.full)
@@ -149,21 +162,76 @@ class DreamBooth:
             shutil.rmtree(folder / _WORK)
         return self._generator(text, inpainting, self._tuned_name(folder, parsed))
 
+    def of(self, generator: Generator) -> DreamBooth:
+        """A tuner of a generator that this one has tuned: its tunings go on from there.
+
+        Raises:
+            BackendError: A generator of another kind.
+        """
+        pipelines = self._own(generator)
+        twin = DreamBooth(
+            pipelines,
+            replace(self._options, lora=None),
+            name=generator.name,
+            licence=generator.licence,
+        )
+        twin._again = True
+        return twin
+
+    def changes(self, generator: Generator) -> bytes:
+        """The weights of a tuned generator that differ from those this tuner began with.
+
+        Raises:
+            BackendError: A generator of another kind.
+        """
+        return changed_weights(self._own(generator).encoder_of_prompts, self._text)
+
+    def restore(self, changes: bytes) -> DiffusionGenerator:
+        """The generator of these weights; they are merged into the inpainting model, too.
+
+        Raises:
+            BackendError: They are of another model.
+        """
+        text = rebuilt(self._text, **with_changed_weights(self._text, changes, self.name))
+        return self._generator(text, self._merged(text), f"{self.name} (tuned)")
+
+    def _own(self, generator: Generator) -> Pipelines:
+        pipelines = getattr(generator, "_pipelines", None)
+        if not isinstance(pipelines, Pipelines) or type(pipelines.network) is not type(
+            self._text.unet
+        ):
+            raise BackendError(f"{generator.name} is no generator that {self.name} has tuned")
+        return pipelines
+
+    def _merged(self, text: Any) -> Any:
+        """The inpainting model with what a tuned pipeline knows; None where there is none."""
+        if self._pipelines.inpainter is None:
+            return None
+        whole = self._pipelines.inpainter.network
+        return merge_into_inpainting(whole, text.unet, self._text.unet)
+
     def _lessons(
         self,
         images: Images,
-        prompt: str,
+        prompts: tuple[str, ...],
         class_prompt: str | None,
         settings: TuningSettings,
         seed: int,
+        masks: Masks | None,
     ) -> list[Lesson]:
         """The subject, and its class where that is to be remembered."""
         size = native_size(self._text, self._text.unet)
         crops = views(images, size, settings, np.random.default_rng(seed))
-        lessons = [Lesson(encode_images(self._text.vae, crops), prompt)]
+        latents, cells = encode_images(self._text.vae, crops), None
+        if masks is not None:  # the same crops of them: what is drawn depends on the sizes alone
+            grey = masks[..., None].astype(np.uint8) * 255
+            shown = views(grey, size, settings, np.random.default_rng(seed))
+            cells = cell_weights(shown, latents)
+        each = prompts if len(prompts) == 1 else prompts * (len(crops) // len(images))
+        lessons = [Lesson(latents, each, pixel_weights=cells)]
         if class_prompt is not None and settings.prior_weight > 0:
             known = self._class_latents(class_prompt, size, settings)
-            lessons.append(Lesson(known, class_prompt, settings.prior_weight))
+            lessons.append(Lesson(known, (class_prompt,), settings.prior_weight))
         return lessons
 
     def _generator(self, text: Any, inpainting: Any, name: str) -> DiffusionGenerator:
@@ -200,7 +268,13 @@ class DreamBooth:
             return settings
         return read_options(settings or {}, TuningSettings, name=f"tuning {self.name}")
 
-    def _check(self, images: Images, prompt: str, class_prompt: str | None) -> None:
+    def _check(
+        self,
+        images: Images,
+        prompts: tuple[str, ...],
+        class_prompt: str | None,
+        masks: Masks | None,
+    ) -> None:
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
             raise BackendError(
                 f"{self.name} is tuned on uint8 images of shape (n, height, width, 1 or 3), found "
@@ -208,16 +282,30 @@ class DreamBooth:
             )
         if not len(images):
             raise BackendError(f"{self.name} is tuned on one image or more, found none")
-        if not prompt.strip() or (class_prompt is not None and not class_prompt.strip()):
+        if len(prompts) not in (1, len(images)):
+            raise BackendError(
+                f"{self.name} takes one prompt for all images or one an image, found "
+                f"{len(prompts)} prompts for {len(images)} images"
+            )
+        if not all(text.strip() for text in (*prompts, class_prompt or "a")) or class_prompt == "":
             raise BackendError(f"{self.name}: a prompt for the tuning is empty")
+        if masks is not None and (
+            masks.dtype != np.bool_
+            or masks.shape != images.shape[:3]
+            or not masks.any(axis=(1, 2)).all()
+        ):
+            raise BackendError(
+                f"{self.name} learns from the pixels of bool masks of shape {images.shape[:3]}, "
+                f"some in each image, found {masks.dtype} of shape {masks.shape}"
+            )
 
     def _record(
-        self, settings: TuningSettings, prompt: str, class_prompt: str | None
+        self, settings: TuningSettings, prompts: tuple[str, ...], class_prompt: str | None
     ) -> dict[str, Any]:
         """How the weights were tuned, from which ones."""
         return {
             "base": self.name,
-            "prompt": prompt,
+            "prompt": prompts[0] if len(prompts) == 1 else list(prompts),
             "class_prompt": class_prompt,
             "settings": asdict(settings),
         }

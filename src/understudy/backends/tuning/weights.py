@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import diffusers
+import safetensors.torch
 import torch
 from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers
 from peft import LoraConfig
@@ -24,6 +25,7 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 _ATTENTION = r".*\.(to_q|to_k|to_v|to_out\.0|proj_in|proj_out|ff\.net\.0\.proj|ff\.net\.2)"
 _ALL = rf"({_ATTENTION}|.*\.(conv1|conv2|conv_shortcut|time_emb_proj|conv))"
+_TUNED_PARTS = ("unet", "text_encoder")
 _TEXT = ["q_proj", "k_proj", "v_proj", "out_proj"]
 
 
@@ -111,6 +113,45 @@ def fold_lora(pipeline: Any, folder: Path | str) -> None:
         network = getattr(pipeline, part, None)
         if network is not None and has_lora(network):
             _fold(network)
+
+
+def changed_weights(tuned: Any, base: Any) -> bytes:
+    """What differs between two pipelines' denoising networks and text encoders, as safetensors.
+
+    Args:
+        tuned: A pipeline.
+        base: The pipeline it was tuned from.
+    """
+    changed = {}
+    for part in _TUNED_PARTS:
+        start = fused(getattr(base, part)).state_dict()
+        for key, weight in fused(getattr(tuned, part)).state_dict().items():
+            if key not in start or not torch.equal(weight, start[key]):
+                changed[f"{part}.{key}"] = weight.detach().cpu().contiguous()
+    return safetensors.torch.save(changed)
+
+
+def with_changed_weights(base: Any, changes: bytes, name: str) -> dict[str, Any]:
+    """Copies of a pipeline's networks with the weights that `changed_weights` gave.
+
+    Args:
+        base: The pipeline, which stays as it is.
+        changes: As `changed_weights` gave them.
+        name: Of the model, in errors.
+
+    Raises:
+        BackendError: The weights are of another model.
+    """
+    weights = safetensors.torch.load(changes)
+    networks = {part: copy.deepcopy(fused(getattr(base, part))) for part in _TUNED_PARTS}
+    for key, weight in weights.items():
+        part, _, path = key.partition(".")
+        goal = networks[part].state_dict().get(path) if part in networks else None
+        if goal is None or goal.shape != weight.shape:
+            raise BackendError(f"the weights are of another model than {name}: it has no {key}")
+        with torch.no_grad():
+            goal.copy_(weight)
+    return networks
 
 
 def fold_into_both(

@@ -129,6 +129,12 @@ def classes_of(noun: str, classes: Sequence[str]) -> tuple[str, ...]:
     return named
 
 
+def belongings_of(noun: str, classes: Sequence[str]) -> tuple[str, ...]:
+    """The classes of a model that tell what an object does: a bowl, a ball, a book."""
+    own = {_singular(name) for name in BELONGINGS.get(_singular(noun.split()[-1]), ())}
+    return tuple(name for name in classes if own & {_singular(one) for one in name.split(",")})
+
+
 def _singular(words: str) -> str:
     word = " ".join(words.lower().replace("_", " ").replace("-", " ").split())
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word

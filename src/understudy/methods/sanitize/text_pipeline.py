@@ -10,72 +10,23 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Generator
-from understudy.core.types import Images, Labels, Shape
+from understudy.core.types import Images
 from understudy.methods.sanitize.jobs import (
     MODEL_FILE,
     VALIDATION_FILE,
     JobMaterial,
     StageFiles,
 )
+from understudy.methods.sanitize.training_set import LabelledSet, ModelTraining, train_model
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence
 
 BATCH = 16
 """Images of one call of the generator."""
-HELD_OUT = 0.1
-"""Part of the synthetic images that validate the model."""
-
-
-class TrainedNetwork(Protocol):
-    """What a training gives: `understudy.metrics.networks.classifier.Classifier` is one.
-
-    Its module takes images from which the mean was subtracted and that the gain multiplied then.
-    """
-
-    @property
-    def model(self) -> Any:
-        """The torch module, in evaluation mode."""
-        ...
-
-    @property
-    def mean(self) -> Any:
-        """(channels,) tensor."""
-        ...
-
-    @property
-    def gain(self) -> Any:
-        """(channels,) tensor."""
-        ...
-
-    def predict(self, x: NDArray[Any], /) -> Labels:
-        """The likeliest class of each image."""
-        ...
-
-
-class NetworkTraining(Protocol):
-    """How a network is built and trained."""
-
-    def build(self, shape: Shape, classes: int) -> Any:
-        """An untrained torch module, the same as training gives."""
-        ...
-
-    def train(
-        self, images: Images, labels: Labels, classes: int, seed: int, beat: Callable[[], None]
-    ) -> TrainedNetwork:
-        """Train it; ``beat`` is called after every pass."""
-        ...
-
-    def export(
-        self, network: Any, shape: Shape, mean: NDArray[np.float32], gain: NDArray[np.float32]
-    ) -> bytes:
-        """The network as ONNX, its input standardised by (channels,) mean and gain first."""
-        ...
 
 
 class TextPipeline:
@@ -91,7 +42,7 @@ class TextPipeline:
 
     stages: tuple[str, ...] = ("customise", "compose", "train", "export")
 
-    def __init__(self, generator: Generator, training: NetworkTraining) -> None:
+    def __init__(self, generator: Generator, training: ModelTraining) -> None:
         height, width, channels = generator.shape
         if height != width or channels != 3 or "text" not in generator.tasks:
             raise ConfigError(
@@ -145,42 +96,26 @@ class TextPipeline:
 
     def _train(self, material: JobMaterial) -> StageFiles:
         """The network on nine tenths of the images, and its accuracy on the last tenth."""
-        from safetensors.torch import save
-
         images = _array(material.result("compose", "images.npy"))
         classes = len(material.request.label_classes)
         labels = np.repeat(np.arange(classes), material.request.images_per_class)
-        trained, held_out = validation_split(labels, material.seed)
-        network = self._training.train(
-            images[trained], labels[trained], classes, material.seed, material.beat
+        model = train_model(
+            self._training,
+            "classifier",
+            LabelledSet.of_classes(images, labels),
+            classes,
+            material.seed,
+            beat=material.beat,
         )
-        tensors = dict(network.model.state_dict())
-        tensors |= {"input.mean": network.mean, "input.gain": network.gain}
-        validation = float((network.predict(images[held_out]) == labels[held_out]).mean())
-        return {"network.safetensors": save(tensors), VALIDATION_FILE: repr(validation).encode()}
+        validation = repr(model.validation).encode()
+        return {"network.safetensors": model.state, VALIDATION_FILE: validation}
 
     def _export(self, material: JobMaterial) -> StageFiles:
         """The network as ONNX, its standardisation folded in."""
-        from safetensors.torch import load
-
-        tensors = load(material.result("train", "network.safetensors"))
-        mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")
-        shape = (self._side, self._side, 3)
-        network = self._training.build(shape, len(material.request.label_classes))
-        network.load_state_dict(tensors)
-        model = self._training.export(network.eval(), shape, mean.numpy(), gain.numpy())
+        state = material.result("train", "network.safetensors")
+        shape, classes = (self._side, self._side, 3), len(material.request.label_classes)
+        model = self._training.export("classifier", state, shape, classes)
         return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
-
-
-def validation_split(labels: Labels, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices to train on and to validate by: a tenth of every class, at least one, is left out."""
-    rng = np.random.default_rng(seed)
-    held_out = []
-    for label in np.unique(labels):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        held_out.append(rows[: max(1, round(HELD_OUT * len(rows)))])
-    left_out = np.sort(np.concatenate(held_out))
-    return np.setdiff1d(np.arange(len(labels)), left_out), left_out
 
 
 def _array_bytes(images: Images) -> bytes:

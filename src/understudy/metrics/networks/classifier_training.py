@@ -7,6 +7,7 @@ gives the same classifier on the same machine with the same number of threads.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels, Shape
 from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
-from understudy.metrics.networks.classifier import Classifier, untrained
+from understudy.metrics.networks.classifier import Classifier, accuracy, untrained
 from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
 from understudy.metrics.utility import EpochProgress
 
@@ -86,6 +87,8 @@ def train_on_images(
     batch: int | None = None,
     augment: bool = True,
     flip: bool = False,
+    width: int | None = None,
+    validation: tuple[Images, Labels] | None = None,
     progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train a small network on images. Memory beyond ``images`` is that of one batch.
@@ -103,6 +106,10 @@ def train_on_images(
         batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
+        width: Filters of the first convolution; None: those of the network. The small CNN has
+            none to choose.
+        validation: Images and classes: of all epochs the weights of the best accuracy on them are
+            given.
         progress: Told after every epoch.
 
     Raises:
@@ -116,12 +123,15 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
+    options = {} if width is None else {"width": width}
     recipe = usual.asked(len(images), epochs=epochs, batch=batch)
     _check(images, y, classes, recipe)
     with seeded_torch(seed):
-        classifier = untrained(network, build(images.shape[1:], classes), images, classes)
+        classifier = untrained(
+            network, build(images.shape[1:], classes, **options), images, classes
+        )
         change = _augmentation(images.shape[1:], shift=augment, flip=flip)
-        _fit(classifier, images, y, recipe, change, progress)
+        _fit(classifier, images, y, recipe, change, progress, validation)
     return classifier
 
 
@@ -179,13 +189,16 @@ def _fit(
     recipe: Recipe,
     change: Callable[[Tensor], Tensor] | None,
     progress: EpochProgress | None,
+    validation: tuple[NDArray[Any], Labels] | None = None,
 ) -> None:
-    model = classifier.model.train()
+    model = classifier.model
     loss = nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)
     optimiser = optimiser_of(model, recipe)
     steps = recipe.epochs * math.ceil(len(x) / recipe.batch)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: rate_at(i, steps, recipe.warmup))
+    best, weights = -1.0, None
     for epoch in range(recipe.epochs):
+        model.train()
         for index in even_batches(len(x), recipe.batch):
             rows = torch.from_numpy(x[index])
             scores = model(classifier.prepare(rows if change is None else change(rows)))
@@ -193,9 +206,13 @@ def _fit(
             loss(scores, torch.from_numpy(y[index])).backward()
             optimiser.step()
             rate.step()
+        model.eval()
+        if validation is not None and (score := accuracy(classifier, *validation)) >= best:
+            best, weights = score, copy.deepcopy(model.state_dict())
         if progress is not None:
             progress(epoch + 1, recipe.epochs)
-    model.eval()
+    if weights is not None:
+        model.load_state_dict(weights)
 
 
 def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:

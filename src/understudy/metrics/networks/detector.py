@@ -69,10 +69,9 @@ def one_stage_detector(shape: Shape, classes: int, *, width: int = 56) -> nn.Mod
         layers += _convolution(inside, width, dilation=dilation)
         inside = width
     head = nn.Conv2d(inside, classes + BOX_SIDES, 1)
-    with torch.no_grad():
-        head.weight.mul_(0.1)
-        head.bias[:classes] = math.log(_RARE / (1 - _RARE))
-        head.bias[classes:] = math.log(2.0)
+    rare, near = math.log(_RARE / (1 - _RARE)), math.log(2.0)
+    head.weight.data.mul_(0.1)
+    head.bias = nn.Parameter(torch.tensor([rare] * classes + [near] * BOX_SIDES))
     return nn.Sequential(*layers, head)
 
 
@@ -126,7 +125,8 @@ class BoxNetwork:
         """The boxes in each image, best first; boxes of lower scores are left out."""
         if not len(images):
             return []
-        return decode_boxes(self.maps(images), self.shape[:2], certainty=certainty)
+        height, width = self.shape[:2]
+        return decode_boxes(self.maps(images), (height, width), certainty=certainty)
 
     def prepare(self, images: Tensor) -> Tensor:
         """Standardised, from (n, h, w, c) to (n, c, h, w)."""

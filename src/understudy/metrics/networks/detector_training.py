@@ -135,7 +135,8 @@ def _fit(
             pixels = torch.from_numpy(images[index])
             changed, goal = augmented(pixels, boxes.rows(torch.from_numpy(index)), augmentation)
             optimiser.zero_grad()
-            detection_loss(model(detector.prepare(changed)), goal).backward()
+            loss = detection_loss(model(detector.prepare(changed)), goal)
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rate.step()
         model.eval()

@@ -204,7 +204,7 @@ _WRITERS: dict[type[nn.Module], Callable[[_Chain, Any, torch.Tensor], None]] = {
     nn.BatchNorm2d: _normalisation,
     nn.GroupNorm: _instance_normalisation,
     nn.ReLU: lambda chain, layer, at: chain.add("Relu"),
-    nn.ReLU6: lambda chain, layer, at: chain.add("Clip", np.float32(0), np.float32(6)),
+    nn.ReLU6: lambda chain, layer, at: chain.add("Clip", np.array(0), np.array(6)),
     nn.Identity: lambda chain, layer, at: None,
     nn.Dropout: lambda chain, layer, at: None,
     nn.Flatten: lambda chain, layer, at: chain.add("Flatten", axis=1),

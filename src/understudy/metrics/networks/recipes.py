@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from understudy.core.types import Shape
 from understudy.metrics import networks
 
 import torch  # isort: skip  (after networks, which says what to install where it is missing)
@@ -55,7 +54,7 @@ _SMALL = Recipe(4, 128, 1e-3, None, 0.0, label_smoothing=0.0, warmup=0.1, least=
 _DEEP = Recipe(4, 128, 1e-2, 0.9, weight_decay=5e-4, label_smoothing=0.0, warmup=0.2, least=150)
 _WIDE = replace(_DEEP, lr=0.1)
 
-IMAGES: dict[str, tuple[Callable[[Shape, int], nn.Module], Recipe]] = {
+IMAGES: dict[str, tuple[Callable[..., nn.Module], Recipe]] = {
     "cnn": (networks.small_cnn, _SMALL),
     "convnet": (networks.convnet, _DEEP),
     "resnet9": (networks.resnet9, replace(_SMALL, batch=64, least=150)),

@@ -1,0 +1,263 @@
+"""Composing: cutouts, places that bear them, exact boxes, no second object."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from tests.methods.sanitize.painted_models import RED, SIZES, Painter
+from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, is_red, rooms
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.compose import Composer, ComposeSettings, Composition, Material
+from understudy.methods.sanitize.customise import References
+from understudy.methods.sanitize.cutouts import (
+    Cutout,
+    box_of,
+    cut_out,
+    laid_on,
+    placed,
+    softened,
+    supports,
+)
+from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
+
+NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False)
+
+
+def request(kind: str = "classifier", **changes: object) -> wire.JobRequest:
+    classes = ("sitting", "sleeping") if kind == "classifier" else ("dog",)
+    fields: dict[str, object] = {
+        "target_object": (wire.PartRequest(noun="dog"),),
+        "background": wire.PartRequest(noun="room"),
+        "training_object": kind,
+        "label_classes": classes,
+        "side": SIDE,
+        "images_per_class": 12,
+    }
+    return wire.JobRequest(**{**fields, **changes})
+
+
+def composed(
+    asked: wire.JobRequest,
+    painter: Painter | None = None,
+    references: dict[int, References] | None = None,
+    how: ComposeSettings = NO_CHANGE,
+    seed: int = 3,
+) -> Composition:
+    known = dict.fromkeys(range(len(asked.parts)), painter or Painter())
+    material = Material(known, references or {}, frozenset())
+    composer = Composer(asked, material, ColourSegmenter(), ScenePrompts("room"), how)
+    return composer.compose(seed)
+
+
+def test_every_class_has_its_images_of_objects_that_do_what_it_says() -> None:
+    whole = composed(request()).images
+    assert np.bincount(whole.labels).tolist() == [12, 12]
+    for image, label in zip(whole.images, whole.labels, strict=True):
+        left, top, right, bottom = box_of(is_red(image[None])[0])
+        height, width = list(SIZES.values())[label]
+        assert (bottom - top, right - left) == (height, width)
+
+
+def test_a_seed_gives_the_same_images_and_another_seed_others() -> None:
+    first, again, other = (composed(request(), seed=seed).images for seed in (1, 1, 2))
+    assert first.to_bytes() == again.to_bytes() != other.to_bytes()
+
+
+def test_boxes_are_exact_to_the_pixel() -> None:
+    whole = composed(request("detector")).images
+    assert len(whole.boxes) == len(whole) == 12
+    for image, truth in zip(whole.images, whole.truth, strict=True):
+        assert_array_equal(truth.boxes[0], box_of(is_red(image[None])[0]))
+
+
+def test_images_with_a_second_object_are_dropped_and_drawn_again() -> None:
+    painter = Painter(second=0.6)
+    result = composed(request(), painter)
+    assert result.dropped / result.drawn == pytest.approx(0.6, abs=0.25)
+    areas = is_red(result.images.images).sum(axis=(1, 2))
+    assert (areas < 14 * 6 + 64).all()  # a second dog has 64 pixels, if it stands by itself
+    assert set(painter.negatives) == {"dog"}
+
+
+def test_a_generator_that_always_draws_a_second_object_is_an_error() -> None:
+    with pytest.raises(RunError, match="second object"):
+        composed(request(), Painter(second=1.0), how=ComposeSettings(rooms=1, rounds=1, pool=4))
+
+
+def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
+    images, masks = rooms(4)
+    backgrounds = np.repeat(np.where(masks[:1, ..., None], 200, images[:1]), 4, axis=0)
+    references = {
+        0: References(backgrounds.astype(np.uint8), np.ones_like(masks)),
+        1: References(images, masks),
+    }
+    asked = request(
+        "detector",
+        target_object=(wire.PartRequest(noun="dog", level=2),),
+        background=wire.PartRequest(noun="room", level=2),
+        references=4,
+    )
+    painter = Painter((1, 2, 3))  # what it draws must not be used
+    how = ComposeSettings(scale=(1.0, 1.0), light=0.0, soft=False)
+    whole = composed(asked, painter, references, how).images
+    assert not painter.negatives
+    for image, truth in zip(whole.images, whole.truth, strict=True):
+        left, top, right, bottom = truth.boxes[0].astype(int)
+        assert (right - left, bottom - top) == (10, 8)
+        outside = np.ones((SIDE, SIDE), bool)
+        outside[top:bottom, left:right] = False
+        assert_array_equal(image[outside], backgrounds[0][outside])
+
+
+def test_the_size_follows_the_boxes_that_were_sent() -> None:
+    box = np.array([[0, 0, 4, 16]], np.float32)
+    none = np.zeros((0, SIDE, SIDE, 3), np.uint8)
+    references = {1: References(none, none[..., 0].astype(bool), box)}
+    asked = request(
+        "detector",
+        target_object=(wire.PartRequest(noun="dog", level=1, feature="box"),),
+        references=1,
+    )
+    whole = composed(asked, references=references).images
+    sides = (whole.boxes[:, 2:] - whole.boxes[:, :2]).max(axis=1)
+    assert_array_equal(sides, np.full(len(whole), 16))
+
+
+def test_of_several_objects_each_has_its_box_and_the_others_have_none() -> None:
+    class Cats(Painter):
+        def generate(self, prompts, *, seed=0):
+            images = super().generate(prompts, seed=seed)
+            cats = np.array(["cat" in prompt for prompt in prompts])[:, None, None]
+            images[is_red(images) & cats] = (200, 140, 40)
+            return images
+
+    parts = tuple(wire.PartRequest(noun=noun) for noun in ("dog", "cat"))
+    for classes in (("dog",), ("cat", "dog")):
+        asked = request("detector", target_object=parts, label_classes=classes)
+        whole = composed(asked, Cats()).images
+        assert len(whole) == 12 * len(classes)
+        assert set(whole.box_labels) == set(range(len(classes)))
+        dogs = whole.boxes[whole.box_labels == classes.index("dog")]
+        image = whole.images[int(whole.box_images[whole.box_labels == classes.index("dog")][0])]
+        assert_array_equal(dogs[0], box_of(is_red(image[None])[0]))
+
+
+def test_the_papers_pipeline_without_masks_gives_the_images_of_the_prompts() -> None:
+    whole = composed(request(), how=ComposeSettings(placed=False)).images
+    assert np.bincount(whole.labels).tolist() == [12, 12]
+    assert (is_red(whole.images).sum(axis=(1, 2)) == 84).all()
+
+
+def test_belongings_that_touch_an_object_are_cut_out_with_it() -> None:
+    class Props(ColourSegmenter):
+        def segment(self, images):
+            maps = super().segment(images)
+            maps[:, 9, 9:12] = 3  # touches the dog
+            maps[:, 20, 20] = 3
+            return maps
+
+    image = np.zeros((1, SIDE, SIDE, 3), np.uint8)
+    image[0, 4:9, 4:9] = RED
+    alone = cut_out(image, "dog", Props())
+    whole = cut_out(image, "dog", Props(), belongings=True)
+    assert alone.sum() == 25
+    assert whole.sum() == 28
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    share=st.floats(0.05, 1.0),
+    seed=st.integers(0, 2**32 - 1),
+    bearing=st.integers(0, SIDE - 1),
+)
+def test_an_object_lies_inside_the_image_with_its_foot_on_what_bears_it(
+    height: int, width: int, share: float, seed: int, bearing: int
+) -> None:
+    cutout = Cutout.of(np.full((height, width, 3), 9, np.uint8), np.ones((height, width), bool))
+    assert cutout is not None
+    scaled = cutout.scaled(share, SIDE, mirrored=True)
+    support = np.zeros((SIDE, SIDE), bool)
+    support[bearing] = True
+    one = placed(scaled, SIDE, np.random.default_rng(seed), support=support)
+    tall, wide = one.cutout.mask.shape
+    assert 0 <= one.top <= SIDE - tall
+    assert 0 <= one.left <= SIDE - wide
+    assert max(tall, wide) <= SIDE
+    if bearing >= tall - 1:
+        assert abs(one.top + tall - 1 - bearing) <= 1
+
+
+def test_scaling_takes_no_colour_from_outside() -> None:
+    image = np.zeros((20, 20, 3), np.uint8)
+    mask = np.zeros((20, 20), bool)
+    mask[3:17, 5:15] = True
+    image[mask] = (200, 100, 50)
+    cutout = Cutout.of(image, mask)
+    assert cutout is not None
+    scaled = cutout.scaled(0.3, SIDE, mirrored=False)
+    assert np.abs(scaled.image[scaled.mask].astype(int) - (200, 100, 50)).max() <= 1
+
+
+def test_later_objects_cover_earlier_ones() -> None:
+    ones = np.ones((6, 6), bool)
+    first, second = (Cutout.of(np.full((6, 6, 3), value, np.uint8), ones) for value in (1, 2))
+    assert first is not None
+    assert second is not None
+    rng = np.random.default_rng(0)
+    places = [placed(one, 6, rng) for one in (first, second)]
+    image, owners = laid_on(np.zeros((6, 6, 3), np.uint8), places)
+    assert (owners == 1).all()
+    assert (image == 2).all()
+    assert_array_equal(softened(image, owners), image)
+
+
+def test_the_rim_of_an_object_is_mixed_with_what_is_next_to_it() -> None:
+    image = np.full((8, 8, 3), 30, np.uint8)
+    image[2:6, 2:6] = 90
+    owners = np.where((image == 90).all(axis=2), 0, -1)
+    mixed = softened(image, owners)
+    assert (mixed[3:5, 3:5] == 90).all()
+    assert (mixed[2, 2:6] == 70).all()
+    assert_array_equal(mixed[owners < 0], image[owners < 0])
+
+
+def test_things_stand_on_furniture_or_in_the_lower_half() -> None:
+    class Rooms(ColourSegmenter):
+        classes = ("room", "dog", "cat", "floor")
+
+        def segment(self, images):
+            maps = np.zeros(images.shape[:3], np.int64)
+            maps[0, 25:] = 3
+            return maps
+
+    masks = supports(np.zeros((2, SIDE, SIDE, 3), np.uint8), Rooms())
+    assert masks[0, 25:].all()
+    assert not masks[0, :25].any()
+    assert_array_equal(masks[1].any(axis=1), np.arange(SIDE) >= SIDE // 2)
+
+
+def test_prompts_vary_what_the_request_does_not_say() -> None:
+    prompts = ScenePrompts("room")
+    rng = np.random.default_rng(0)
+    texts = {prompts.target("dog", "sleeping", rng) for _ in range(40)}
+    assert len(texts) > 30
+    assert all("dog sleeping on" in text and " in a room with " in text for text in texts)
+    tuned = prompts.target("dog", "sleeping", rng, word=RARE_WORD)
+    assert tuned.startswith(f"a {RARE_WORD} dog sleeping")
+    assert prompts.target("owl", None, rng).startswith("an owl on")
+    assert prompts.room(rng).startswith("an empty room with a ")
+    plain = ScenePrompts("room", varied=False)
+    assert plain.target("dog", "sleeping", rng) == "a dog sleeping"
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for change in ({"scale": (1.2, 0.8)}, {"pool": 0}, {"rooms": 0}):
+        with pytest.raises(ConfigError, match="scale must be"):
+            ComposeSettings(**change)  # type: ignore[arg-type]

@@ -1,0 +1,216 @@
+"""The server's four stages at every pair of levels: they run, they repeat, levels count."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.ndimage import binary_erosion
+from tests.methods.sanitize.painted_models import ColourTuner, Painter
+from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms
+from tests.methods.sanitize.test_training_set import Recorder
+
+from understudy.core.errors import ConfigError
+from understudy.core.types import Images, Texts
+from understudy.methods.sanitize import wire
+from understudy.methods.sanitize.compose import ComposeSettings
+from understudy.methods.sanitize.customise import References, TuningPlan
+from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, JobPipeline
+from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
+from understudy.methods.sanitize.training_set import LabelledSet
+from understudy.methods.sanitize.wire_items import (
+    BackgroundItem,
+    BoxItem,
+    EdgesItem,
+    Item,
+    PoseItem,
+    TargetItem,
+)
+
+COUNT = 3
+PAIRS = [
+    ((target, target_feature), (background, background_feature))
+    for (target, target_feature), (background, background_feature) in product(
+        [(0, None), (1, "edges"), (1, "box"), (2, None)], [(0, None), (1, "edges"), (2, None)]
+    )
+]
+
+
+def request(
+    target: tuple[int, str | None],
+    background: tuple[int, str | None],
+    kind: str = "classifier",
+    **changes: object,
+) -> wire.JobRequest:
+    disclosed = target[0] + background[0] > 0
+    fields: dict[str, object] = {
+        "target_object": (wire.PartRequest(noun="dog", level=target[0], feature=target[1]),),
+        "background": wire.PartRequest(noun="room", level=background[0], feature=background[1]),
+        "training_object": kind,
+        "label_classes": ("sitting", "sleeping") if kind == "classifier" else ("dog",),
+        "side": SIDE,
+        "references": COUNT if disclosed else 0,
+        "images_per_class": 6,
+    }
+    return wire.JobRequest(**{**fields, **changes})
+
+
+def items_of(asked: wire.JobRequest, number: int) -> tuple[Item, ...]:
+    """Photos of a darker red dog, as the device would send them."""
+    images, masks = rooms(COUNT)
+    images[masks] = (160, 20, 20)
+    outlines = np.stack([mask & ~binary_erosion(mask) for mask in masks])
+    kind = asked.item_of(number)
+    if kind is BoxItem:
+        return tuple(BoxItem.of(number, SIDE, np.array([4, 4, 20, 12])) for _ in masks)
+    if kind is EdgesItem:
+        return tuple(EdgesItem.of(number, one) for one in outlines)
+    if kind is TargetItem:
+        return tuple(TargetItem.of(number, *pair) for pair in zip(images, masks, strict=True))
+    if kind is BackgroundItem:
+        images[masks] = 99
+        return tuple(BackgroundItem.of(one) for one in images)
+    return ()
+
+
+def pipeline(**options: object) -> SpinmlPipeline:
+    fields: dict[str, object] = {
+        "tuner": ColourTuner(),
+        "plan": TuningPlan({}),
+        "settings": ComposeSettings(soft=False),
+    }
+    return SpinmlPipeline(Painter(), ColourSegmenter(), Recorder(), **{**fields, **options})  # type: ignore[arg-type]
+
+
+def run(
+    one: SpinmlPipeline, asked: wire.JobRequest, done: dict[str, dict[str, bytes]] | None = None
+) -> dict[str, dict[str, bytes]]:
+    """All stages, or those that are not done yet."""
+    results = dict(done or {})
+    material = JobMaterial(
+        request=asked,
+        items=lambda part: items_of(asked, part),
+        result=lambda stage, name: results[stage][name],
+        seed=7,
+        beat=lambda: None,
+    )
+    for stage in one.stages:
+        if stage not in results:
+            results[stage] = dict(one.run(stage, material))
+    return results
+
+
+@pytest.mark.parametrize("kind", ["classifier", "detector"])
+@pytest.mark.parametrize(("target", "background"), PAIRS)
+def test_every_pair_of_levels_gives_a_model_and_resumes_with_the_same_result(
+    target: tuple[int, str | None], background: tuple[int, str | None], kind: str
+) -> None:
+    one, asked = pipeline(), request(target, background, kind)
+    assert isinstance(one, JobPipeline)
+    assert one.objection(asked) is None
+    whole = run(one, asked)
+    assert float(whole["export"][VALIDATION_FILE]) == 0.5
+    assert whole["export"][MODEL_FILE]
+    images = LabelledSet.from_bytes(whole["compose"]["images.npy"])
+    assert len(images) == 6 * len(asked.label_classes)
+    for stages in (1, 2, 3):  # another process goes on after any stage
+        done = {stage: whole[stage] for stage in one.stages[:stages]}
+        assert run(pipeline(), asked, done) == whole
+
+
+def test_an_object_looks_like_its_references_where_they_are_sent() -> None:
+    shades = {}
+    for level in (0, 2):
+        result = run(pipeline(), request((level, None), (0, None)))
+        images = LabelledSet.from_bytes(result["compose"]["images.npy"]).images
+        red = (images[..., 0] > 150) & (images[..., 1] < 90)
+        shades[level] = images[red][:, 0].mean()
+    assert shades[0] == pytest.approx(210, abs=3)
+    assert shades[2] == pytest.approx(160, abs=3)
+
+
+def test_a_control_net_draws_references_in_the_outlines_of_the_edges() -> None:
+    result = run(pipeline(), request((1, "edges"), (0, None), "detector"))
+    references = References.from_bytes(result["customise"]["part-1.references"])
+    _, masks = rooms(COUNT)
+    assert len(references.images) == 4 * COUNT
+    for row, mask in enumerate(references.masks):
+        assert (mask & masks[row // 4]).sum() / (mask | masks[row // 4]).sum() > 0.9
+
+
+def test_images_in_which_a_control_net_drew_no_object_are_left_out() -> None:
+    class Forgetful(Painter):
+        def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
+            empty = super().control(kind, hints, ["an empty room"] * len(hints), seed=seed)
+            full = super().control(kind, hints, prompts, seed=seed)
+            return np.where((np.arange(len(hints)) % 4 == 0)[:, None, None, None], full, empty)
+
+    asked = request((1, "edges"), (0, None), "detector")
+    one = SpinmlPipeline(Forgetful(), ColourSegmenter(), Recorder())
+    result = run(one, asked)
+    references = References.from_bytes(result["customise"]["part-1.references"])
+    assert len(references.images) == COUNT
+    assert references.masks.sum(axis=(1, 2)).min() >= 80
+
+
+def test_weights_of_the_background_are_merged_where_the_paper_is_followed() -> None:
+    asked = request((0, None), (2, None))
+    plain = run(pipeline(), asked)["customise"]
+    merged = run(pipeline(plan=TuningPlan({}, merge_background=True)), asked)["customise"]
+    assert plain["tuned.txt"] == b""
+    assert merged["tuned.txt"] == b"0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"side": 64}, "32 pixels"),
+        ({"target_object": (wire.PartRequest(noun="zebra"),)}, "no class for an object"),
+        (
+            {
+                "target_object": (
+                    wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog"),
+                ),
+                "references": 3,
+            },
+            "cannot follow pose",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_said_before_anything_is_spent(
+    changes: dict[str, object], reason: str
+) -> None:
+    assert reason in (pipeline().objection(request((0, None), (0, None), **changes)) or "")
+
+
+def test_without_a_tuner_only_what_needs_none_is_taken() -> None:
+    one = pipeline(tuner=None)
+    assert "level 0" in (one.objection(request((2, None), (0, None))) or "")
+    assert one.objection(request((2, None), (2, None), "detector")) is None
+
+
+def test_a_generator_that_cannot_inpaint_is_refused() -> None:
+    painter = Painter()
+    painter.tasks = frozenset({"text"})
+    with pytest.raises(ConfigError, match="inpaints square RGB"):
+        SpinmlPipeline(painter, ColourSegmenter(), Recorder())
+
+
+def test_a_pose_is_drawn_for_the_control_net() -> None:
+    from understudy.methods.sanitize.customise import references_of
+    from understudy.methods.sanitize.scene_prompts import ScenePrompts
+
+    points = np.array([[4 + k, 6 + 2 * k, 1] for k in range(11)], np.float32)
+    part = wire.PartRequest(noun="dog", level=1, feature="pose", skeleton="dog")
+    references = references_of(
+        part,
+        [PoseItem.of(1, SIDE, points)],
+        SIDE,
+        Painter(),
+        ColourSegmenter(),
+        ScenePrompts("room"),
+        0,
+    )
+    assert len(references.images) == 4
+    assert references.masks.any(axis=(1, 2)).all()

@@ -1,0 +1,104 @@
+"""The whole way of a job at L2: items are sent, four stages run, a signed model comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+pytest.importorskip("torch")
+
+from tests.methods.sanitize.painted_models import RED, SIZES, ColourTuner, Painter  # noqa: E402
+from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  # noqa: E402
+from tests.server.site import Device, Server, Submitted  # noqa: E402
+
+from understudy.core.types import Images, Labels  # noqa: E402
+from understudy.methods.sanitize import wire  # noqa: E402
+from understudy.methods.sanitize.customise import TuningPlan  # noqa: E402
+from understudy.methods.sanitize.signed_results import decode_model  # noqa: E402
+from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline  # noqa: E402
+from understudy.methods.sanitize.wire_items import BackgroundItem, TargetItem  # noqa: E402
+from understudy.metrics.box_maps import decode_boxes  # noqa: E402
+from understudy.server.model_training import SmallModelTraining  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def disclosed(kind: str, classes: tuple[str, ...], images_per_class: int) -> Submitted:
+    """A job of three photos, object and background at L2."""
+    images, masks = rooms(3)
+    empty = images.copy()
+    empty[masks] = 150
+    arrays = {
+        0: [BackgroundItem.of(one) for one in empty],
+        1: [TargetItem.of(1, *pair) for pair in zip(images, masks, strict=True)],
+    }
+    manifest, items = wire.manifest_of(arrays)
+    request = wire.JobRequest(
+        target_object=(wire.PartRequest(noun="dog", level=2),),
+        background=wire.PartRequest(noun="room", level=2),
+        training_object=kind,
+        label_classes=classes,
+        side=SIDE,
+        references=3,
+        images_per_class=images_per_class,
+    )
+    return Submitted(wire.JobSubmission(request=request, manifest=manifest), items)
+
+
+def at_home(count: int) -> tuple[Images, Labels]:
+    """Tall and wide dogs in the owner's room."""
+    photos, masks = rooms(count, seed=9)
+    photos[masks] = 150
+    rng, labels = np.random.default_rng(0), np.arange(count) % 2
+    for photo, label in zip(photos, labels, strict=True):
+        height, width = SIZES["sitting" if label == 0 else "sleeping"]
+        top = rng.integers(SIDE // 2, SIDE) - height + 1  # it stands in the lower half
+        left = rng.integers(1, SIDE - width)
+        photo[top : top + height, left : left + width] = RED
+    return photos, labels
+
+
+def server(folder: Path, epochs: int) -> Server:
+    pipeline = SpinmlPipeline(
+        Painter(),
+        ColourSegmenter(),
+        SmallModelTraining(epochs=epochs),
+        tuner=ColourTuner(),
+        plan=TuningPlan({}),
+    )
+    return Server(folder, pipeline=pipeline)
+
+
+@pytest.mark.slow
+def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None:
+    one = server(tmp_path, 60)
+    device = Device(one.client(), one.token())
+    job = device.send(disclosed("classifier", ("sitting", "sleeping"), 48))
+    assert one.work()
+    row = one.store.job(job)
+    result, model = decode_model(one.service.model(row), one.service.keys.public_key)
+    assert (result.kind, result.label_classes) == ("classifier", ("sitting", "sleeping"))
+    assert result.pipeline == "SpinML, all levels"
+    assert result.validation > 0.7
+    images, labels = at_home(60)
+    pixels = images.transpose(0, 3, 1, 2).astype(np.float32)
+    (scores,) = ort.InferenceSession(model).run(None, {"images": pixels})
+    assert (scores.argmax(1) == labels).mean() > 0.75
+
+
+def test_a_detector_comes_back_signed(tmp_path: Path) -> None:
+    one = server(tmp_path, 1)
+    device = Device(one.client(), one.token())
+    job = device.send(disclosed("detector", ("dog",), 8))
+    assert one.work()
+    row = one.store.job(job)
+    result, model = decode_model(one.service.model(row), one.service.keys.public_key)
+    assert (result.kind, result.label_classes) == ("detector", ("dog",))
+    assert len(model) <= 1e6
+    pixels = np.zeros((2, 3, SIDE, SIDE), np.float32)
+    (maps,) = ort.InferenceSession(model).run(None, {"images": pixels})
+    assert len(decode_boxes(maps, (SIDE, SIDE))) == 2
