@@ -28,7 +28,7 @@ TRAINED = tuple(name for name in WORDS if name not in _NO_RESIDUALS)
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedModel:
+class ExportedClassifier:
     """A classifier that was trained on a release.
 
     Attributes:
@@ -56,7 +56,7 @@ def train_classifier(
     seed: int = 0,
     epochs: int | None = None,
     progress: ProgressMode | Events = "auto",
-) -> TrainedModel:
+) -> ExportedClassifier:
     """Train a classifier on a release and write it as ONNX, standardisation of its input included.
 
     The file takes ``embeddings``, (n, d) float32, or ``images``, (n, channels, height, width)
@@ -91,7 +91,7 @@ def train_classifier(
         data = _onnx(chosen, rows, record, _Training(seed, epochs, bar))
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
-    return TrainedModel(path, chosen, rows.classes, len(rows.labels), kind, source.shape)
+    return ExportedClassifier(path, chosen, rows.classes, len(rows.labels), kind, source.shape)
 
 
 def _network(asked: str | None, source: Source) -> Any:
