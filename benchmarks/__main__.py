@@ -20,7 +20,7 @@ from benchmarks.tables import Skipped, machine
 
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
-    *("studio", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
+    *("studio", "photo", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
     *("independence", "small_classes", "selection", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
 )

@@ -108,8 +108,10 @@ def sheet(release: Labelled, real: Labelled) -> bytes:
     return contact_sheet(np.concatenate(rows), 2 * COLUMNS)
 
 
-def run(subset: Subset, file: Path | None, epsilon: float = EPSILON) -> list[tuple[object, ...]]:
-    """Lines of the table: a class each, and one of all."""
+def run(
+    subset: Subset, file: Path | None, epsilon: float = EPSILON, **models: str
+) -> list[tuple[object, ...]]:
+    """Lines of the table: one of all, and a class each; ``models`` as for `synthesize`."""
     with tempfile.TemporaryDirectory() as name:
         train, test = extract(subset, Path(name) / "data")
         result = synthesize(
@@ -119,6 +121,7 @@ def run(subset: Subset, file: Path | None, epsilon: float = EPSILON) -> list[tup
             size=PIXELS,
             format="parquet",
             ledger=f"sqlite:///{name}/ledger.db",
+            **models,
         )
         real, held_out, release = load(train), load(test), load(result.release)
     if file is not None:

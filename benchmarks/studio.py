@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.tables import Table
-from understudy.backends.embedded.studio.shipped import WEIGHTS
+from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.ports import (
     Captioner,
@@ -63,7 +63,7 @@ def named(options: str = "") -> str:
 
 def studio_sum() -> str:
     """A short sum of its networks, for the names of what they drew."""
-    folder = Path(STUDIO) if STUDIO else WEIGHTS
+    folder = Path(STUDIO) if STUDIO else STUDIO_WEIGHTS
     sums = (hashlib.sha256(file.read_bytes()) for file in sorted(folder.glob("*/*.safetensors")))
     return hashlib.sha256(b"".join(one.digest() for one in sums)).hexdigest()[:12]
 

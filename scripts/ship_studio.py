@@ -1,6 +1,7 @@
-"""Put a trained studio into the package: the networks, their sums, and nothing of the training.
+"""Put trained weights into the package: the networks, their sums, and nothing of the training.
 
-Usage: python scripts/ship_studio.py STUDIO
+Usage: python scripts/ship_studio.py STUDIO          the mini studio
+       python scripts/ship_studio.py STUDIO photo    the photo autoencoder
 """
 
 from __future__ import annotations
@@ -8,38 +9,64 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-WEIGHTS = Path(__file__).parents[1] / "src/understudy/backends/embedded/studio/weights"
-SUMS = "SHA256SUMS"
-MOST = 40_000_000
+EMBEDDED = Path(__file__).parents[1] / "src/understudy/backends/embedded"
+SUMS, CARD = "SHA256SUMS", "README.md"
+MOST = {"studio": 40_000_000, "photo": 25_000_000}
 """Bytes in all."""
 
 
 def ship(studio: Path) -> None:
-    """Copy the studio's networks over those in the package and write their sums.
+    """Copy a studio's networks over those in the package, each in its folder.
 
     Raises:
         SystemExit: The studio is not complete, or too large.
     """
     folders = sorted(path for path in studio.iterdir() if path.is_dir() and path.name != "work")
-    size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*"))
-    missing = {"clip", "vae", "unet", "inpainting", "segmenter"} - {f.name for f in folders}
-    if missing or size > MOST:
-        sys.exit(f"{studio}: {size:,} bytes of at most {MOST:,}; missing: {sorted(missing)}")
+    if missing := {"clip", "vae", "unet", "inpainting", "segmenter"} - {f.name for f in folders}:
+        sys.exit(f"{studio} is not complete; missing: {sorted(missing)}")
+    check_size("studio", folders)
+    weights = EMBEDDED / "studio" / "weights"
     for folder in folders:
-        shutil.rmtree(WEIGHTS / folder.name, ignore_errors=True)
-        shutil.copytree(folder, WEIGHTS / folder.name)
-        for file in (WEIGHTS / folder.name).rglob("*"):
-            file.chmod(0o644)
-    files = sorted(p for p in WEIGHTS.rglob("*") if p.is_file() and p.parent != WEIGHTS)
-    lines = [
-        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(WEIGHTS).as_posix()}"
-        for file in files
-    ]
-    (WEIGHTS / SUMS).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{len(files)} files, {size:,} bytes")
+        shutil.rmtree(weights / folder.name, ignore_errors=True)
+        shutil.copytree(folder, weights / folder.name)
+    write_sums(weights)
+
+
+def ship_photo(studio: Path) -> None:
+    """Copy the autoencoder of photographs over the one in the package.
+
+    Raises:
+        SystemExit: It is not there, or too large.
+    """
+    if not (studio / "vae" / "config.json").is_file():
+        sys.exit(f"{studio} holds no folder vae that is done")
+    check_size("photo", [studio / "vae"])
+    weights = EMBEDDED / "photo" / "weights"
+    shutil.copytree(studio / "vae", weights, dirs_exist_ok=True)
+    write_sums(weights)
+
+
+def check_size(name: str, folders: Sequence[Path]) -> None:
+    size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*"))
+    if size > MOST[name]:
+        sys.exit(f"{size:,} bytes of at most {MOST[name]:,}")
+
+
+def write_sums(weights: Path) -> None:
+    """The sums of everything in a folder but the card."""
+    card = (weights / CARD, weights / SUMS)
+    files = sorted(path for path in weights.rglob("*") if path.is_file() and path not in card)
+    lines = []
+    for file in files:
+        file.chmod(0o644)
+        total = hashlib.sha256(file.read_bytes()).hexdigest()
+        lines.append(f"{total}  {file.relative_to(weights).as_posix()}")
+    (weights / SUMS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(files)} files, {sum(file.stat().st_size for file in files):,} bytes")
 
 
 if __name__ == "__main__":
-    ship(Path(sys.argv[1]))
+    {"studio": ship, "photo": ship_photo}[(sys.argv[2:] or ["studio"])[0]](Path(sys.argv[1]))

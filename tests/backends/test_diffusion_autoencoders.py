@@ -16,7 +16,7 @@ diffusers = pytest.importorskip("diffusers")
 from tests.backends.tiny_models.diffusion import saved  # noqa: E402
 
 SHAPE = (32, 32, 3)
-KINDS = ["kl", "tiny", "rae", "sd15"]
+KINDS = ["kl", "tiny", "dc", "rae", "sd15"]
 
 
 @pytest.fixture(scope="session")

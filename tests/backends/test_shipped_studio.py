@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from understudy.backends.embedded.studio.shipped import WEIGHTS, damaged, is_shipped
+from understudy.backends.embedded.shipped import STUDIO_WEIGHTS as WEIGHTS
+from understudy.backends.embedded.shipped import damaged, is_shipped
 from understudy.backends.registry import backends, load_decoder, load_encoder, load_model
 from understudy.core.ports import Captioner, Generator, Segmenter, TextEncoder
 
@@ -33,8 +34,8 @@ def loaded(port):
 
 
 def test_it_is_there_whole_and_small():
-    assert is_shipped()
-    assert damaged() == []
+    assert is_shipped(WEIGHTS)
+    assert damaged(WEIGHTS) == []
     assert sum(f.stat().st_size for f in WEIGHTS.rglob("*") if f.is_file()) <= MOST
     summed = {line.partition("  ")[2] for line in (WEIGHTS / "SHA256SUMS").read_text().splitlines()}
     there = {f.relative_to(WEIGHTS).as_posix() for f in WEIGHTS.rglob("*") if f.is_file()}

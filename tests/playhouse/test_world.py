@@ -12,6 +12,7 @@ from understudy.core.errors import ConfigError, MissingExtra
 from understudy.playhouse import SEGMENT_CLASSES, World, canvas, colours, render_many
 from understudy.playhouse.attributes import PLACES, TARGETS, choose, values_of
 from understudy.playhouse.dice import Dice
+from understudy.playhouse.grammar import read_caption
 from understudy.playhouse.render import TARGET_KEYPOINTS, render
 from understudy.playhouse.scene import Light, main_colour
 from understudy.playhouse.staging import sample_scene
@@ -64,6 +65,30 @@ def test_settled_attributes_are_kept(target):
         for value in values:
             asked = {"target": target, key: value}
             assert asked.items() <= EVERYTHING.draw_as(1, **asked).attributes.items()
+
+
+def test_an_empty_room_shows_no_target_and_says_none():
+    empty = World(targets=("empty",))
+    rooms = [empty.draw(seed) for seed in range(40)]
+    shown = {SEGMENT_CLASSES[value] for room in rooms for value in np.unique(room.segments)}
+    assert {"wall", "floor", "furniture", "lamp"} <= shown
+    assert not shown & set(TARGET_KEYPOINTS)
+    assert all(room.instances == () and room.attributes["target"] == "empty" for room in rooms)
+    read = [read_caption(room.caption) for room in rooms]
+    assert all(
+        "target" not in said and said.items() <= room.attributes.items()
+        for said, room in zip(read, rooms, strict=True)
+    )
+    assert len({room.caption for room in rooms}) > 20
+    assert len({room.image.tobytes() for room in rooms}) == 40
+
+
+def test_an_empty_room_has_what_was_asked_for():
+    room = World().draw_as(3, target="empty", wall="blue", furniture="sofa, lamp")
+    assert room.attributes["wall"] == "blue"
+    assert {"furniture", "lamp"} <= {SEGMENT_CLASSES[value] for value in np.unique(room.segments)}
+    with pytest.raises(ConfigError, match="'status' is no attribute of the target 'empty'"):
+        World().draw_as(3, target="empty", status="eating")
 
 
 def test_the_example_of_the_caption_can_be_asked_for():

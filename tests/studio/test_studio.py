@@ -4,7 +4,7 @@ import contextlib
 import csv
 import json
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ pytest.importorskip("aggdraw")
 pytest.importorskip("diffusers")
 pytest.importorskip("skimage")
 
+from safetensors.torch import load_file  # noqa: E402
 from tests.studio.tiny_studio import PLAN, longer, train_tiny_studio  # noqa: E402
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model  # noqa: E402
@@ -30,16 +31,22 @@ from understudy.core.errors import (  # noqa: E402
     UnsupportedTask,
 )
 from understudy.core.ports import Captioner, Generator, Segmenter, TextEncoder  # noqa: E402
+from understudy.playhouse import SEGMENT_CLASSES  # noqa: E402
 from understudy.studio.clip_training import learn_tokenizer  # noqa: E402
 from understudy.studio.corpus import (  # noqa: E402
     CorpusRow,
     read_corpus,
     write_corpus,
 )
-from understudy.studio.diffusion import mostly_where  # noqa: E402
+from understudy.studio.diffusion import drawn_holes, mostly_where  # noqa: E402
 from understudy.studio.plan import STAGES, StudioPlan  # noqa: E402
 from understudy.studio.stages import train_stage  # noqa: E402
-from understudy.studio.train import Order, export_studio, make_studio  # noqa: E402
+from understudy.studio.train import (  # noqa: E402
+    Order,
+    export_studio,
+    make_studio,
+    playhouse_rows,
+)
 
 SHAPE = (32, 32, 3)
 PROMPTS = ["a brown dog sleeping", "a person reading"]
@@ -116,6 +123,63 @@ def test_what_is_looked_at_counts_more() -> None:
     assert float(mostly_where(target, elsewhere, velocity, times=3)) == pytest.approx(4 / 6)
     everywhere = mostly_where(torch.zeros_like(target), at_target, velocity, times=3)
     assert float(everywhere) == pytest.approx(float(at_target.square().mean()))
+
+
+def test_a_hole_is_the_target_its_surroundings_or_a_box_and_never_nothing() -> None:
+    targets = np.zeros((400, 32, 32), dtype=bool)
+    targets[:200, 10:20, 5:9] = True
+    draw = np.random.default_rng(0).random((400, 6)).astype(np.float32)
+    holes = drawn_holes(targets, draw)[:, 0]
+    assert holes.any(axis=(1, 2)).all()
+    known = (holes[:200] == targets[:200]).all(axis=(1, 2)).mean()
+    assert 0.2 < known < 0.4
+    whole = (holes[200:] == 1).all(axis=(1, 2)).mean()
+    assert whole < 0.15  # an empty room is filled in box by box
+
+
+def test_the_corpus_has_empty_rooms_that_are_no_target() -> None:
+    rows = list(islice(playhouse_rows(32), 60))
+    empty = [row for row in rows if dict(row.attributes or {})["target"] == "empty"]
+    assert 1 <= len(empty) <= 15
+    for row in empty:
+        assert len(row.captions) == 3
+        assert row.pose is not None
+        assert not row.pose.any()
+        shown = {SEGMENT_CLASSES[value] for value in np.unique(row.segments)}
+        assert not shown & {"dog", "person", "bottle", "frame", "prop"}
+
+
+def test_a_studio_learns_on_from_another(studio: Path, tmp_path: Path) -> None:
+    out = tmp_path / "on"
+    plan = StudioPlan(**{**vars_of(longer(1)), "schedules": nearly_still()})
+    stages = train_tiny_studio(out, plan, start=str(studio), stages=["unet", "inpainting"])
+    assert stages == ("unet", "inpainting")
+    file = "diffusion_pytorch_model.safetensors"
+    for name in ("vae", "unet", "inpainting", "controlnet-pose"):
+        before, after = load_file(studio / name / file), load_file(out / name / file)
+        apart = max(float((before[key].float() - after[key].float()).abs().max()) for key in before)
+        assert apart < 2e-3
+        assert (apart == 0) == (name in ("vae", "controlnet-pose"))
+
+
+def nearly_still() -> dict[str, Schedule]:
+    """A step that hardly moves anything."""
+    return {name: Schedule(steps=1, batch=4, rate=2e-4, warmup=1) for name in STAGES}
+
+
+@pytest.mark.parametrize(
+    ("stages", "start", "words"),
+    [
+        (None, "embedded:studio", "--start needs --stage"),
+        (["clip"], "embedded:studio", "clip cannot learn on"),
+        (["unet"], "nowhere", "holds no studio"),
+    ],
+)
+def test_wrong_ways_to_learn_on(
+    tmp_path: Path, stages: list[str] | None, start: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        train_tiny_studio(tmp_path / "on", start=start, stages=stages)
 
 
 def test_the_tokenizer_writes_any_text_and_frequent_words_as_one_token() -> None:

@@ -16,10 +16,21 @@ studio_app = typer.Typer(help="Train small models on public pictures.", no_args_
 @studio_app.command("train")
 def train_studio_command(
     out: Annotated[Path, typer.Option(help="Folder of the studio; begun work goes on.")],
-    world: Annotated[Literal["playhouse"] | None, typer.Option(help="Draw the pictures.")] = None,
+    world: Annotated[
+        Literal["playhouse", "photographs"] | None,
+        typer.Option(help="playhouse: draw the pictures; photographs: an autoencoder alone."),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of PUBLIC pictures instead.")] = None,
     captions: Annotated[
         Path | None, typer.Option(help="CSV of their captions: path,caption.")
+    ] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(help="PUBLIC images that photographs learns from; may be repeated."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Learn on from this studio: embedded:studio or a folder; with --stage."),
     ] = None,
     stage: Annotated[
         list[str] | None, typer.Option(help="Only this stage; may be repeated.")
@@ -39,7 +50,20 @@ def train_studio_command(
     """Train a studio, stage by stage; stop it and start it again at any moment."""
     from understudy.studio.train import Order, make_studio
 
-    order = Order(out, world, data, captions, stage, device, count, scale, compile, bfloat16)
+    order = Order(
+        out,
+        world,
+        data=data,
+        captions=captions,
+        images=images or (),
+        start=start,
+        stages=stage,
+        device=device,
+        count=count,
+        scale=scale,
+        compile=compile,
+        bfloat16=bfloat16,
+    )
     show.studio(make_studio(order, progress=progress), out)
 
 

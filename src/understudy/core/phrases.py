@@ -32,6 +32,9 @@ Choose = Callable[[Sequence[str]], str]
 
 TARGET, STATUS, PLACE, SECOND, FURNITURE = "target", "status", "place", "frame place", "furniture"
 
+EMPTY = "empty"
+"""The target of a scene that shows none."""
+
 _OPEN = re.compile(r"\{\w+\}")  # what a frame leaves open
 
 
@@ -145,6 +148,27 @@ class Phrases:
         )
         text = re.sub(r"\s+(?=,)|\s+$|(?<=\s)\s+", "", text)
         return re.sub(r"\ba (?=[aeiou])", "an ", text)
+
+    def describe_surroundings(
+        self,
+        said: AttributeValues,
+        choose: Choose,
+        frames: Sequence[str],
+        short_frames: Sequence[str],
+    ) -> str:
+        """A caption of the surroundings alone.
+
+        Args:
+            said: The attributes; those of a target are left out.
+            choose: Picks the phrases and the frame.
+            frames: Sentences with {list} or {prose} of the surroundings.
+            short_frames: Sentences where nothing is said of them.
+        """
+        surroundings = self._surroundings(said, choose)
+        return choose(frames if surroundings else short_frames).format(
+            list=", ".join(_without_article(part) for part in surroundings),
+            prose=_enumerated(surroundings),
+        )
 
     def _subject(self, target: str, said: AttributeValues, choose: Choose) -> str:
         shape = self.subjects[target]

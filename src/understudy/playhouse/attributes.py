@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from understudy.core.errors import ConfigError
-from understudy.core.phrases import furniture_names
+from understudy.core.phrases import EMPTY, furniture_names
 from understudy.playhouse import colours, dog, person
 from understudy.playhouse.dice import Dice
 
@@ -44,6 +44,7 @@ LOOKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "bottle": _BOTTLE,
     "frame": _FRAME,
     "two-objects": {**_BOTTLE, **_FRAME},
+    EMPTY: {},
 }
 """Attributes of each target that make it look like itself."""
 
@@ -65,9 +66,11 @@ def values_of(target: str) -> dict[str, tuple[str, ...]]:
     Raises:
         ConfigError: There is no such target.
     """
-    if target not in TARGETS:
-        raise ConfigError(f"there is no target {target!r}; there are {', '.join(TARGETS)}")
+    if target not in LOOKS:
+        raise ConfigError(f"there is no target {target!r}; there are {', '.join(LOOKS)}")
     values = {"target": (target,), **LOOKS[target], **_COMMON}
+    if target == EMPTY:
+        return values
     if target in TARGET_STATUSES:
         values["status"] = TARGET_STATUSES[target]
     keys = [key for key in PLACES if key.startswith(f"{target} ")] or ["thing"]
@@ -94,7 +97,8 @@ def check(target: str, asked: Mapping[str, str]) -> None:
                 )
         elif key not in known:
             raise ConfigError(
-                f"a {target} has no attribute {key!r}; it has {', '.join([*known, 'furniture'])}"
+                f"{key!r} is no attribute of the target {target!r}; it has "
+                f"{', '.join([*known, 'furniture'])}"
             )
         elif value not in known[key]:
             raise ConfigError(
@@ -118,7 +122,7 @@ def choose(
     """Every attribute of a scene.
 
     Args:
-        target: One of `TARGETS`.
+        target: One of `TARGETS`, or `EMPTY`.
         asked: Attributes that are settled.
         look: Chooses what a home keeps: the target's look, and the room.
         vary: Chooses the rest: status, place, light.
@@ -130,20 +134,30 @@ def choose(
     for key, values in _COMMON.items():
         dice = vary if key == "light" else look
         chosen[key] = dice.weighted(_ODDS[key]) if key in _ODDS else dice.of(values)
-    odds = PLACES["thing"]
-    if target in TARGET_STATUSES:
-        chosen["status"] = asked.get("status") or _status(target, asked.get("place"), vary)
-        odds = PLACES[f"{target} {chosen['status']}"]
-    if places is not None:
-        odds = {place: odd for place, odd in odds.items() if place in places}
-    chosen["place"] = vary.weighted(odds)
-    if target == "two-objects":
-        chosen["frame place"] = chosen["place"] if vary.chance(0.4) else vary.weighted(odds)
+    if target != EMPTY:
+        chosen |= _whereabouts(target, asked, vary, places)
     chosen.update(asked)
     if "furniture" not in asked:
         names = _furniture(chosen, look.child("furniture"))
         if names:
             chosen["furniture"] = ", ".join(names)
+    return chosen
+
+
+def _whereabouts(
+    target: str, asked: Mapping[str, str], dice: Dice, places: frozenset[str] | None
+) -> dict[str, str]:
+    """What a target does, where it does anything, and where it is."""
+    chosen: dict[str, str] = {}
+    odds = PLACES["thing"]
+    if target in TARGET_STATUSES:
+        chosen["status"] = asked.get("status") or _status(target, asked.get("place"), dice)
+        odds = PLACES[f"{target} {chosen['status']}"]
+    if places is not None:
+        odds = {place: odd for place, odd in odds.items() if place in places}
+    chosen["place"] = dice.weighted(odds)
+    if target == "two-objects":
+        chosen["frame place"] = chosen["place"] if dice.chance(0.4) else dice.weighted(odds)
     return chosen
 
 
@@ -159,7 +173,7 @@ def _status(target: str, place: str | None, dice: Dice) -> str:
 
 def _furniture(attributes: Mapping[str, str], dice: Dice) -> list[str]:
     """One to three pieces, in an order that the dice alone decide, so that a home keeps them."""
-    used = {attributes["place"], attributes.get("frame place", "")}
+    used = {attributes.get("place", ""), attributes.get("frame place", "")}
     if "floor" in used:  # whatever stands on the floor must not seem to stand on a rug
         used.add("rug")
     count = 1 + dice.below(3)

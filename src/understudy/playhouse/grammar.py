@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from understudy.core.phrases import AttributeValues, Phrases
+from understudy.core.phrases import EMPTY, AttributeValues, Phrases
 
 
 class RandomNumbers(Protocol):
@@ -114,6 +114,22 @@ SHORT_FRAMES: list[str] = [
     "an image of {subject} {action}",
     "there is {subject} {action}",
 ]
+EMPTY_FRAMES: list[str] = [
+    "an empty room, {list}",
+    "photo of an empty room, {list}",
+    "an empty room with {prose}",
+    "a room with {prose}",
+    "a room that is empty, with {prose}",
+    "an image of an empty room with {prose}",
+]
+SHORT_EMPTY_FRAMES: list[str] = [
+    "an empty room",
+    "a photo of an empty room",
+    "a room that is empty",
+]
+"""Captions of rooms without a target. They are no part of `PHRASES`, for nothing is read in them
+that a captioner should look for in an image with a target."""
+
 SEATED_AT: list[str] = ["at a table", "at the table"]
 """How a person is at a table; things are on it."""
 
@@ -141,8 +157,8 @@ def describe(
     """A caption that says some of what is known.
 
     Args:
-        attributes: What is known, ``target`` at least; what the grammar has no phrases for is left
-            out.
+        attributes: What is known, ``target`` at least, which may be ``"empty"``; what the grammar
+            has no phrases for is left out.
         rng: Chooses the phrases.
         detail: How much is said: 0 only the target and its status, 1 everything; None: at random.
     """
@@ -153,7 +169,10 @@ def describe(
     def choose(phrases: Sequence[str]) -> str:
         return phrases[int(rng.random() * len(phrases))]
 
-    return PHRASES.describe(_named_attributes(attributes, rng, detail), choose, _without_verb)
+    said = _named_attributes(attributes, rng, detail)
+    if said["target"] == EMPTY:
+        return PHRASES.describe_surroundings(said, choose, EMPTY_FRAMES, SHORT_EMPTY_FRAMES)
+    return PHRASES.describe(said, choose, _without_verb)
 
 
 def _without_verb(frame: str, pair: bool, action: bool) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from understudy.core.errors import ConfigError, SourceError
+from understudy.core.phrases import EMPTY
 from understudy.core.types import Batch, Images, Shape
 from understudy.playhouse.homes import TASKS, Home
 from understudy.playhouse.picture import DrawnImage
@@ -164,7 +165,11 @@ class PlayhouseSource:
 
 
 def _noun(target: str) -> str:
-    nouns = {"bottle": "medicine bottle", "two-objects": "medicine bottle and a photo frame"}
+    nouns = {
+        "bottle": "medicine bottle",
+        "two-objects": "medicine bottle and a photo frame",
+        EMPTY: "empty room",
+    }
     return nouns.get(target, target)
 
 

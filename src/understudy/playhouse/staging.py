@@ -1,9 +1,10 @@
-"""Puts targets on the stage: each kind on the floor or on its piece of furniture."""
+"""Puts targets on the stage: each kind on the floor or on its piece of furniture, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from understudy.core.phrases import EMPTY
 from understudy.playhouse import colours
 from understudy.playhouse.attributes import choose
 from understudy.playhouse.canvas import Affine
@@ -39,7 +40,7 @@ def sample_scene(
     """A random scene.
 
     Args:
-        target: One of the targets.
+        target: One of the targets, or ``"empty"``.
         asked: Attributes that are settled.
         look: Chooses what a home keeps: the target's look, the room.
         vary: Chooses the rest: status, place, light, camera.
@@ -47,6 +48,8 @@ def sample_scene(
     """
     attributes = choose(target, asked, look, vary, places)
     plan = plan_room(look)
+    if target == EMPTY:
+        return _empty(attributes, plan, look, vary)
     targets = ("bottle", "frame") if target == "two-objects" else (target,)
     looks = {kind: look_of(kind, attributes, look) for kind in targets}
     key = main_colour(looks[targets[0]])
@@ -54,20 +57,42 @@ def sample_scene(
     ground = _ground(attributes["floor"], key, look)
     plan = _recoloured(plan, key, look)
     stage, actors = _cast(attributes, plan, looks, vary, (wall, ground))
-    window = None if attributes["window"] == "none" else attributes["window"]
-    room = Room(
+    pieces = arrange(attributes, plan, stage, actors[0].at[2])
+    room = _room(attributes, plan, (wall, ground), pieces)
+    return Scene(
+        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), actors
+    )
+
+
+def _empty(attributes: dict[str, str], plan: ScenePlan, look: Dice, vary: Dice) -> Scene:
+    """A room and its furniture, without a target."""
+    wall = varied(colours.WALLS[attributes["wall"]], look)
+    ground = varied(look.of(colours.FLOORS[attributes["floor"]]), look)
+    pieces = arrange(attributes, plan, [], vary.between(0.42, 0.58))
+    room = _room(attributes, plan, (wall, ground), pieces)
+    return Scene(
+        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), ()
+    )
+
+
+def _room(
+    attributes: Mapping[str, str],
+    plan: ScenePlan,
+    painted: tuple[Colour, Colour],
+    pieces: list[Piece],
+) -> Room:
+    """The room, its wall and its floor painted."""
+    wall, ground = painted
+    return Room(
         wall=wall,
         paper=attributes["paper"],
         floor=attributes["floor"],
         ground=ground,
         horizon=plan.horizon,
-        window=window,
+        window=None if attributes["window"] == "none" else attributes["window"],
         window_x=plan.window_x,
         curtain=plan.curtain,
-        pieces=tuple(arrange(attributes, plan, stage, actors[0].at[2])),
-    )
-    return Scene(
-        attributes, room, ink_of(attributes["style"]), camera(vary), light(attributes, vary), actors
+        pieces=tuple(pieces),
     )
 
 

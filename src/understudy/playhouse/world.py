@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.playhouse.attributes import TARGETS, check
+from understudy.playhouse.attributes import LOOKS, check
 from understudy.playhouse.dice import Dice
 from understudy.playhouse.grammar import describe
 from understudy.playhouse.picture import DrawnImage
@@ -32,7 +32,7 @@ class World:
     Args:
         size: Pixels a side, 16 to 1024.
         targets: What the pictures show, in equal parts; the class of a picture is its target's
-            place here.
+            place here. ``"empty"`` is a room without any.
 
     Raises:
         ConfigError: The size or a target makes no sense.
@@ -44,9 +44,9 @@ class World:
         targets: Sequence[str] = ("dog", "person", "bottle", "two-objects"),
     ) -> None:
         self.size = check_size(size)
-        unknown = [target for target in targets if target not in TARGETS]
+        unknown = [target for target in targets if target not in LOOKS]
         if unknown or not targets:
-            raise ConfigError(f"targets are some of {', '.join(TARGETS)}, not {list(targets)}")
+            raise ConfigError(f"targets are some of {', '.join(LOOKS)}, not {list(targets)}")
         self.classes = tuple(targets)
 
     def draw(self, seed: int) -> DrawnImage:

@@ -7,10 +7,16 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
-from understudy.backends.embedded.studio.shipped import damaged, is_shipped
+from understudy.backends.embedded.shipped import (
+    PHOTO_WEIGHTS,
+    STUDIO_WEIGHTS,
+    damaged,
+    is_shipped,
+)
 from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
 from understudy.core.independence import product
@@ -56,7 +62,8 @@ def check_up(ledger: str | None = None) -> list[Check]:
         Check(f"backend {info.name}", "ready" if info.available else f"needs {info.extra}")
         for info in backends()
     ]
-    return [*checks, _weights(), _noise(), _independence(), _graphics(), _ledger(ledger)]
+    checks += [_weights("studio", STUDIO_WEIGHTS), _weights("photo", PHOTO_WEIGHTS)]
+    return [*checks, _noise(), _independence(), _graphics(), _ledger(ledger)]
 
 
 def _package(name: str) -> Check:
@@ -67,11 +74,12 @@ def _package(name: str) -> Check:
         return Check(name, "not installed", not needed)
 
 
-def _weights() -> Check:
-    if not is_shipped():
-        return Check("weights", "none in this package: embedded:studio needs a folder", False)
-    wrong = damaged()
-    return Check("weights", f"damaged: {', '.join(wrong)}" if wrong else "as shipped", not wrong)
+def _weights(model: str, folder: Path) -> Check:
+    name = f"weights of embedded:{model}"
+    if not is_shipped(folder):
+        return Check(name, "none in this package: it needs a folder", False)
+    wrong = damaged(folder)
+    return Check(name, f"damaged: {', '.join(wrong)}" if wrong else "as shipped", not wrong)
 
 
 def _noise() -> Check:

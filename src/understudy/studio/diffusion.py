@@ -227,23 +227,10 @@ class InpaintingStage(_Noised):
 
     def holes(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Boxes, targets, all but targets, or everything: (n, 1, height, width), 1 to be drawn."""
-        corpus = self.studied.corpus
-        height, width = corpus.images.shape[1:3]
-        draw = (
-            torch.rand((len(rows), 6), generator=random, device=self.studied.device).cpu().numpy()
-        )
-        holes = np.zeros((len(rows), 1, height, width), dtype=np.float32)
-        targets = corpus.targets(rows.numpy())
-        for hole, target, d in zip(holes[:, 0], targets, draw, strict=True):
-            top, left = int(d[0] * height * 0.7), int(d[1] * width * 0.7)
-            tall, wide = int((0.2 + 0.7 * d[2]) * height), int((0.2 + 0.7 * d[3]) * width)
-            if corpus.segments is not None and d[4] < 0.6:
-                hole[:] = target ^ (d[5] >= 0.5)
-            elif d[4] < 0.95:
-                hole[top : top + tall, left : left + wide] = 1
-            else:
-                hole[:] = 1
-        return torch.from_numpy(holes).to(self.studied.device)
+        device = self.studied.device
+        draw = torch.rand((len(rows), 6), generator=random, device=device).cpu().numpy()
+        holes = drawn_holes(self.studied.corpus.targets(rows.numpy()), draw)
+        return torch.from_numpy(holes).to(device)
 
     @torch.no_grad()
     def given(self, rows: torch.Tensor, holes: torch.Tensor) -> torch.Tensor:
@@ -341,6 +328,28 @@ class ControlStage(_Noised):
         images = np.asarray(self.studied.corpus.images[rows.numpy()])
         shown = (hint.permute(0, 2, 3, 1).cpu().numpy() * 255).astype(np.uint8)
         return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity, 8)])
+
+
+def drawn_holes(targets: NDArray[np.bool_], draw: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Holes to learn inpainting from: (n, 1, height, width), 1 to be drawn.
+
+    Args:
+        targets: (n, height, width): where each image shows its target. One that shows none, such
+            as an empty room, has a box for a hole, or everything.
+        draw: (n, 6) numbers in [0, 1): the box, and the kind of hole.
+    """
+    height, width = targets.shape[1:]
+    holes = np.zeros((len(targets), 1, height, width), dtype=np.float32)
+    for hole, target, d in zip(holes[:, 0], targets, draw, strict=True):
+        top, left = int(d[0] * height * 0.7), int(d[1] * width * 0.7)
+        tall, wide = int((0.2 + 0.7 * d[2]) * height), int((0.2 + 0.7 * d[3]) * width)
+        if target.any() and d[4] < 0.6:
+            hole[:] = target ^ (d[5] >= 0.5)
+        elif d[4] < 0.95:
+            hole[top : top + tall, left : left + wide] = 1
+        else:
+            hole[:] = 1
+    return holes
 
 
 def mostly_where(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from understudy.backends.training_loop import Schedule
@@ -88,12 +89,16 @@ class StudioPlan:
 
     def scaled(self, scale: float) -> StudioPlan:
         """The same plan with ``scale`` times the steps of every stage, one at least."""
-        schedules = {
-            name: replace(
-                one,
-                steps=max(1, round(one.steps * scale)),
-                warmup=max(1, round(one.warmup * min(1.0, scale))),
-            )
-            for name, one in self.schedules.items()
-        }
-        return replace(self, schedules=schedules)
+        return replace(self, schedules=scaled_schedules(self.schedules, scale))
+
+
+def scaled_schedules(schedules: Mapping[str, Schedule], scale: float) -> dict[str, Schedule]:
+    """Schedules with ``scale`` times the steps, one at least."""
+    return {
+        name: replace(
+            one,
+            steps=max(1, round(one.steps * scale)),
+            warmup=max(1, round(one.warmup * min(1.0, scale))),
+        )
+        for name, one in schedules.items()
+    }

@@ -52,6 +52,32 @@ class Discriminator(nn.Module):
         return self.verdict(pixels), features
 
 
+def game(
+    discriminator: Discriminator, decoded: torch.Tensor, pixels: torch.Tensor, share: float = 1.0
+) -> dict[str, torch.Tensor]:
+    """The losses of a decoder and a discriminator that learn against each other.
+
+    Args:
+        discriminator: The opponent.
+        decoded: (n, 3, height, width) what the decoder drew.
+        pixels: (n, 3, height, width) true images.
+        share: How much the game counts for the decoder.
+    """
+    discriminator.requires_grad_(False)  # the opponent does not learn to be deceived
+    verdict, features = discriminator(decoded)
+    with torch.no_grad():
+        _, true = discriminator(pixels)
+    discriminator.requires_grad_(True)
+    verdicts, _ = discriminator(torch.cat([pixels, decoded.detach()]))
+    real, drawn = verdicts.chunk(2)
+    apart = [functional.l1_loss(a, b) for a, b in zip(features, true, strict=True)]
+    return {
+        "features": share * _FEATURES * torch.stack(apart).sum(),
+        "adversarial": -share * _ADVERSARIAL * verdict.mean(),
+        "discriminator": functional.relu(1 - real).mean() + functional.relu(1 + drawn).mean(),
+    }
+
+
 class DecoderStage:
     """A decoder and its discriminator learn against each other.
 
@@ -76,20 +102,10 @@ class DecoderStage:
         pixels = to_network(studied.corpus.images[rows.numpy()], studied.device)
         latents, weights = self.latents(rows, random)
         decoded = self.vae.decode(latents).sample.float()
-        self.discriminator.requires_grad_(False)  # the opponent does not learn to be deceived
-        verdict, features = self.discriminator(decoded)
-        with torch.no_grad():
-            _, true = self.discriminator(pixels)
-        self.discriminator.requires_grad_(True)
-        verdicts, _ = self.discriminator(torch.cat([pixels, decoded.detach()]))
-        real, drawn = verdicts.chunk(2)
-        apart = [functional.l1_loss(a, b) for a, b in zip(features, true, strict=True)]
         return {
             "pixels": (weights * (decoded - pixels).abs()).mean(),
             "squares": (weights * (decoded - pixels).square()).mean(),
-            "features": _FEATURES * torch.stack(apart).sum(),
-            "adversarial": -_ADVERSARIAL * verdict.mean(),
-            "discriminator": functional.relu(1 - real).mean() + functional.relu(1 + drawn).mean(),
+            **game(self.discriminator, decoded, pixels),
         }
 
     @torch.no_grad()

@@ -47,6 +47,10 @@ from understudy.studio.sharpening import DecoderStage
 # Their calls carry no types.
 
 
+CONTINUED = ("unet", "inpainting")
+"""Stages that can learn on from another studio's weights."""
+
+
 class StudioStage(Protocol):
     """One network of a studio being trained.
 
@@ -141,6 +145,7 @@ class StudioTrainer:
             what is not done stays in ``work``.
         report: Told the losses of each stage now and then.
         show: Given (stage, sheet, step) when there is something to see.
+        start: Another studio, with whose weights `CONTINUED` stages begin; None: they begin anew.
     """
 
     def __init__(
@@ -152,9 +157,10 @@ class StudioTrainer:
         *,
         report: LossReport,
         show: Callable[[str, Images, int], None],
+        start: Path | None = None,
     ) -> None:
         self.corpus, self.plan, self.machine, self.folder = corpus, plan, machine, folder
-        self._report, self._show = report, show
+        self._report, self._show, self._start = report, show, start
         self._work = folder / "work"
 
     def possible(self) -> tuple[str, ...]:
@@ -208,7 +214,7 @@ class StudioTrainer:
     def _vae(self) -> Work:
         network = new_autoencoder(latents=self.plan.latents, width=self.plan.vae_width)
         stage = AutoencoderStage(self.corpus, network, self.machine.device)
-        return stage, lambda folder: _save(network, folder)
+        return stage, lambda folder: save_network(network, folder)
 
     def _clip(self) -> Work:
         plan = self.plan
@@ -227,7 +233,7 @@ class StudioTrainer:
         def save(folder: Path) -> None:
             tokenizer.save_pretrained(folder)
             _save_preparation(folder, "CLIPImageProcessor", plan.side)
-            _save(clip, folder)
+            save_network(clip, folder)
 
         return stage, save
 
@@ -237,7 +243,7 @@ class StudioTrainer:
 
         def save(folder: Path) -> None:
             _save_preparation(folder, "SegformerImageProcessor", self.plan.side)
-            _save(network, folder)
+            save_network(network, folder)
 
         return stage, save
 
@@ -251,6 +257,7 @@ class StudioTrainer:
             text=plan.text_width,
             embedding=plan.clip_dim,
         )
+        self._continue("unet", network)
         stage = UNetStage(studied, self._ready(network))
 
         def save(folder: Path) -> None:
@@ -261,7 +268,7 @@ class StudioTrainer:
                 self.folder / "scheduler"
             )
             stage.blur.save_pretrained(self.folder / "image_noising")
-            _save(network, folder)
+            save_network(network, folder)
 
         return stage, save
 
@@ -277,27 +284,36 @@ class StudioTrainer:
 
         def save(folder: Path) -> None:
             """Over the autoencoder it was a part of; once more in ``folder``, which says done."""
-            _save(stage.vae, self.folder / "vae")
-            _save(stage.vae, folder)
+            save_network(stage.vae, self.folder / "vae")
+            save_network(stage.vae, folder)
 
         return stage, save
 
     def _inpainting(self) -> Work:
         stage = InpaintingStage(self._studied(), self._base())
+        self._continue("inpainting", stage.network)
         self._ready(stage.network)
-        return stage, lambda folder: _save(stage.network, folder)
+        return stage, lambda folder: save_network(stage.network, folder)
 
     def _control(self, kind: str, hints: NDArray[np.uint8] | None) -> Work:
         if hints is None:
             raise ValueError(f"the corpus has no {kind}")
         stage = ControlStage(self._studied(), self._base(), kind, hints)
         self._ready(stage.network)
-        return stage, lambda folder: _save(stage.network, folder)
+        return stage, lambda folder: save_network(stage.network, folder)
 
     def _base(self) -> Any:
         """The trained network as a plain text-to-image model."""
         unet = diffusers.UNet2DConditionModel.from_pretrained(self.folder / "unet")
         return self._ready(without_image_conditioning(unet).to(self.machine.device))
+
+    def _continue(self, name: str, network: Any) -> None:
+        """Give a new network the weights of the studio that this one learns on from."""
+        if self._start is not None:
+            before = diffusers.UNet2DConditionModel.from_pretrained(
+                self._start / name, torch_dtype=torch.float32
+            )
+            network.load_state_dict(before.state_dict())
 
     def _ready(self, network: Any) -> Any:
         """On a processor, with attention in plain steps: the fused one learns slowly there."""
@@ -354,7 +370,7 @@ def _save_preparation(folder: Path, kind: str, side: int) -> None:
     (folder / "preprocessor_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _save(network: Any, folder: Path) -> None:
+def save_network(network: Any, folder: Path) -> None:
     """In half precision, in the hub's format, without the folder it was once read from."""
     network.to(torch.float16).save_pretrained(folder, safe_serialization=True)
     network.float()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.types import Images
 from understudy.data.captions import captioned_files, read_captions
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
     from understudy.backends.training_loop import LossReport, Machine
     from understudy.core.ports import Events, Step
     from understudy.studio.corpus import Corpus, CorpusRow
+    from understudy.studio.photographs import PhotoPlan
     from understudy.studio.plan import StudioPlan
 
-CORPUS_TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects")
+_Plan = TypeVar("_Plan", "StudioPlan", "PhotoPlan")
+
+CORPUS_TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects", "empty")
 """What the playhouse's pictures show, in these parts."""
 
 _CAPTIONS = 3  # of each picture, in different words
@@ -36,9 +41,14 @@ class Order:
 
     Attributes:
         out: Folder of the studio.
-        world: ``"playhouse"``, the default where there are no ``data``.
+        world: ``"playhouse"``, the default where there are no ``data``, or ``"photographs"``: an
+            autoencoder alone, of public images of many kinds.
         data: Folder of public images; None for the playhouse.
         captions: CSV of their captions, with the columns ``path`` and ``caption``.
+        images: Public sources that ``"photographs"`` learns from, besides what the package draws.
+        start: A studio to learn on from: ``"embedded:studio"`` or a folder. Its networks are
+            copied, and the stages that are asked for begin with its weights. For photographs
+            ``"embedded:photo"`` or the folder of an autoencoder.
         stages: Which stages; every one that the data allow by default.
         device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
         count: Pictures in the corpus; by default what the plan says, or all of ``data``.
@@ -51,6 +61,8 @@ class Order:
     world: str | None = None
     data: Path | None = None
     captions: Path | None = None
+    images: Sequence[str] = ()
+    start: str | None = None
     stages: Sequence[str] | None = None
     device: str = "auto"
     count: int | None = None
@@ -66,6 +78,13 @@ class Order:
         if (self.data is None) != (self.captions is None):
             raise ConfigError(
                 "--data and --captions go together: a folder, and a CSV of its captions"
+            )
+        if self.start is not None and not self.stages:
+            raise ConfigError("--start needs --stage: the stages that learn on, such as unet")
+        if bool(self.images) != (self.world == "photographs"):
+            raise ConfigError(
+                "--world photographs and --images go together: public images of many kinds, such "
+                "as folders of them; --images may be repeated"
             )
 
 
@@ -90,26 +109,16 @@ def train_studio(
         MissingExtra: A package is not installed.
     """
     try:
-        from understudy.studio.stages import StudioTrainer
+        from understudy.studio.stages import CONTINUED, StudioTrainer
     except ImportError as error:
         raise MissingExtra("a studio", "models") from error
-    work = order.out / "work"
-    corpus = _corpus(work / "corpus", plan, bars, order.data, order.captions)
-
-    def show(stage: str, sheet: Images, step: int) -> None:
-        folder = work / "sheets"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{stage}-{step:06d}.png").write_bytes(contact_sheet(sheet, columns=8))
-
-    trainer = StudioTrainer(corpus, plan, machine, order.out, report=report, show=show)
-    possible = trainer.possible()
-    wanted = possible if order.stages is None else tuple(order.stages)
-    if wrong := [stage for stage in wanted if stage not in possible]:
-        raise ConfigError(
-            f"cannot train {', '.join(wrong)} from these data; possible: {', '.join(possible)}"
-        )
-    trainer.train(wanted)
-    return wanted
+    start = None if order.start is None else _copied(order, CONTINUED)
+    corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), _classes(order))
+    show = _sheets(order.out)
+    trainer = StudioTrainer(corpus, plan, machine, order.out, report=report, show=show, start=start)
+    stages = _stages(order, trainer.possible())
+    trainer.train(stages)
+    return stages
 
 
 def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tuple[str, ...]:
@@ -127,27 +136,61 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
     try:
         from understudy.backends.hub.hub_models import HubOptions
         from understudy.backends.training_loop import Machine
+        from understudy.studio.photographs import PhotoPlan
         from understudy.studio.plan import StudioPlan
 
         device, _ = HubOptions(device=order.device).placement()
     except ImportError as error:
         raise MissingExtra("a studio", "models") from error
-    plan, count = StudioPlan().scaled(order.scale), order.count
-    if order.captions is not None and count is None:
-        count = len(read_captions(order.captions))
-    if count is not None:
-        plan = replace(plan, count=count, held_out=min(plan.held_out, count // 10))
     precision = "auto"
     if order.bfloat16 is not None:
         precision = "bfloat16" if order.bfloat16 else "float32"
+    machine = Machine(device, precision, order.compile)
+    count = order.count
+    if order.captions is not None and count is None:
+        count = len(read_captions(order.captions))
     with reporting(progress) as events:
-        return train_studio(
-            order,
-            plan=plan,
-            machine=Machine(device, precision, order.compile),
-            report=_reporting(events),
-            bars=events.step,
-        )
+        report = _reporting(events)
+        if order.world == "photographs":
+            photographs = _counted_plan(PhotoPlan().scaled(order.scale), count)
+            return train_photo_autoencoder(
+                order, plan=photographs, machine=machine, report=report, bars=events.step
+            )
+        plan = _counted_plan(StudioPlan().scaled(order.scale), count)
+        return train_studio(order, plan=plan, machine=machine, report=report, bars=events.step)
+
+
+def train_photo_autoencoder(
+    order: Order, *, plan: PhotoPlan, machine: Machine, report: LossReport, bars: Bars
+) -> tuple[str, ...]:
+    """Make the autoencoder of photographs, or go on with one that was begun.
+
+    Args:
+        order: Where, and from which public images.
+        plan: Sizes and lengths.
+        machine: Where and how.
+        report: Called with (stage, step, steps, losses) now and then.
+        bars: Progress bars for the corpus.
+
+    Returns:
+        The stages that are done now.
+
+    Raises:
+        ConfigError: The images or the stages make no sense.
+    """
+    from understudy.studio.photographs import PHOTO_STAGES, photograph_rows, train_photographs
+
+    stages, start = _stages(order, PHOTO_STAGES), None
+    if order.start is not None:
+        start = PHOTO_WEIGHTS if order.start == "embedded:photo" else Path(order.start)
+        if not (start / "config.json").is_file():
+            raise ConfigError(f"{start} holds no autoencoder to learn on from")
+    corpus = _corpus(order.out, plan, bars, lambda: photograph_rows(order.images, plan))
+    show = _sheets(order.out)
+    train_photographs(
+        corpus, plan, machine, order.out, stages, report=report, show=show, start=start
+    )
+    return stages
 
 
 def export_studio(folder: Path, studio: Path | None) -> None:
@@ -186,21 +229,20 @@ def _reporting(events: Events) -> LossReport:
 
 
 def _corpus(
-    folder: Path, plan: StudioPlan, bars: Bars, data: Path | None, captions: Path | None
+    out: Path,
+    plan: StudioPlan | PhotoPlan,
+    bars: Bars,
+    rows: Callable[[], Iterator[CorpusRow]],
+    classes: Sequence[str] = (),
 ) -> Corpus:
-    """The corpus of ``out``, drawn or read where it is not there yet."""
+    """The corpus of a studio's folder, drawn or read where it is not there yet."""
     from understudy.studio.corpus import read_corpus, write_corpus
 
+    folder = out / "work" / "corpus"
     corpus = read_corpus(folder)
     if corpus is None:
-        if data is None or captions is None:
-            rows, classes = playhouse_rows(plan.side), _segment_classes()
-        else:
-            rows, classes = captioned_rows(data, captions, plan.side), ()
-        done = bars("public images", plan.count)
-        write_corpus(
-            folder, _counted(rows, done), plan.count, classes=classes, held_out=plan.held_out
-        )
+        counted = _counted(rows(), bars("public images", plan.count))
+        write_corpus(folder, counted, plan.count, classes=classes, held_out=plan.held_out)
         corpus = read_corpus(folder)
     if corpus is None or len(corpus.images) != plan.count:
         raise ConfigError(
@@ -210,16 +252,72 @@ def _corpus(
     return replace(corpus, held_out=plan.held_out)
 
 
+def _copied(order: Order, continued: Sequence[str]) -> Path:
+    """The studio to learn on from, once what is not to be trained has been copied from it.
+
+    Raises:
+        ConfigError: It is no studio, or a stage cannot begin with other weights.
+    """
+    start = STUDIO_WEIGHTS if order.start == "embedded:studio" else Path(str(order.start))
+    stages = order.stages or ()
+    if wrong := [stage for stage in stages if stage not in continued]:
+        raise ConfigError(
+            f"{', '.join(wrong)} cannot learn on from --start; only {', '.join(continued)} can"
+        )
+    if not (start / "unet" / "config.json").is_file():
+        raise ConfigError(f"{start} holds no studio to learn on from: it has no folder unet")
+    for folder in start.iterdir():
+        target = order.out / folder.name
+        if folder.is_dir() and folder.name not in (*stages, "work") and not target.exists():
+            shutil.copytree(folder, target)
+    return start
+
+
+def _stages(order: Order, possible: tuple[str, ...]) -> tuple[str, ...]:
+    """The stages that were asked for; every possible one by default."""
+    wanted = possible if order.stages is None else tuple(order.stages)
+    if wrong := [stage for stage in wanted if stage not in possible]:
+        raise ConfigError(
+            f"cannot train {', '.join(wrong)} from these data; possible: {', '.join(possible)}"
+        )
+    return wanted
+
+
+def _studio_rows(order: Order, plan: StudioPlan) -> Iterator[CorpusRow]:
+    if order.data is None or order.captions is None:
+        return playhouse_rows(plan.side)
+    return captioned_rows(order.data, order.captions, plan.side)
+
+
+def _sheets(out: Path) -> Callable[[str, Images, int], None]:
+    """Writes what a stage shows into ``work/sheets`` of a studio's folder."""
+
+    def show(stage: str, sheet: Images, step: int) -> None:
+        folder = out / "work" / "sheets"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{stage}-{step:06d}.png").write_bytes(contact_sheet(sheet, columns=8))
+
+    return show
+
+
 def _counted(rows: Iterator[CorpusRow], done: Callable[[int], None]) -> Iterator[CorpusRow]:
     for row in rows:
         done(1)
         yield row
 
 
-def _segment_classes() -> tuple[str, ...]:
+def _classes(order: Order) -> tuple[str, ...]:
+    """Names of the segments, where the corpus has any."""
     from understudy.playhouse.picture import SEGMENT_CLASSES
 
-    return SEGMENT_CLASSES
+    return SEGMENT_CLASSES if order.data is None else ()
+
+
+def _counted_plan(plan: _Plan, count: int | None) -> _Plan:
+    """A plan of so many images, if that was said."""
+    if count is None:
+        return plan
+    return replace(plan, count=count, held_out=min(plan.held_out, count // 10))
 
 
 def playhouse_rows(side: int, first: int = 0) -> Iterator[CorpusRow]:

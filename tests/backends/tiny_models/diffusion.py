@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from diffusers import (
+    AutoencoderDC,
     AutoencoderKL,
     AutoencoderRAE,
     AutoencoderTiny,
@@ -119,6 +120,19 @@ def tiny_vae(latent: int = 8) -> AutoencoderTiny:
         decoder_block_out_channels=(8, 8, 8),
         num_encoder_blocks=(1, 1, 1),
         num_decoder_blocks=(1, 1, 1),
+    )
+
+
+def deep_compression() -> AutoencoderDC:
+    widths = (8, 8, 16)
+    return AutoencoderDC(
+        latent_channels=4,
+        encoder_block_out_channels=widths,
+        decoder_block_out_channels=widths,
+        encoder_layers_per_block=(0, 1, 1),
+        decoder_layers_per_block=(0, 1, 1),
+        encoder_qkv_multiscales=((),) * 3,
+        decoder_qkv_multiscales=((),) * 3,
     )
 
 
@@ -415,6 +429,7 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     "edges": edges,
     "kl": vae,
     "tiny": tiny_vae,
+    "dc": deep_compression,
     "rae": rae,
 }
 

@@ -1,7 +1,8 @@
 """An autoencoder as an encoder and a decoder: latents, flattened from (channels, height, width).
 
-AutoencoderKL (the middle of its posterior, no noise), AutoencoderTiny, and the representation
-autoencoder AutoencoderRAE. Latents come scaled as a diffusion model sees them: about unit variance.
+AutoencoderKL (the middle of its posterior, no noise), AutoencoderTiny, AutoencoderDC, and the
+representation autoencoder AutoencoderRAE. Latents come scaled as a diffusion model sees them: about
+unit variance.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from understudy.core.independence import even_parts
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
-AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
+AUTOENCODER_CLASSES = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
 def to_tensor(images: Images, like: Any) -> torch.Tensor:
@@ -52,7 +53,12 @@ def latents_of(vae: Any, pixels: torch.Tensor) -> torch.Tensor:
         latent: torch.Tensor = vae.encode(pixels).latent  # scales by itself; wants 0..1
         return latent
     encoding = vae.encode(pixels * 2 - 1)
-    latent = encoding.latent_dist.mode() if hasattr(encoding, "latent_dist") else encoding.latents
+    if isinstance(vae, diffusers.AutoencoderDC):
+        latent = encoding.latent
+    elif isinstance(vae, diffusers.AutoencoderTiny):
+        latent = encoding.latents
+    else:
+        latent = encoding.latent_dist.mode()
     return (latent - (vae.config.get("shift_factor") or 0.0)) * _factor(vae)
 
 
@@ -170,7 +176,7 @@ class AutoencoderDecoder:
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
         for rows in index_slices(len(embeddings), self._batch):
-            flat = torch.from_numpy(np.ascontiguousarray(embeddings[rows], dtype=np.float32))
+            flat = torch.from_numpy(np.array(embeddings[rows], dtype=np.float32))
             latents = flat.reshape(-1, *self.latent).to(self._vae.device, self._vae.dtype)
             try:
                 decoded = pixels_of(self._vae, latents).float().cpu().numpy()
@@ -192,7 +198,8 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
     if isinstance(vae, diffusers.AutoencoderRAE):
         return (vae.encoder_input_size, vae.encoder_input_size)
     sizes = shape[:2] if size_option is None else numbers(size_option, "size")
-    step = 2 ** (len(vae.config.block_out_channels) - 1)
+    levels = vae.config.get("block_out_channels") or vae.config.encoder_block_out_channels
+    step = 2 ** (len(levels) - 1)
     if sizes[0] % step or sizes[-1] % step:
         near = "x".join(str(max(1, round(size / step)) * step) for size in (sizes[0], sizes[-1]))
         raise BackendError(

@@ -1,8 +1,9 @@
 """Models that work on a bare machine: nothing to download.
 
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
-have no weights. ``embedded:studio`` is the mini studio: small models of every kind, in this
-package. ``embedded:writer`` writes captions from a grammar.
+have no weights. ``embedded:photo`` is an autoencoder of images of any kind, and
+``embedded:studio`` the mini studio, small models of every kind: their weights are in this package.
+``embedded:writer`` writes captions from a grammar.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
-from understudy.backends.embedded.studio.shipped import is_shipped
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS, is_shipped
 from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
 from understudy.backends.plugin import BackendInfo, Kind, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
@@ -19,9 +20,12 @@ from understudy.core.ports import Decoder, Encoder
 from understudy.core.types import Shape
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from understudy.backends.embedded.studio.studio_models import Studio
 
 _DCT = "embedded:dct"
+_PHOTO = "embedded:photo"
 _SCATTERING = "embedded:scattering"
 _STUDIO = "embedded:studio"
 _WRITER = "embedded:writer"
@@ -31,7 +35,7 @@ class EmbeddedBackend:
     """The family ``embedded``."""
 
     def models(self) -> list[BackendInfo]:
-        """The codec, the scattering encoder, the mini studio and the writer."""
+        """The codec, the photo autoencoder, the scattering encoder, the studio and the writer."""
         return [
             BackendInfo(
                 name=_DCT,
@@ -40,6 +44,14 @@ class EmbeddedBackend:
                 extra=None,
                 available=True,
                 licence="none",
+            ),
+            BackendInfo(
+                name=_PHOTO,
+                kind="encoder and decoder",
+                what="autoencoder of images of any kind and size: 28 numbers for 8 x 8 pixels",
+                extra="models",
+                available=installed("torch", "diffusers") and is_shipped(PHOTO_WEIGHTS),
+                licence="Apache-2.0",
             ),
             BackendInfo(
                 name=_SCATTERING,
@@ -54,7 +66,8 @@ class EmbeddedBackend:
                 kind="all kinds",
                 what="the mini studio: CLIP, unCLIP, text to image, inpainting, control, segments",
                 extra="models",
-                available=installed("torch", "transformers", "diffusers") and is_shipped(),
+                available=installed("torch", "transformers", "diffusers")
+                and is_shipped(STUDIO_WEIGHTS),
                 licence="Apache-2.0",
             ),
             BackendInfo(
@@ -68,11 +81,11 @@ class EmbeddedBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """``dct`` or ``scattering``.
+        """``dct``, ``photo``, ``scattering`` or ``studio``.
 
         Raises:
             BackendError: Another name, or wrong options.
-            MissingExtra: Scattering without PyTorch.
+            MissingExtra: Scattering, the photo autoencoder or the studio without their packages.
         """
         if rest == "dct":
             return DctEncoder(shape, read_options(options, DctOptions, name=_DCT))
@@ -83,23 +96,28 @@ class EmbeddedBackend:
                 raise MissingExtra(_SCATTERING, "torch") from error
             read = read_options(options, scattering.ScatteringOptions, name=_SCATTERING)
             return scattering.ScatteringEncoder(shape, read)
+        if rest == "photo":
+            return _photo().photo_encoder(shape, options)  # type: ignore[no-any-return]
         if rest == "studio":
             return _studio(options).encoder(shape, options)
         raise BackendError(
-            f"there is no encoder embedded:{rest}. There are {_DCT}, {_SCATTERING} and {_STUDIO}"
+            f"there is no encoder embedded:{rest}. There are {_DCT}, {_PHOTO}, {_SCATTERING} and "
+            f"{_STUDIO}"
         )
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """``dct``, with as many coefficients as its encoder unless options say so, or ``studio``.
+        """``dct``, with as many coefficients as its encoder unless options say so, or others.
 
         Raises:
             BackendError: Another name, wrong options, or an encoder of another kind.
         """
         if rest == "studio":
             return _studio(options).decoder(shape, encoder, options)
+        if rest == "photo":
+            return _photo().photo_decoder(shape, encoder, options)  # type: ignore[no-any-return]
         if rest != "dct":
             raise BackendError(
-                f"there is no decoder embedded:{rest}. There are {_DCT} and {_STUDIO}"
+                f"there is no decoder embedded:{rest}. There are {_DCT}, {_PHOTO} and {_STUDIO}"
             )
         if encoder is not None:
             if not isinstance(encoder, DctEncoder):
@@ -133,6 +151,14 @@ class EmbeddedBackend:
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
             f"captioner; {_WRITER} is a writer"
         )
+
+
+def _photo() -> ModuleType:
+    try:
+        from understudy.backends.embedded.photo import photo_models
+    except ImportError as error:
+        raise MissingExtra(_PHOTO, "models") from error
+    return photo_models
 
 
 def _studio(options: Mapping[str, Any]) -> Studio:

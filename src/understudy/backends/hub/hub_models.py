@@ -32,7 +32,7 @@ Config = dict[str, Any]
 
 EXTRA = "models"
 _LOCAL = "a local folder (hf:/path/to/model)"
-_AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderRAE")
+_AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderRAE")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from understudy.backends.diffusion import (
     stable_diffusion,
 )
 from understudy.backends.diffusion.loading import loading, read_network
-from understudy.backends.embedded.studio.shipped import WEIGHTS
+from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 from understudy.backends.hub.image_text import HubEncoder, load_hub_encoder
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.hub.zero_shot import ZeroShotCaptioner
@@ -102,7 +102,7 @@ class Studio:
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self.folder = WEIGHTS if folder is None else Path(folder)
+        self.folder = STUDIO_WEIGHTS if folder is None else Path(folder)
         if not (self.folder / "clip" / "config.json").is_file():
             raise BackendError(
                 f"{self.folder} holds no studio: it has no folder clip. "

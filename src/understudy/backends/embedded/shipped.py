@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-WEIGHTS = Path(__file__).with_name("weights")
+STUDIO_WEIGHTS = Path(__file__).parent / "studio" / "weights"
+PHOTO_WEIGHTS = Path(__file__).parent / "photo" / "weights"
 SUMS = "SHA256SUMS"
 
 
-def is_shipped(folder: Path = WEIGHTS) -> bool:
-    """Whether the weights are there at all."""
+def is_shipped(folder: Path) -> bool:
+    """Whether the weights of a folder are there at all."""
     return (folder / SUMS).is_file()
 
 
-def damaged(folder: Path = WEIGHTS) -> list[str]:
+def damaged(folder: Path) -> list[str]:
     """Names of the files that are missing or are not what ``SHA256SUMS`` says."""
     wrong = []
     for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():

@@ -1,0 +1,1 @@
+"""The photo autoencoder: its weights, and how they are opened."""

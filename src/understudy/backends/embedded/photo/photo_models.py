@@ -1,0 +1,188 @@
+"""``embedded:photo``: images of any kind to a small grid of latents and back.
+
+An autoencoder of eight pixels a side for each place, in the hub's format, or another one that
+`understudy studio train --world photographs` made. Images whose sides are not multiples of eight
+are continued by reflection at their edges, and cut again when they come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import numpy as np
+
+from understudy.backends.arrays import require_images
+from understudy.backends.diffusion.autoencoders import AutoencoderDecoder, AutoencoderEncoder
+from understudy.backends.diffusion.loading import read_network
+from understudy.backends.diffusion.options import LatentOptions
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
+from understudy.backends.hub.hub_models import HubOptions
+from understudy.backends.hub.pretrained import licence_of
+from understudy.backends.plugin import full_name, read_options
+from understudy.core.errors import BackendError
+from understudy.core.ports import Encoder
+from understudy.core.types import Embeddings, Images, Seeds, Shape
+
+PHOTO_NAME = "embedded:photo"
+
+_STEP = 8  # pixels a side of one place
+_LEAST = 8  # pixels a side of an image
+
+
+@dataclass(frozen=True, slots=True)
+class PhotoOptions(HubOptions):
+    """Options of ``embedded:photo``; those of `HubOptions` besides.
+
+    Attributes:
+        batch: Images run at once.
+        folder: Another autoencoder than the one in this package.
+    """
+
+    batch: int = 32
+    folder: str | None = None
+
+
+class PhotoEncoder:
+    """Images of any size to latents.
+
+    Args:
+        shape: (height, width, channels) of the images, grey or in colour.
+        options: See `PhotoOptions`.
+
+    Attributes:
+        latent: (channels, height, width) of one embedding before it is flattened.
+        folder: As in the options.
+
+    Raises:
+        BackendError: Images of less than 8 pixels a side, or a folder without an autoencoder.
+    """
+
+    ordered = False
+    norm_bound = None
+
+    def __init__(self, shape: Shape, options: PhotoOptions) -> None:
+        self.name, self.shape = full_name(PHOTO_NAME, options), shape
+        self._margins = reflected_margins(shape, self.name)
+        self.folder = options.folder
+        vae, latent_options, self.licence = opened(options)
+        self._inner = AutoencoderEncoder(
+            vae, enlarged(shape), latent_options, name=self.name, licence=self.licence
+        )
+        self.latent, self.dim = self._inner.latent, self._inner.dim
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type.
+        """
+        require_images(images, self.shape, self.name)
+        return self._inner.encode(np.pad(images, ((0, 0), *self._margins, (0, 0)), mode="reflect"))
+
+
+class PhotoDecoder:
+    """Latents to images of the size that was encoded.
+
+    Args:
+        shape: (height, width, channels) of the images to make.
+        options: See `PhotoOptions`.
+
+    Attributes:
+        latent: (channels, height, width) of one embedding before it is flattened.
+
+    Raises:
+        BackendError: Images of less than 8 pixels a side, or a folder without an autoencoder.
+    """
+
+    stochastic = False
+
+    def __init__(self, shape: Shape, options: PhotoOptions) -> None:
+        self.name, self.shape = full_name(PHOTO_NAME, options), shape
+        (self._top, _), (self._left, _) = reflected_margins(shape, self.name)
+        vae, latent_options, self.licence = opened(options)
+        self._inner = AutoencoderDecoder(
+            vae, enlarged(shape), latent_options, name=self.name, licence=self.licence
+        )
+        self.latent, self.dim = self._inner.latent, self._inner.dim
+
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
+        """(n, d) float32 to (n, height, width, channels) uint8.
+
+        ``seeds`` are ignored: nothing is drawn.
+
+        Raises:
+            BackendError: Embeddings of another length or not finite.
+        """
+        height, width, _ = self.shape
+        images = self._inner.decode(embeddings)
+        down, across = slice(self._top, self._top + height), slice(self._left, self._left + width)
+        return np.ascontiguousarray(images[:, down, across])
+
+
+def opened(options: PhotoOptions) -> tuple[Any, LatentOptions, str]:
+    """The autoencoder, how it is run, and the licence of its weights."""
+    folder = PHOTO_WEIGHTS if options.folder is None else Path(options.folder)
+    if not (folder / "config.json").is_file():
+        raise BackendError(
+            f"{folder} holds no autoencoder: it has no config.json. "
+            "`understudy studio train --world photographs --images FOLDER --out OUT` makes one, "
+            "in OUT/vae"
+        )
+    vae = read_network(diffusers.AutoencoderDC, str(folder), options)
+    latent_options = LatentOptions(
+        device=options.device, dtype=options.dtype, batch=options.batch, compile=options.compile
+    )
+    own = "apache-2.0 (made by Understudy from public images: see its card)"
+    return vae, latent_options, own if options.folder is None else licence_of(options.folder)
+
+
+def enlarged(shape: Shape) -> Shape:
+    """(height, width, channels) with sides up to the next multiple of eight."""
+    height, width = (-(-side // _STEP) * _STEP for side in shape[:2])
+    return height, width, shape[2]
+
+
+def reflected_margins(shape: Shape, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Pixels added above and below, and left and right.
+
+    Raises:
+        BackendError: A side is too short to be continued.
+    """
+    if min(shape[:2]) < _LEAST:
+        raise BackendError(
+            f"{name} takes images of {_LEAST} pixels a side or more, found {shape[0]} x "
+            f"{shape[1]}; embedded:dct takes any"
+        )
+    height, width = (
+        ((large - side) // 2, (large - side + 1) // 2)
+        for side, large in zip(shape[:2], enlarged(shape), strict=False)
+    )
+    return height, width
+
+
+def photo_encoder(shape: Shape, options: Mapping[str, Any]) -> PhotoEncoder:
+    """The encoder half; ``options`` as in a model's name."""
+    return PhotoEncoder(shape, read_options(options, PhotoOptions, name=PHOTO_NAME))
+
+
+def photo_decoder(
+    shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
+) -> PhotoDecoder:
+    """The decoder half, of the encoder's folder unless options say another.
+
+    Raises:
+        BackendError: Embeddings of another encoder.
+    """
+    inherited: dict[str, Any] = {}
+    if encoder is not None:
+        if not isinstance(encoder, PhotoEncoder):
+            raise BackendError(
+                f"{PHOTO_NAME} decodes its own embeddings only, found those of {encoder.name}"
+            )
+        inherited["folder"] = encoder.folder
+    merged = {**inherited, **options}
+    return PhotoDecoder(shape, read_options(merged, PhotoOptions, name=PHOTO_NAME))

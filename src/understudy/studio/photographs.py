@@ -1,0 +1,369 @@
+"""`understudy studio train --world photographs`: the autoencoder of ``embedded:photo``.
+
+It learns from public images of many kinds: folders that are given, every family of drawings that
+the package has, and the rooms of the playhouse. Their licences must allow it: the weights are a
+work made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.nn import functional
+
+from understudy.backends.diffusion.loading import quiet
+from understudy.backends.training_loop import LossReport, Machine, Schedule
+from understudy.core.errors import ConfigError, SourceError
+from understudy.core.ports import Source
+from understudy.core.types import Images
+from understudy.data import open_source
+from understudy.data.procedural import PROCEDURAL_NAMES
+from understudy.studio.autoencoder import from_network, to_network
+from understudy.studio.block_code import (
+    begin_as_linear_code,
+    new_block_code,
+    pixel_blocks,
+)
+from understudy.studio.corpus import Corpus, CorpusRow
+from understudy.studio.plan import scaled_schedules
+from understudy.studio.sharpening import Discriminator, game
+from understudy.studio.stages import save_network, train_stage
+
+PHOTO_STAGES = ("vae", "decoder")
+"""In the order in which they are trained."""
+
+PLAYHOUSE = "playhouse:world"
+
+_LATENT_NOISE = 0.03
+_GAME = 0.1  # what the adversarial losses count beside those of the mini studio
+_BLOCKS_MEASURED = 200_000
+_READ = 64  # images at a time
+
+
+def _schedules() -> dict[str, Schedule]:
+    return {
+        "vae": Schedule(steps=1_000, batch=16, rate=2e-4, warmup=100, decay=0.0, average=0.997),
+        "decoder": Schedule(
+            steps=1_000,
+            batch=16,
+            rate=2e-4,
+            warmup=100,
+            decay=0.0,
+            average=0.998,
+            betas=(0.5, 0.99),
+        ),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PhotoPlan:
+    """An autoencoder to be made.
+
+    Attributes:
+        count: Images in the corpus.
+        held_out: Those of them never learnt from.
+        side: Pixels a side; a multiple of 16.
+        latents: Channels of a latent, which has an eighth of the sides.
+        schedules: How long each stage learns.
+    """
+
+    count: int = 15_000
+    held_out: int = 240
+    side: int = 64
+    latents: int = 28
+    schedules: dict[str, Schedule] = field(default_factory=_schedules)
+
+    def scaled(self, scale: float) -> PhotoPlan:
+        """The same plan with ``scale`` times the steps of every stage."""
+        return replace(self, schedules=scaled_schedules(self.schedules, scale))
+
+
+def photograph_rows(images: Sequence[str], plan: PhotoPlan) -> Iterator[CorpusRow]:
+    """The corpus: as many images of each source, one of each in turn.
+
+    Args:
+        images: Public sources, such as folders; the drawings and the playhouse come besides.
+        plan: How many images, and how large.
+
+    Raises:
+        ConfigError: A source holds embeddings, or nothing.
+        SourceError: A source cannot be read.
+    """
+    each = -(-plan.count // (len(images) + len(PROCEDURAL_NAMES) + 1))
+    drawn = [f"{name}?count={each}" for name in PROCEDURAL_NAMES]
+    drawn.append(f"{PLAYHOUSE}?count={each}")
+    streams = [public_images(name, each, plan.side) for name in (*images, *drawn)]
+    for row in zip(*streams, strict=True):
+        yield from (CorpusRow(image, []) for image in row)
+
+
+def public_images(name: str, count: int, side: int) -> Iterator[Images]:
+    """So many images of a source, each (side, side, 3) uint8, spread over the whole of it.
+
+    Images of half the side or less stand four to a square, filled up by reflection or, in every
+    other square, enlarged. Images of twice the side or more are shrunk, and where there are fewer
+    of them than wanted, they come again as cuttings of their own size.
+
+    Args:
+        name: The source.
+        count: How many.
+        side: Pixels a side.
+
+    Raises:
+        ConfigError: A source of embeddings, or of nothing.
+        SourceError: The source cannot be read.
+    """
+    source = _opened(name, side)
+    height, width = source.shape[:2]
+    small, large = max(height, width) <= side // 2, min(height, width) >= 2 * side
+    rng = np.random.default_rng(0)
+    wanted = 4 * count if small else count
+    quarters: list[Images] = []
+    for at, image in _spread(source, wanted):
+        colour = np.repeat(image, 3, axis=-1) if image.shape[-1] == 1 else image
+        if small:
+            fit = _enlarged if at // 4 % 2 else _filled
+            quarters.append(fit(colour, side // 2))
+            if len(quarters) == 4:
+                top, bottom = (np.concatenate(quarters[i : i + 2], axis=1) for i in (0, 2))
+                yield np.concatenate([top, bottom])
+                quarters = []
+        elif large and at >= len(source):
+            y, x = rng.integers(0, height - side + 1), rng.integers(0, width - side + 1)
+            yield colour[y : y + side, x : x + side]
+        else:
+            yield _shrunk(colour) if large else colour
+
+
+def _opened(name: str, side: int) -> Source:
+    """A source whose images have one size: their own where it is small, or what is useful here."""
+    try:
+        source = open_source(name)
+        if source.kind != "images":
+            raise ConfigError(f"{name} holds embeddings; --images are sources of images")
+        if max(source.shape[:2]) <= side // 2 or source.shape[:2] == (2 * side, 2 * side):
+            return source
+        size = side if min(source.shape[:2]) < 2 * side else 2 * side
+    except SourceError:  # of several sizes; anything else is said when it is opened again
+        size = 2 * side
+    return open_source(name, size=size, fit="crop")
+
+
+def _spread(source: Source, wanted: int) -> Iterator[tuple[int, Images]]:
+    """``wanted`` images, evenly spread over the source; from its beginning again if it is short.
+
+    Yields:
+        A running number, which is len(source) or more when the images come again, and an image.
+    """
+    step = max(1.0, len(source) / wanted)
+    at = 0
+    while at < wanted:
+        before = at
+        chosen = {int(i * step) for i in range(min(wanted - at, len(source)))}
+        row = 0
+        for batch in source.batches(_READ):
+            for image in batch.values:
+                if row in chosen:
+                    yield at, image
+                    at += 1
+                row += 1
+        if at == before:
+            raise ConfigError(f"{source.name} has no images to learn from")
+
+
+def _filled(image: Images, side: int) -> Images:
+    """An image reflected at its edges up to (side, side, 3)."""
+    height, width = image.shape[:2]
+    down, right = side - height, side - width
+    ends = ((down // 2, down - down // 2), (right // 2, right - right // 2), (0, 0))
+    return np.pad(image, ends, mode="reflect")
+
+
+def _enlarged(image: Images, side: int) -> Images:
+    """An image of any size as (side, side, 3)."""
+    return np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.LANCZOS))
+
+
+def _shrunk(image: Images) -> Images:
+    """Half the sides, by the mean of four pixels."""
+    height, width = image.shape[:2]
+    four = image.reshape(height // 2, 2, width // 2, 2, -1)
+    return np.asarray(np.rint(four.mean(axis=(1, 3))), dtype=np.uint8)
+
+
+class PhotoStage:
+    """Learns to give images of any kind back from latents of zero mean and unit variance.
+
+    An image comes whole, at half its size, or as a quarter of it; its colours may be exchanged,
+    turned to their opposites, or left out.
+    """
+
+    name = "vae"
+
+    def __init__(self, corpus: Corpus, network: Any, device: torch.device) -> None:
+        self.network = network
+        self.rows = len(corpus)
+        self._corpus, self._device = corpus, device
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Absolute and squared errors of pixels; moments of the latents."""
+        images = self._corpus.images[np.sort(rows.numpy())]
+        pixels = disturbed(to_network(images, self._device), random)
+        latents = self.network.encode(pixels).latent.float()
+        decoded = self.network.decode(noised(latents, random)).sample.float()
+        mean, variance = latents.mean((0, 2, 3)), latents.var((0, 2, 3))
+        return {
+            **errors(decoded, pixels),
+            "moments": 0.01 * (mean.square() + (variance - 1).square()).mean(),
+        }
+
+    def sheet(self) -> Images:
+        """Held-out images, each above what came back of it."""
+        return reconstructions(self._corpus, self.network, self._device)
+
+
+class PhotoDecoderStage:
+    """The decoder learns on against a discriminator of patches; the encoder stays as it is."""
+
+    name = "decoder"
+
+    def __init__(self, corpus: Corpus, vae: Any, device: torch.device) -> None:
+        self.vae = vae.requires_grad_(False)
+        self.rows = len(corpus)
+        self.discriminator = Discriminator()
+        self.network = nn.ModuleDict(
+            {"decoder": vae.decoder.requires_grad_(True), "discriminator": self.discriminator}
+        )
+        self._corpus, self._device = corpus, device
+
+    def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
+        """Errors of pixels and features, the decoder's share of the game and its opponent's."""
+        images = self._corpus.images[np.sort(rows.numpy())]
+        pixels = disturbed(to_network(images, self._device), random)
+        with torch.no_grad():
+            latents = self.vae.encode(pixels).latent.float()
+        decoded = self.vae.decode(noised(latents, random)).sample.float()
+        return {**errors(decoded, pixels), **game(self.discriminator, decoded, pixels, _GAME)}
+
+    def sheet(self) -> Images:
+        """Held-out images, each above what came back of it."""
+        return reconstructions(self._corpus, self.vae, self._device)
+
+
+def errors(decoded: torch.Tensor, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Absolute and squared errors of pixels."""
+    return {
+        "pixels": functional.l1_loss(decoded, pixels),
+        "squares": 5 * functional.mse_loss(decoded, pixels),
+    }
+
+
+def noised(latents: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Latents disturbed a little, so that the decoder forgives what is slightly wrong."""
+    noise = torch.randn(latents.shape, generator=random, device=latents.device)
+    return latents + _LATENT_NOISE * noise
+
+
+@torch.no_grad()
+def reconstructions(corpus: Corpus, vae: Any, device: torch.device) -> Images:
+    """Sixteen held-out images, each above what came back of it."""
+    images = np.asarray(corpus.images[corpus.last(16)])
+    back = from_network(vae.decode(vae.encode(to_network(images, device)).latent).sample)
+    return np.concatenate([images[:8], back[:8], images[8:], back[8:]])
+
+
+def disturbed(pixels: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Images (n, 3, side, side) in [-1, 1] in another way: (n, 3, side', side')."""
+    view, change, order = torch.randint(12, (3,), generator=random, device=random.device).tolist()
+    side = pixels.shape[-1]
+    if view < 3:
+        pixels = functional.avg_pool2d(pixels, 2)
+    elif view < 6:
+        y, x = (
+            torch.randint(side // 8 + 1, (2,), generator=random, device=random.device) * 4
+        ).tolist()
+        pixels = pixels[:, :, y : y + side // 2, x : x + side // 2]
+    if change % 2:
+        pixels = pixels.flip(-1)
+    if change % 4 > 1:
+        pixels = pixels.transpose(-1, -2)
+    if order < 4:
+        pixels = pixels[:, torch.randperm(3, generator=random, device=random.device)]
+    elif order < 6:
+        pixels = pixels.mean(1, keepdim=True).expand(-1, 3, -1, -1)
+    if change > 8:
+        pixels = -pixels
+    return pixels.contiguous(memory_format=torch.channels_last)
+
+
+def begun(corpus: Corpus, latents: int) -> Any:
+    """The autoencoder as it begins: the best linear code of the corpus."""
+    network = new_block_code(latents)
+    rng = np.random.default_rng(0)
+    images = np.asarray(corpus.images[np.sort(rng.permutation(len(corpus))[:4_000])])
+    blocks = pixel_blocks(images)
+    begin_as_linear_code(network, blocks[rng.permutation(len(blocks))[:_BLOCKS_MEASURED]])
+    return network
+
+
+def read_autoencoder_of(folder: Path) -> Any:
+    """A trained autoencoder, to learn on."""
+    return diffusers.AutoencoderDC.from_pretrained(folder, torch_dtype=torch.float32)
+
+
+def train_photographs(
+    corpus: Corpus,
+    plan: PhotoPlan,
+    machine: Machine,
+    folder: Path,
+    stages: Sequence[str],
+    *,
+    report: LossReport,
+    show: Callable[[str, Images, int], None],
+    start: Path | None = None,
+) -> None:
+    """Train the autoencoder in a folder, or go on with one that was begun.
+
+    Args:
+        corpus: What to learn from.
+        plan: Sizes and lengths.
+        machine: Where and how.
+        folder: Gets the folder ``vae``, in the hub's format, once it is done.
+        stages: Which of `PHOTO_STAGES`; one that is done already is passed over.
+        report: Called with the losses now and then.
+        show: Given (stage, sheet, step) when there is something to see.
+        start: Folder of an autoencoder to learn on from; None: ``vae`` begins as a linear code.
+    """
+    done = {"vae": folder / "vae", "decoder": folder / "work" / "sharper"}
+    for name in stages:
+        if (done[name] / "config.json").is_file():
+            continue
+        torch.manual_seed(machine.seed)
+        with quiet():
+            stage: PhotoStage | PhotoDecoderStage
+            if name == "vae":
+                vae = begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
+                stage = PhotoStage(corpus, vae, machine.device)
+            else:
+                vae = read_autoencoder_of(folder / "vae").to(machine.device)
+                stage = PhotoDecoderStage(corpus, vae, machine.device)
+            train_stage(
+                stage,
+                plan.schedules[name],
+                machine,
+                folder / "work" / name,
+                report,
+                partial(show, name),
+            )
+            save_network(vae, folder / "vae")
+            if name == "decoder":
+                save_network(vae, done[name])

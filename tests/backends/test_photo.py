@@ -1,0 +1,98 @@
+"""The photo autoencoder as it is shipped: whole, small, and true to images of several kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, damaged, is_shipped
+from understudy.backends.registry import backends, load_decoder, load_encoder
+from understudy.core.errors import BackendError
+from understudy.core.types import Images, Shape
+from understudy.data import open_source
+
+pytest.importorskip("diffusers")
+
+NAME = "embedded:photo"
+MOST = 25_000_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick(one_thread: None) -> None:
+    """Few and small images: threads cost more than they give."""
+
+
+def drawn(kind: str, count: int = 12, size: int = 64) -> Images:
+    """Drawings of seeds that the autoencoder has not learnt from."""
+    source = open_source(f"procedural:{kind}?count={count}&seed=77", size=size)
+    batches: Iterator[Images] = (batch.values for batch in source.batches(count))
+    return next(batches)
+
+
+def back(images: Images) -> Images:
+    encoder = load_encoder(NAME, shape=images.shape[1:])
+    decoder = load_decoder(NAME, shape=images.shape[1:], encoder=encoder)
+    return decoder.decode(encoder.encode(images))
+
+
+def psnr(images: Images, others: Images) -> float:
+    squares = np.square(images.astype(float) - others).reshape(len(images), -1).mean(axis=1)
+    return float((10 * np.log10(255**2 / squares)).mean())
+
+
+def test_it_is_there_whole_and_small() -> None:
+    assert is_shipped(PHOTO_WEIGHTS)
+    assert damaged(PHOTO_WEIGHTS) == []
+    assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.iterdir()) <= MOST
+    assert {file.name for file in PHOTO_WEIGHTS.iterdir()} == {
+        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors"),
+    }
+    assert {info.name for info in backends() if info.available} >= {NAME}
+
+
+@pytest.mark.parametrize(("kind", "least"), [("leaves", 22.0), ("scenes", 24.0)])
+def test_images_come_back_better_than_by_as_many_cosines(kind: str, least: float) -> None:
+    images = drawn(kind)
+    encoder = load_encoder(NAME, shape=images.shape[1:])
+    cosine = load_encoder(f"embedded:dct?coefficients={encoder.dim}", shape=images.shape[1:])
+    plain = load_decoder("embedded:dct", shape=images.shape[1:], encoder=cosine)
+    fidelity = psnr(images, back(images))
+    assert fidelity >= least
+    assert fidelity > psnr(images, plain.decode(cosine.encode(images)))
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (33, 47, 3), (96, 40, 1), (8, 8, 3)])
+def test_images_of_any_size_come_back_in_their_place(shape: Shape) -> None:
+    down, across = np.mgrid[: shape[0], : shape[1]]
+    ramp = (160 * down / shape[0] + 80 * across / shape[1]).astype(np.uint8)
+    images = np.repeat(np.repeat(ramp[None, ..., None], shape[2], axis=-1), 2, axis=0)
+    assert np.abs(back(images).astype(int) - images).mean() < 6
+
+
+def test_latents_have_about_unit_variance() -> None:
+    images = np.concatenate([drawn("leaves"), drawn("scenes")])
+    encoder = load_encoder(NAME, shape=images.shape[1:])
+    latents = encoder.encode(images).reshape(len(images), *encoder.latent)  # type: ignore[attr-defined]
+    assert latents.shape[1:] == (28, 8, 8)
+    assert 0.5 < latents.std() < 2
+    assert latents.std(axis=(0, 2, 3)).min() > 0.3
+
+
+def test_an_embedding_is_the_same_to_the_bit_in_every_full_batch() -> None:
+    images = drawn("scenes", 64, 16)
+    encoder = load_encoder(NAME, shape=(16, 16, 3))
+    embeddings = encoder.encode(images)
+    order = np.random.default_rng(0).permutation(64)
+    np.testing.assert_array_equal(encoder.encode(images[order]), embeddings[order])
+
+
+def test_wrong_ways_to_ask_for_it() -> None:
+    with pytest.raises(BackendError, match="8 pixels a side or more, found 7 x 30"):
+        load_encoder(NAME, shape=(7, 30, 3))
+    with pytest.raises(BackendError, match="holds no autoencoder"):
+        load_encoder(f"{NAME}?folder=nowhere", shape=(16, 16, 3))
+    cosine = load_encoder("embedded:dct", shape=(16, 16, 3))
+    with pytest.raises(BackendError, match="decodes its own embeddings only"):
+        load_decoder(NAME, shape=(16, 16, 3), encoder=cosine)
