@@ -58,8 +58,10 @@ def plan(dry: RunPlan) -> None:
 
 def costs(dry: RunPlan) -> None:
     """What a run would spend, stage by stage, and how its dataset would stand after it."""
+    from understudy.report.meaning import unit_in_words
+
     _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
-    _console.print(f"unit: one {dry.unit}; adjacency: {dry.adjacency}")
+    _console.print(f"unit: {unit_in_words(dry.unit)}; adjacency: {dry.adjacency}")
     table = _table("stage", "share", "noise / sensitivity")
     for stage in dry.stages:
         table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
@@ -192,14 +194,16 @@ def verification(checked: Verification) -> None:
 
 def _guarantee(receipt: Receipt) -> str:
     """The guarantee of a release in a line."""
+    from understudy.report.meaning import unit_in_words
+
     if receipt.epsilon == float("inf"):
         return "no guarantee: private images steered this without noise; no epsilon stands for it"
     if receipt.unit == "none":
         return "no private data was used"
     inherited = sum(bool(stage.origin) for stage in receipt.stages)
     words = (
-        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, unit: one {receipt.unit}, "
-        f"adjacency: {receipt.adjacency}"
+        f"epsilon {receipt.epsilon:g}, delta {receipt.delta:g}, "
+        f"unit: {unit_in_words(receipt.unit)}, adjacency: {receipt.adjacency}"
     )
     if not inherited:
         return words

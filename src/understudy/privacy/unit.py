@@ -42,4 +42,4 @@ class Unit:
     @property
     def name(self) -> str:
         """The unit as the ledger knows it: units that differ here do not compose."""
-        return "image" if self.column is None else f"rows sharing {self.column!r}"
+        return "image" if self.column is None else f"rows sharing '{self.column}'"

@@ -67,7 +67,7 @@ def dataset_card(record: RunRecord) -> str:
         .render(
             record=record,
             receipt=receipt,
-            unit=meaning.unit_in_words(receipt),
+            unit=meaning.unit_in_words(receipt.unit),
             fitness=quality_sentence(record),
             bound=meaning.guess_bound(receipt),
         )

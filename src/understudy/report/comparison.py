@@ -44,7 +44,7 @@ _FACTS: dict[str, Callable[[Released], object]] = {
         if one.record.unprotected
         else meaning.percent(meaning.guess_bound(one.record.receipt))
     ),
-    "unit": lambda one: _of_private(one, meaning.unit_in_words),
+    "unit": lambda one: _of_private(one, lambda receipt: meaning.unit_in_words(receipt.unit)),
     "adjacency": lambda one: _of_private(one, lambda receipt: receipt.adjacency),
     "rows": lambda one: one.record.count,
     "classes": lambda one: len(one.record.classes),

@@ -172,7 +172,7 @@ def _render(template: str, record: RunRecord, **more: Any) -> str:
         .render(
             record=record,
             receipt=receipt,
-            unit=meaning.unit_in_words(receipt),
+            unit=meaning.unit_in_words(receipt.unit),
             guarantee=verdict_table.guarantee_sentence(receipt),
             budget=meaning.budget(receipt),
             part="open" if record.unprotected else "dp",

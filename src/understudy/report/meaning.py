@@ -102,9 +102,8 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def unit_in_words(receipt: Receipt) -> str:
+def unit_in_words(unit: str) -> str:
     """The unit of protection: ``"one image"``, ``"all rows sharing 'patient'"``."""
-    unit = receipt.unit
     if unit.startswith(("one ", "all ")):
         return unit
     return f"all {unit}" if unit.startswith("rows") else f"one {unit}"
@@ -116,7 +115,7 @@ def neighbours_in_words(receipt: Receipt) -> str:
         return "any private datasets at all: none was used"
     if is_unprotected(receipt):
         return "nothing: there is no guarantee"
-    unit = unit_in_words(receipt)
+    unit = unit_in_words(receipt.unit)
     if receipt.adjacency == "replace-one":
         return (
             f"{unit} replaced by any other. The number of units is then public; what they show "

@@ -204,7 +204,7 @@ def statement_text(record: RunRecord) -> str:
             record=record,
             inherited=[stage for stage in receipt.stages if stage.origin],
             receipt=receipt,
-            unit=meaning.unit_in_words(receipt),
+            unit=meaning.unit_in_words(receipt.unit),
             neighbours=meaning.neighbours_in_words(receipt),
             groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],
             odds=meaning.odds(receipt),

@@ -109,7 +109,8 @@ def guarantee_sentence(receipt: Receipt) -> str:
         if receipt.adjacency == "replace-one"
         else "whether a certain unit was used"
     )
-    unit, bound = meaning.unit_in_words(receipt), meaning.percent(meaning.guess_bound(receipt))
+    unit = meaning.unit_in_words(receipt.unit)
+    bound = meaning.percent(meaning.guess_bound(receipt))
     return (
         f"An attacker who sees the release and guesses {what} (unit: {unit}) is right at most "
         f"{bound} of the time, whatever else is known; a coin flip is right 50 % of the time."
@@ -128,7 +129,7 @@ def guarantee_card(receipt: Receipt) -> Card:
     return _card(
         "guarantee",
         grade,
-        f"Epsilon {budget}: a guess about {meaning.unit_in_words(receipt)} is right at most "
+        f"Epsilon {budget}: a guess about {meaning.unit_in_words(receipt.unit)} is right at most "
         f"{meaning.percent(bound)} of the time (50 % is a coin flip).",
         f"Strong: at most {STRONG:.0%}. Moderate: at most {MODERATE:.0%}. Weak: above.",
         "public",
