@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import os
+import shutil
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +18,7 @@ from PIL import Image
 from tests.backends.tiny_onnx import block_fill, block_means
 from tests.documents import Command
 from tests.reading import NUMBERS, PROGRAM, refusal_of
+from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 
 CLASSES = ("cat", "dog", "eel")
 SIDE, EACH = 64, 24
@@ -63,6 +65,8 @@ class Standins:
             elif model.startswith("onnx:"):
                 file = place / model.removeprefix("onnx:")
                 (block_fill if "dec" in file.name else block_means)(file)
+            elif word.startswith("embedded:photo?folder="):
+                shutil.copytree(PHOTO_WEIGHTS, place / word.partition("=")[2])
             elif model.startswith("niqe:"):
                 _pristine_model(place, model.removeprefix("niqe:"))
             elif model.startswith("hf:"):

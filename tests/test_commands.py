@@ -65,7 +65,7 @@ def syntheses(repository: Path, *, slow: bool) -> list[Command]:
         for one in reversed(all_commands(repository))
         if one.words[:2] == ("understudy", "synthesize")
     }
-    heavy = re.compile(r"hf:|playhouse:|scattering|alignment|evolution|--test")
+    heavy = re.compile(r"hf:|embedded:photo|playhouse:|scattering|alignment|evolution|--test")
     return [one for one in found.values() if slow == bool(heavy.search(" ".join(one.words)))]
 
 

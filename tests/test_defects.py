@@ -266,6 +266,7 @@ def numbers_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w.-])(\d+)(?:\.0+)?(?![\w%]|\.\d)", text))
 
 
+@pytest.mark.slow
 def test_defect_07_private_class_sizes_used_as_public_numbers(clinic: Clinic) -> None:
     """No exact count in any file. A noisy one may equal it by chance, but not in two runs."""
     found: list[set[str]] = []

@@ -336,6 +336,7 @@ def test_a_record_that_moves_another_is_caught(embeddings_centred_by_their_batch
     assert told.find(name).value > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_shipped_methods_hold(method, tmp_path):
     """Two audits of each; all six together refute what holds in at most 6 of 10,000."""

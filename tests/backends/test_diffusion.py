@@ -527,6 +527,7 @@ def test_an_unclip_folder_gives_its_encoder_too(models: Path) -> None:
     assert decoder.decode(encoder.encode(pictures(2)), seeds=np.arange(2)).shape == (2, *SHAPE)
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_on_a_processor(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks import diffusion as benchmark
 

@@ -106,8 +106,8 @@ def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(entry_points, "entry_points", lambda *, group: ())
     names = [info.name for info in backends()]
     assert names == [
-        *("embedded:dct", "embedded:scattering", "embedded:studio", "embedded:writer"),
-        *("hf:MODEL", "inception:FILE", "onnx:FILE"),
+        *("embedded:dct", "embedded:photo", "embedded:scattering", "embedded:studio"),
+        *("embedded:writer", "hf:MODEL", "inception:FILE", "onnx:FILE"),
     ]
 
 
@@ -124,7 +124,7 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
     [
         ("dct", "no colon.*the families are embedded, hf, inception, onnx"),
         ("embeded:dct", r"no backend 'embeded'. There are embedded, hf, inception, onnx"),
-        ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct, embedded:scattering"),
+        ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct, embedded:photo"),
         ("embedded:dct?coefs=3", r"no option 'coefs'. Its options are coefficients"),
         ("embedded:dct?coefficients=many", "must be a whole number, found 'many'"),
         ("embedded:dct?coefficients", "cannot read the options 'coefficients'"),

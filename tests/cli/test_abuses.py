@@ -81,7 +81,7 @@ ABUSES: list[tuple[str, int, str]] = [
     ("synthesize {scans} --out {full} --epsilon 1", 2, "exists and is not empty; choose another"),
     ("synthesize {scans} --out {full} --epsilon 1 --resume", 2, "it holds no run to resume"),
     # Budgets.
-    (RUN + "--epsilon nan", 2, "epsilon must be a finite number, found nan"),
+    (RUN + "--epsilon nan", 2, "epsilon must be a finite number, found 'nan'"),
     (RUN + "--epsilon 0", 2, "epsilon must be a positive number, found 0"),
     (RUN + "--epsilon -1", 2, "epsilon must be a positive number, found -1"),
     (RUN + "--epsilon 1e-9", 2, "too small to release anything: use 1e-6 or more"),

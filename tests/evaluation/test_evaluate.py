@@ -128,6 +128,7 @@ def test_a_release_alone_leaves_nothing_behind(world, tmp_path):
     assert verdict["attack"].grade == "unknown"
 
 
+@pytest.mark.slow
 def test_only_inceptions_features_give_scores_that_bear_its_name(world, tmp_path, monkeypatch):
     # Roots of 2,048 x 2,048 numbers take a minute.
     monkeypatch.setattr("understudy.evaluation.embedding_pass.INCEPTION_DIM", 6)

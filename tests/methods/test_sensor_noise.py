@@ -128,6 +128,7 @@ def test_it_is_left_out_where_it_is_not_wanted(homes, tmp_path):
     assert level(homes, tmp_path, sensor_noise=False)[0].max() < 2.0
 
 
+@pytest.mark.slow
 def test_a_gap_that_may_be_privacy_noise_is_not_drawn(homes, tmp_path):
     # Noise passes for a gap now and then: the middle of five runs is looked at.
     levels = [level(homes, tmp_path / str(run), epsilon=0.01)[0].max() for run in range(5)]

@@ -90,6 +90,7 @@ def test_every_network_has_a_name_and_a_recipe() -> None:
     assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer"}
 
 
+@pytest.mark.slow
 def test_few_rows_are_seen_more_often() -> None:
     told: list[tuple[int, int]] = []
     x, y = pictures(200, 1)

@@ -82,7 +82,11 @@ def test_a_public_set_of_the_same_classes_is_aligned_and_another_one_is_not(
 
 
 @pytest.mark.parametrize(
-    ("generator", "method"), [("embedded:studio", "alignment"), ("hf:a/model", "evolution")]
+    ("generator", "method"),
+    [
+        ("embedded:studio", "alignment"),
+        pytest.param("hf:a/model", "evolution", marks=pytest.mark.slow),
+    ],
 )
 def test_a_generator_that_is_at_hand_is_used(scans: Path, generator: str, method: str) -> None:
     result = planned(scans, generator=generator, base="none")

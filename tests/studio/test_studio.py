@@ -339,6 +339,7 @@ def captioned(folder: Path, count: int = 12) -> Path:
     return folder / "captions.csv"
 
 
+@pytest.mark.slow
 def test_a_studio_of_ones_own_pictures_has_what_they_allow(tmp_path: Path) -> None:
     captions = captioned(tmp_path / "slides")
     plan = StudioPlan(**{**vars_of(longer(1)), "count": 12, "held_out": 2})
