@@ -59,7 +59,7 @@ class ComposeSettings:
 
     scale: tuple[float, float] = (0.8, 1.2)
     pool: int = 64
-    second_target: float = 0.004
+    second_target: float = 0.01
     rooms: int = 3
     rounds: int = 4
     light: float = 0.15
