@@ -20,7 +20,14 @@ from urllib.parse import urlsplit
 from understudy.core.errors import RunError, RunStopped, WireError
 from understudy.core.types import Texts
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.parcel import AGREED, OUTBOX, Parcel, parcel_report, stored_parcel
+from understudy.device.parcel import (
+    AGREED,
+    CODE_DIGITS,
+    OUTBOX,
+    Parcel,
+    parcel_report,
+    stored_parcel,
+)
 from understudy.methods.sanitize import signed_results
 from understudy.methods.sanitize.wire import (
     MESSAGE_BYTES,
@@ -193,7 +200,7 @@ class Outbox:
             ServerRefused: The server will not take it. It counts as disclosed all the same.
             ServerUnreachable: The server did not answer. Send again.
         """
-        if not consent or not digest.startswith(consent):
+        if len(consent) < CODE_DIGITS or not digest.startswith(consent):
             raise RunError(f"consent was given to {consent!r}, and this is {digest}: look again")
         parcel, server = stored_parcel(self._home, digest), self.server
         settings = self._home.settings
