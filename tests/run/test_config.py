@@ -66,7 +66,7 @@ def test_a_file_may_hold_every_option(tmp_path):
 def test_a_unit_comes_from_one_place(tmp_path):
     names = {"source": "a", "out": "b", "epsilon": 1.0}
     config = make_config({**names, "unit_from_name": r"case_(\d+)"})
-    assert config.privacy_unit.name == r"rows sharing 'case_(\\d+) of its name'"
+    assert config.privacy_unit.name == r"rows sharing 'case_(\d+) of its name'"
     assert make_config({**names, "unit_from": "folder"}).unit_column == "its folder"
     with pytest.raises(ConfigError, match="say once whose image it is"):
         make_config({**names, "unit": "patient", "unit_from": "folder"})
