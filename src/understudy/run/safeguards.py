@@ -18,7 +18,7 @@ _PER_FILE = 4096  # bytes that a file takes at least
 
 _OF_MACHINE = (OSError, MemoryError)
 _OUT_OF_MEMORY = re.compile(
-    r"start new thread|allocate memory|out of memory|bad alloc", re.IGNORECASE
+    r"start new thread|allocate memory|out of memory|bad alloc|create a primitive", re.IGNORECASE
 )
 """What runtimes say where Python would have raised MemoryError."""
 
