@@ -25,6 +25,7 @@ from typing import Any, get_args
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.methods.sanitize.wire_items import Side
+from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
 SIDES_OF_PHOTOS: tuple[int, ...] = get_args(Side)
@@ -63,10 +64,7 @@ class DeviceHome:
     def of(cls, folder: Path | None = None) -> DeviceHome:
         """The folder of ``--home``; None for ``device`` in the owner's data folder."""
         if folder is None:
-            base = Path(os.environ.get("XDG_DATA_HOME", ""))
-            if not base.is_absolute():  # the XDG specification: a relative one is ignored
-                base = Path.home() / ".local" / "share"
-            folder = base / "understudy" / "device"
+            folder = data_folder() / "device"
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is a file: --home names a folder")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ import numpy as np
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
 from understudy.core.types import Images, Labels, Release, Shape
+from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.report import Sample, Sheet, contact_sheet
 from understudy.run.outputs import read_arrays, write_arrays
 
@@ -105,12 +106,10 @@ def farthest(images: Images, others: Images | None = None) -> Images:
     """
     if len(images) < (2 if others is None else 1):
         return images[:0]
-    rows = _small(images)
-    columns = rows if others is None else _small(others)
-    squares = (rows**2).sum(1)[:, None] + (columns**2).sum(1) - 2 * rows @ columns.T
-    if others is None:
-        np.fill_diagonal(squares, np.inf)
-    order = np.argsort(-squares.min(axis=1), kind="stable")
+    queries, rows = clouds(_small(images), _small(images if others is None else others))
+    count = 2 if others is None else 1  # an image is the nearest of its own set to itself
+    _, distances = nearest_rows(queries, rows, count)
+    order = np.argsort(-distances[:, -1], kind="stable")
     return images[order[:_SHOWN]]
 
 

@@ -6,7 +6,6 @@ edges or the pose that it sent. The generator is then tuned on the references (D
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from understudy.core.errors import InputError, RunError
 from understudy.core.ports import Generator, Segmenter, Tuner
 from understudy.core.types import Images, Masks
 from understudy.methods.sanitize.cutouts import cut_out
+from understudy.methods.sanitize.jobs import array_bytes, stored_arrays_of
 from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
 from understudy.methods.sanitize.wire import PartRequest
 from understudy.methods.sanitize.wire_items import (
@@ -54,16 +54,12 @@ class References:
 
     def to_bytes(self) -> bytes:
         """The arrays in NumPy's format."""
-        file = io.BytesIO()
-        for array in (self.images, self.masks, self.boxes):
-            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-        return file.getvalue()
+        return array_bytes(self.images, self.masks, self.boxes)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> References:
         """The references that `to_bytes` wrote."""
-        file = io.BytesIO(data)
-        return cls(*(np.load(file, allow_pickle=False) for _ in range(3)))
+        return cls(*stored_arrays_of(data))
 
 
 def references_of(

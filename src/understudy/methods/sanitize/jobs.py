@@ -8,9 +8,13 @@ files are on disk, with the same result.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from understudy.methods.sanitize.wire import (
     JobRequest,
@@ -72,6 +76,22 @@ class JobPipeline(Protocol):
     def run(self, stage: str, material: JobMaterial) -> StageFiles:
         """The files of one stage; of the last one, `MODEL_FILE` and `VALIDATION_FILE`."""
         ...
+
+
+def array_bytes(*arrays: NDArray[Any]) -> bytes:
+    """Arrays in NumPy's format, one after another; the same arrays are the same bytes."""
+    file = io.BytesIO()
+    for array in arrays:
+        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+    return file.getvalue()
+
+
+def stored_arrays_of(data: bytes) -> tuple[NDArray[Any], ...]:
+    """The arrays that `array_bytes` wrote."""
+    file, arrays = io.BytesIO(data), []
+    while file.tell() < len(data):
+        arrays.append(np.load(file, allow_pickle=False))
+    return tuple(arrays)
 
 
 def seed_of(submission: JobSubmission) -> int:

@@ -7,7 +7,6 @@ comes with the other levels.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 
@@ -15,14 +14,18 @@ import numpy as np
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Generator
-from understudy.core.types import Images
 from understudy.methods.sanitize.jobs import (
-    MODEL_FILE,
-    VALIDATION_FILE,
     JobMaterial,
     StageFiles,
+    array_bytes,
+    stored_arrays_of,
 )
-from understudy.methods.sanitize.training_set import LabelledSet, ModelTraining, train_model
+from understudy.methods.sanitize.training_set import (
+    LabelledSet,
+    ModelTraining,
+    exported_files,
+    trained_files,
+)
 from understudy.methods.sanitize.wire import JobRequest, ModelLicence
 
 BATCH = 16
@@ -92,38 +95,16 @@ class TextPipeline:
             material.beat()
             chosen = each[start : start + BATCH]
             blocks.append(self._generator.generate(chosen, seed=material.seed + start))
-        return {"images.npy": _array_bytes(np.concatenate(blocks))}
+        return {"images.npy": array_bytes(np.concatenate(blocks))}
 
     def _train(self, material: JobMaterial) -> StageFiles:
         """The network on nine tenths of the images, and its accuracy on the last tenth."""
-        images = _array(material.result("compose", "images.npy"))
+        (images,) = stored_arrays_of(material.result("compose", "images.npy"))
         classes = len(material.request.label_classes)
         labels = np.repeat(np.arange(classes), material.request.images_per_class)
-        model = train_model(
-            self._training,
-            "classifier",
-            LabelledSet.of_classes(images, labels),
-            classes,
-            material.seed,
-            beat=material.beat,
-        )
-        validation = repr(model.validation).encode()
-        return {"network.safetensors": model.state, VALIDATION_FILE: validation}
+        composed = LabelledSet.of_classes(images, labels)
+        return trained_files(self._training, material, composed, material.seed)
 
     def _export(self, material: JobMaterial) -> StageFiles:
         """The network as ONNX, its standardisation folded in."""
-        state = material.result("train", "network.safetensors")
-        shape, classes = (self._side, self._side, 3), len(material.request.label_classes)
-        model = self._training.export("classifier", state, shape, classes)
-        return {MODEL_FILE: model, VALIDATION_FILE: material.result("train", VALIDATION_FILE)}
-
-
-def _array_bytes(images: Images) -> bytes:
-    file = io.BytesIO()
-    np.save(file, images, allow_pickle=False)
-    return file.getvalue()
-
-
-def _array(data: bytes) -> Images:
-    images: Images = np.load(io.BytesIO(data), allow_pickle=False)
-    return images
+        return exported_files(self._training, material)

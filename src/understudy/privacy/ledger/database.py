@@ -233,12 +233,17 @@ def _say(message: str) -> None:
     print(f"note: {message}", file=sys.stderr, flush=True)
 
 
-def default_path() -> Path:
-    """``~/.local/share/understudy/ledger.db``, or under ``XDG_DATA_HOME`` where that is set."""
+def data_folder() -> Path:
+    """``~/.local/share/understudy``, or under ``XDG_DATA_HOME`` where that is set."""
     base = Path(os.environ.get("XDG_DATA_HOME", ""))
     if not base.is_absolute():  # the XDG specification: a relative one is ignored
         base = Path.home() / ".local" / "share"
-    return base / "understudy" / "ledger.db"
+    return base / "understudy"
+
+
+def default_path() -> Path:
+    """``ledger.db`` in the folder of the user's data."""
+    return data_folder() / "ledger.db"
 
 
 def _store(url: str | Path | None) -> LedgerStore:
