@@ -27,29 +27,33 @@ _NONE = "none: no private data"
 _UNPROTECTED = "no guarantee"
 
 
-def _of_private(one: Released, read: Callable[[Receipt], str]) -> str:
+def _of_private(release: Released, read: Callable[[Receipt], str]) -> str:
     """A fact of the guarantee, where there is one about private data."""
-    if one.record.unprotected:
+    if release.record.unprotected:
         return _UNPROTECTED
-    return _NONE if one.record.public else read(one.record.receipt)
+    return _NONE if release.record.public else read(release.record.receipt)
 
 
 _FACTS: dict[str, Callable[[Released], object]] = {
-    "method": lambda one: one.record.method,
-    "guarantee": lambda one: one.record.guarantee,
-    "epsilon": lambda one: _of_private(one, lambda receipt: meaning.stated(receipt.epsilon)),
-    "delta": lambda one: _of_private(one, lambda receipt: meaning.stated(receipt.delta)),
-    "a guess is right at most": lambda one: (
-        _UNPROTECTED
-        if one.record.unprotected
-        else meaning.percent(meaning.guess_bound(one.record.receipt))
+    "method": lambda release: release.record.method,
+    "guarantee": lambda release: release.record.guarantee,
+    "epsilon": lambda release: _of_private(
+        release, lambda receipt: meaning.stated(receipt.epsilon)
     ),
-    "unit": lambda one: _of_private(one, lambda receipt: meaning.unit_in_words(receipt.unit)),
-    "adjacency": lambda one: _of_private(one, lambda receipt: receipt.adjacency),
-    "rows": lambda one: one.record.count,
-    "classes": lambda one: len(one.record.classes),
-    "images": lambda one: " x ".join(map(str, one.record.image_shape or ())) or "none",
-    "made": lambda one: one.record.date,
+    "delta": lambda release: _of_private(release, lambda receipt: meaning.stated(receipt.delta)),
+    "a guess is right at most": lambda release: (
+        _UNPROTECTED
+        if release.record.unprotected
+        else meaning.percent(meaning.guess_bound(release.record.receipt))
+    ),
+    "unit": lambda release: _of_private(
+        release, lambda receipt: meaning.unit_in_words(receipt.unit)
+    ),
+    "adjacency": lambda release: _of_private(release, lambda receipt: receipt.adjacency),
+    "rows": lambda release: release.record.count,
+    "classes": lambda release: len(release.record.classes),
+    "images": lambda release: " x ".join(map(str, release.record.image_shape or ())) or "none",
+    "made": lambda release: release.record.date,
 }
 _SAME_GUARANTEE = ("unit", "adjacency", "delta")
 _SAME_TASK = ("rows", "images")
@@ -92,21 +96,21 @@ class Comparison:
         """Every value of every release as flat rows, as ``pandas.DataFrame`` takes them."""
         return [
             {
-                "release": one.name,
-                "method": one.record.method,
-                **_budget(one),
+                "release": release.name,
+                "method": release.record.method,
+                **_budget(release),
                 **row,
             }
-            for one in self.releases
-            for row in (one.evaluation.rows() if one.evaluation else ())
+            for release in self.releases
+            for row in (release.evaluation.rows() if release.evaluation else ())
         ]
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {
             "facts": {
-                one.name: {name: texts[index] for name, texts in self.facts}
-                for index, one in enumerate(self.releases)
+                release.name: {name: texts[index] for name, texts in self.facts}
+                for index, release in enumerate(self.releases)
             },
             "notes": list(self.notes),
             "figures": [
@@ -116,9 +120,9 @@ class Comparison:
         }
 
 
-def _budget(one: Released) -> dict[str, Any]:
+def _budget(release: Released) -> dict[str, Any]:
     """The kind of a release's guarantee, and its numbers; not a number where there is none."""
-    record = one.record
+    record = release.record
     numbers = record.receipt.epsilon, record.receipt.delta
     epsilon, delta = (math.nan, math.nan) if record.unprotected else numbers
     return {"guarantee": record.guarantee, "epsilon": epsilon, "delta": delta}
@@ -135,7 +139,7 @@ def compare_releases(releases: Sequence[Released]) -> Comparison:
         releases: Two or more, with names of their own.
     """
     facts = tuple(
-        (name, tuple(value(read(one)) for one in releases)) for name, read in _FACTS.items()
+        (name, tuple(value(read(release)) for release in releases)) for name, read in _FACTS.items()
     )
     shared = tuple(_shared(releases))
     return Comparison(
@@ -151,14 +155,14 @@ def _key(value: MetricValue) -> _Key:
     return value.metric.key or value.group, value.name, value.measured
 
 
-def _values(one: Released) -> dict[_Key, MetricValue]:
+def _values(release: Released) -> dict[_Key, MetricValue]:
     """The values of all rows, by what makes two of them the same."""
-    known = one.evaluation.values if one.evaluation else ()
+    known = release.evaluation.values if release.evaluation else ()
     return {_key(value): value for value in known if not value.label}
 
 
 def _shared(releases: Sequence[Released]) -> list[Shared]:
-    each = [_values(one) for one in releases]
+    each = [_values(release) for release in releases]
     keys = dict.fromkeys(key for values in each for key in values)
     shared = []
     for key in keys:
@@ -167,26 +171,26 @@ def _shared(releases: Sequence[Released]) -> list[Shared]:
         if len(known) < 2:
             continue
         best = _best(known)
-        cells = tuple(Cell("") if one is None else cell(one, best=one is best) for one in have)
-        shared.append(Shared(known[0], cells, least_public(one.kind for one in known)))
+        cells = tuple(Cell("") if item is None else cell(item, best=item is best) for item in have)
+        shared.append(Shared(known[0], cells, least_public(item.kind for item in known)))
     return shared
 
 
 def _best(values: Sequence[MetricValue]) -> MetricValue | None:
     """The best of them; None where it is not said which way is better, or all are equal."""
-    known = [one for one in values if one.better and math.isfinite(one.value)]
-    if len({one.value for one in known}) < 2:
+    known = [item for item in values if item.better and math.isfinite(item.value)]
+    if len({item.value for item in known}) < 2:
         return None
     pick = max if known[0].better == "higher" else min
-    return pick(known, key=lambda one: one.value)
+    return pick(known, key=lambda item: item.value)
 
 
 def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> list[str]:
-    names = [one.name for one in releases]
+    names = [release.name for release in releases]
     notes = [
-        f"{one.name} has no guarantee: no epsilon of another release compares with it."
-        for one in releases
-        if one.record.unprotected
+        f"{release.name} has no guarantee: no epsilon of another release compares with it."
+        for release in releases
+        if release.record.unprotected
     ]
     notes += [
         f"The {name} differs ({_each(names, facts[name])}): the epsilons do not compare."
@@ -199,18 +203,18 @@ def _notes(releases: Sequence[Released], facts: Mapping[str, Sequence[str]]) -> 
         for name in _SAME_TASK
         if len(set(facts[name])) > 1
     ]
-    if len({one.record.classes for one in releases}) > 1:
+    if len({release.record.classes for release in releases}) > 1:
         notes.append("The classes differ: figures over all rows do not compare.")
-    measured = [one for one in releases if one.evaluation]
-    keys = dict.fromkeys(key for one in measured for key in one.evaluation.settings)  # type: ignore[union-attr]
+    measured = [release for release in releases if release.evaluation]
+    keys = dict.fromkeys(key for release in measured for key in release.evaluation.settings)  # type: ignore[union-attr]
     for key in keys:
         if key in _OF_ONE_RELEASE:
             continue
-        texts = [value(_common(one.evaluation.settings.get(key))) for one in measured]  # type: ignore[union-attr]
+        texts = [value(_common(release.evaluation.settings.get(key))) for release in measured]  # type: ignore[union-attr]
         if len(set(texts)) > 1:
-            each = _each([one.name for one in measured], texts)
+            each = _each([release.name for release in measured], texts)
             notes.append(f"Measured with different {key} ({each}): those numbers do not compare.")
-    missing = [one.name for one in releases if one.evaluation is None]
+    missing = [release.name for release in releases if release.evaluation is None]
     if missing:
         notes.append(
             f"Not measured yet: {', '.join(missing)}. Run `understudy evaluate` on it, with the "
@@ -239,7 +243,7 @@ def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
     Returns:
         Plots of values that releases of at least two epsilons have.
     """
-    each = [(one, _values(one)) for one in releases]
+    each = [(release, _values(release)) for release in releases]
     plots = []
     for group, most in _TRADES:
         keys = dict.fromkeys(
@@ -252,9 +256,9 @@ def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
 
 def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]]) -> Plot | None:
     points = sorted(
-        (one.record.receipt.epsilon, values[key].value, one.record.method, one.name)
-        for one, values in each
-        if key in values and math.isfinite(values[key].value) and not one.record.unprotected
+        (release.record.receipt.epsilon, values[key].value, release.record.method, release.name)
+        for release, values in each
+        if key in values and math.isfinite(values[key].value) and not release.record.unprotected
     )
     if len({epsilon for epsilon, *_ in points}) < 2:
         return None
@@ -278,11 +282,11 @@ def _trade(key: _Key, each: Sequence[tuple[Released, Mapping[_Key, MetricValue]]
     )
 
 
-def release_facts(one: Released) -> dict[str, Any]:
+def release_facts(release: Released) -> dict[str, Any]:
     """A release's guarantee and metric values of all rows as JSON values."""
     return {
-        "name": one.name,
-        "method": one.record.method,
-        **{name: None if _not_finite(item) else item for name, item in _budget(one).items()},
-        "figures": [value.row() for value in _values(one).values()],
+        "name": release.name,
+        "method": release.record.method,
+        **{name: None if _not_finite(item) else item for name, item in _budget(release).items()},
+        "figures": [value.row() for value in _values(release).values()],
     }
