@@ -23,6 +23,7 @@ NAMES = (
     *("studio", "photo", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
     *("independence", "small_classes", "selection", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
+    "sanitize_photos",
 )
 
 

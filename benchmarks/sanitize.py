@@ -7,7 +7,6 @@ that was erased in part. Truth comes from the renderer and is used for measuring
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +16,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.tables import CACHE, DATA, Table, need
+from benchmarks.tables import CACHE, Table
 from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.registry import load_encoder, load_model
 from understudy.core.ports import Generator, Segmenter, TextEncoder
-from understudy.core.types import Found, Images, Maps, Masks
+from understudy.core.types import Images, Maps, Masks
 from understudy.engine.local import LocalEngine
 from understudy.methods.sanitize.background import Backgrounds, HoleSettings, backgrounds
 from understudy.methods.sanitize.noisy_maps import MAP_STAGE, cell_means, noisy_mean_map
@@ -42,7 +41,6 @@ from understudy.methods.sanitize.segments import (
     SearchSettings,
     SecondLook,
     Segments,
-    grown,
     search,
 )
 from understudy.metrics.disclosure import PartMessages, disclosed_information
@@ -63,7 +61,7 @@ from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 
-PARTS = ("hidden", "attacks", "information", "maps", "photos")
+PARTS = ("hidden", "attacks", "information", "maps")
 HOMES, EACH, FEW = 40, 10, 5
 MARKER = np.array((255, 0, 255), dtype=np.uint8)
 HOLES = HoleSettings()
@@ -562,119 +560,6 @@ def _noisy_map(alone: Images, epsilon: float) -> tuple[NDArray, NDArray, float]:
     return cell_means(edges_of(alone), 8).mean(axis=0), result.mean, result.noise_sd
 
 
-def photos(homes: int, sheets: Path | None) -> None:
-    """Real photos: COCO's masks as the first search, FastestDet as the second look."""
-    folder = need(DATA / "images" / "photos")
-    detector = FastestDet(need(DATA / "models" / "FastestDet.onnx"))
-    table = Table(
-        "Real photos (COCO masks cut out, FastestDet looks again), each a camera of its own",
-        ("object at L0", "photos", "detected before", "held back", "left, mean", "left, worst"),
-    )
-    for noun in ("person", "dog", "chair"):
-        images, masks = coco(folder, noun)
-        look = SecondLook(
-            segmenters=(),
-            detectors=(detector,),
-            settings=SearchSettings(scales=(1.0,), growth=0, belongings=False),
-        )
-        before = look(images, [noun]).held_back
-        rows = [
-            backgrounds(
-                images[at : at + 1],
-                grown(masks[at : at + 1], 4),
-                [noun],
-                look,
-                settings=HoleSettings(grid=32, distance=8),
-            )
-            for at in range(len(images))
-        ]
-        held = np.array([bool(row.remnants.held_back[0]) for row in rows])
-        left = np.array(
-            [
-                (mask & ~row.holes[0]).sum() / mask.sum()
-                for mask, row in zip(masks, rows, strict=True)
-            ]
-        )[~held]
-        table.row(
-            noun,
-            str(len(images)),
-            f"{before.mean():.0%}",
-            f"{held.mean():.0%}",
-            f"{left.mean() if len(left) else 0:.2%}",
-            f"{left.max() if len(left) else 0:.2%}",
-        )
-        if sheets is not None:
-            filled = np.concatenate([row.images for row in rows])
-            _real_sheet(images, masks, filled, held, noun, sheets / f"photos-{noun}.png")
-
-
-def coco(folder: Path, noun: str, size: int = 256) -> tuple[Images, Masks]:
-    """The photos that show an object, and its pixels, ``size`` pixels a side."""
-    known = json.loads((folder / "coco49_instances.json").read_text(encoding="utf-8"))
-    category = next(one["id"] for one in known["categories"] if one["name"] == noun)
-    images, masks = [], []
-    for photo in known["images"]:
-        shapes = [
-            polygon
-            for one in known["annotations"]
-            if one["image_id"] == photo["id"]
-            and one["category_id"] == category
-            and isinstance(one["segmentation"], list)
-            for polygon in one["segmentation"]
-        ]
-        file = folder / "img" / f"coco_{photo['file_name']}"
-        if not shapes or not file.exists():
-            continue
-        canvas = Image.new("1", (photo["width"], photo["height"]))
-        for polygon in shapes:
-            ImageDraw.Draw(canvas).polygon(polygon, fill=1)
-        mask = np.asarray(canvas.resize((size, size)))
-        if mask.sum() < 40:
-            continue
-        images.append(np.asarray(Image.open(file).convert("RGB").resize((size, size))))
-        masks.append(mask)
-    return np.stack(images), np.stack(masks)
-
-
-class FastestDet:
-    """80 classes of COCO, one box a cell (dog-qiuqiu/FastestDet)."""
-
-    name, licence = "FastestDet", "BSD-3-Clause"
-
-    def __init__(self, file: Path, certainty: float = 0.4) -> None:
-        import onnxruntime
-
-        self._session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        self._certainty = certainty
-        folder = DATA / "images" / "photos" / "coco49_instances.json"
-        categories = json.loads(folder.read_text(encoding="utf-8"))["categories"]
-        self.classes = tuple(one["name"] for one in sorted(categories, key=lambda one: one["id"]))
-
-    def detect(self, images: Images) -> list[Found]:
-        return [self._one(image) for image in images]
-
-    def _one(self, image: NDArray[np.uint8]) -> Found:
-        height, width = image.shape[:2]
-        small = np.asarray(Image.fromarray(image).resize((352, 352)))[:, :, ::-1]
-        pixels = small.transpose(2, 0, 1)[None].astype(np.float32) / 255
-        (out,) = self._session.run(None, {self._session.get_inputs()[0].name: pixels})
-        cells = out.reshape(out.shape[-3:]) if out.ndim == 4 else out
-        _, rows, columns = cells.shape
-        score = cells[0] ** 0.6 * cells[5:].max(axis=0) ** 0.4
-        row, column = np.nonzero(score > self._certainty)
-        at = cells[:, row, column]
-        x, y = (column + np.tanh(at[1])) / columns, (row + np.tanh(at[2])) / rows
-        w, h = (1 / (1 + np.exp(-at[k])) for k in (3, 4))
-        boxes = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], axis=1)
-        boxes = np.clip(boxes, 0, 1) * (width, height, width, height)
-        order = np.argsort(-score[row, column])
-        return Found(
-            boxes[order].astype(np.float32),
-            at[5:].argmax(axis=0)[order].astype(np.int64),
-            np.clip(score[row, column][order], 0, 1).astype(np.float32),
-        )
-
-
 def _sheet(one: Street, result: Backgrounds, file: Path) -> None:
     """Three homes: the photo, what is hidden, the background, its edges, box, edges, segment."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -707,23 +592,6 @@ def _sheet(one: Street, result: Backgrounds, file: Path) -> None:
     _save(np.concatenate(rows[:9]), file, 2)
 
 
-def _real_sheet(
-    images: Images, masks: Masks, filled: Images, held: NDArray[np.bool_], noun: str, file: Path
-) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    cut = np.where(masks[..., None], images, images // 4)
-    sent = np.where(held[:, None, None, None], filled // 3, filled)
-    target = PhotoPart(images, masks, noun)
-    columns = [
-        images,
-        cut,
-        sent,
-        *(s.sanitize(target).drawn for s in (EdgesSanitizer(2.0), SegmentSanitizer())),
-    ]
-    rows = [np.concatenate([c[at] for c in columns], axis=1) for at in range(min(6, len(images)))]
-    _save(np.concatenate(rows), file, 1)
-
-
 def _save(image: NDArray[np.uint8], file: Path, times: int) -> None:
     size = (image.shape[1] * times, image.shape[0] * times)
     Image.fromarray(image).resize(size, Image.Resampling.NEAREST).save(file)
@@ -735,5 +603,4 @@ PART_FUNCTIONS: Mapping[str, Callable[[int, Path | None], None]] = {
     "attacks": attacks,
     "information": information,
     "maps": maps,
-    "photos": photos,
 }
