@@ -135,7 +135,7 @@ class LiteRtModel:
                 f"{images.dtype} of shape {images.shape}"
             )
         for image in with_channels(images, self._channels):
-            height, width = fitted(image.shape[:2], self._size)
+            height, width = size_within(image.shape[:2], self._size)
             square = np.zeros((*self._size, self._channels), dtype=np.uint8)
             square[:height, :width] = resized(image[None], height, width)[0]
             self._interpreter.set_tensor(self._input["index"], self._prepared(square[None]))
@@ -326,7 +326,7 @@ class LiteRtBackend:
         )
 
 
-def fitted(size: tuple[int, ...], room: tuple[int, ...]) -> tuple[int, int]:
+def size_within(size: tuple[int, ...], room: tuple[int, ...]) -> tuple[int, int]:
     """(height, width) of an image brought into a room of (height, width), its ratio unchanged."""
     scale = min(room[0] / size[0], room[1] / size[1])
     height, width = (max(1, round(side * scale)) for side in size[:2])
