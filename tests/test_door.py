@@ -8,10 +8,15 @@ import subprocess
 import sys
 import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 import understudy
+from tests.run.samples import class_folders
+from understudy.cli.main import app
+from understudy.cli.program import COMMANDS
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
@@ -90,14 +95,32 @@ def test_an_import_loads_neither_arrays_nor_the_readers_of_options() -> None:
     assert ended.stdout == "set()\n"
 
 
-HEAVY = ("torch", "scipy", "sklearn", "pandas", "sqlalchemy", "numpy", "PIL", "pyarrow", "opendp")
+MODELS = ("torch", "transformers", "diffusers", "onnxruntime", "sklearn", "pandas")
+ARRAYS = (*MODELS, "scipy", "pyarrow", "opendp", "dp_accounting", "sqlalchemy", "PIL", "jinja2")
+PARTS = tuple(f"scipy.{part}" for part in ("fft", "linalg", "ndimage", "optimize", "sparse"))
+"""Parts of SciPy are imported by their first use; SciPy alone costs next to nothing."""
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["ledger", "list"], ["synthesize", "--help"], ["check", "--help"]]
+    ("words", "packages"),
+    [
+        ("--help", (*ARRAYS, "numpy", "pydantic", "rich", "yaml")),
+        ("ledger --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("synthesize --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("check --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("device add --help", (*ARRAYS, "numpy", "yaml")),
+        ("ledger list", (*ARRAYS, "numpy", "yaml")),
+        ("ledger verify", (*ARRAYS, "numpy", "yaml")),
+        ("runs {run}", (*ARRAYS, "yaml")),
+        ("verify {run}", (*ARRAYS, "yaml", "rich.progress")),
+        ("backends", (*MODELS, *PARTS, "pyarrow", "opendp", "sqlalchemy", "jinja2", "pydantic")),
+        ("methods", (*MODELS, *PARTS, "pyarrow", "opendp", "sqlalchemy", "jinja2", "pydantic")),
+    ],
 )
-def test_what_needs_no_model_imports_none(words: list[str], tmp_path: Path) -> None:
-    """Each of these packages takes a tenth of a second or more of every start."""
+def test_what_needs_no_model_imports_none(
+    words: str, packages: tuple[str, ...], site: Path
+) -> None:
+    """Each of these packages takes a twentieth of a second or more of every start."""
     code = (
         "import sys\n"
         "from understudy.cli.main import main\n"
@@ -105,16 +128,39 @@ def test_what_needs_no_model_imports_none(words: list[str], tmp_path: Path) -> N
         "    main()\n"
         "except SystemExit as end:\n"
         "    assert not end.code\n"
-        f"print('loaded:', sorted({set(HEAVY)} & set(sys.modules)))\n"
+        f"print('loaded:', sorted({set(packages)} & set(sys.modules)))\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        [sys.executable, "-c", code, *words.format(run=site / "run").split()],
+        env={**os.environ, "XDG_DATA_HOME": str(site)},
         capture_output=True,
         text=True,
         check=True,
     )
     assert ended.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, and the ledger that it was charged to."""
+    place = tmp_path_factory.mktemp("site")
+    scans = class_folders(place / "scans", {"cat": 20, "dog": 20}, (6, 6, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(place))
+        settings = {"clusters": 1, "components": 8}
+        understudy.synthesize(
+            scans, out=place / "run", epsilon=1.0, count=8, settings=settings, progress="none"
+        )
+    return place
+
+
+def test_the_table_of_commands_says_what_they_say() -> None:
+    """The program's help is made from the table, so that it imports no command."""
+    program: Any = typer.main.get_command(app)
+    assert list(program.commands) == list(COMMANDS)
+    for name, (_, sentences) in COMMANDS.items():
+        own = str(program.commands[name].help).partition("\n\n")[0]
+        assert " ".join(own.split()) == sentences
 
 
 @pytest.mark.slow

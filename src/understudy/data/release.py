@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import files_below
 from understudy.core.types import Release, SyntheticBatch, Texts
 from understudy.data.captions import (
     CAPTION,
@@ -151,28 +152,6 @@ def _write(
         "bytes": sum(sizes),
         **({"captions": captions} if release.captioned else {}),
     }
-
-
-def files_below(folder: Path) -> list[str]:
-    """The path in a folder of every file of it, in order.
-
-    Raises:
-        RunError: One is a link, which leads out of the folder.
-    """
-    names, folders = [], [""]
-    while folders:
-        inner = folders.pop()
-        with os.scandir(folder / inner) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    raise RunError(
-                        f"{entry.path}: is a link, and a release holds files: put it there"
-                    )
-                if entry.is_dir():
-                    folders.append(f"{inner}{entry.name}/")
-                else:
-                    names.append(inner + entry.name)
-    return sorted(names)
 
 
 def _rows(release: Release) -> Iterator[tuple[int, SyntheticBatch]]:

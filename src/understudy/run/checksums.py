@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.data.release import files_below
+from understudy.core.files import files_below
 
 CHECKSUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"

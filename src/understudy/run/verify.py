@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import RunError
+from understudy.core.files import files_below
 from understudy.core.types import Receipt, StageReceipt
-from understudy.data.release import files_below
 from understudy.privacy.accounting import (
     MIN_SCALE,
     Gaussian,

@@ -6,8 +6,8 @@ All of it is post-processing of released values, so it costs no privacy.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from understudy.core.types import Vector
 
@@ -216,7 +216,7 @@ def denoise_spectrum(values: Vector, semicircle: float) -> Vector:
     gaps = values[:, None] - values[None]
     smoothing = semicircle / len(values)
     hilbert = (gaps / (gaps**2 + smoothing)).mean(axis=1)
-    return np.asarray(isotonic_regression(values - 2 * semicircle * hilbert).x)
+    return np.asarray(scipy.optimize.isotonic_regression(values - 2 * semicircle * hilbert).x)
 
 
 def shrink_leading(
