@@ -10,6 +10,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -21,6 +22,8 @@ from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
 from understudy.run.config import RunConfig, run_options
+from understudy.run.dry import PlanOptions
+from understudy.run.run_result import Result
 
 WIDER = {
     "source": {str, Path},
@@ -118,7 +121,7 @@ PARTS = tuple(f"scipy.{part}" for part in ("fft", "linalg", "ndimage", "optimize
     ],
 )
 def test_what_needs_no_model_imports_none(
-    words: str, packages: tuple[str, ...], site: Path
+    words: str, packages: tuple[str, ...], result: Result
 ) -> None:
     """Each of these packages takes a twentieth of a second or more of every start."""
     code = (
@@ -131,8 +134,8 @@ def test_what_needs_no_model_imports_none(
         f"print('loaded:', sorted({set(packages)} & set(sys.modules)))\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, *words.format(run=site / "run").split()],
-        env={**os.environ, "XDG_DATA_HOME": str(site)},
+        [sys.executable, "-c", code, *words.format(run=result.folder).split()],
+        env={**os.environ, "XDG_DATA_HOME": str(result.folder.parent)},
         capture_output=True,
         text=True,
         check=True,
@@ -141,17 +144,57 @@ def test_what_needs_no_model_imports_none(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A finished run, and the ledger that it was charged to."""
     place = tmp_path_factory.mktemp("site")
     scans = class_folders(place / "scans", {"cat": 20, "dog": 20}, (6, 6, 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(place))
         settings = {"clusters": 1, "components": 8}
-        understudy.synthesize(
+        return understudy.synthesize(
             scans, out=place / "run", epsilon=1.0, count=8, settings=settings, progress="none"
         )
-    return place
+
+
+def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: Path) -> None:
+    assert repr(result) == f"<Result {result.folder}: 8 samples, epsilon 1>"
+    assert understudy.verify(result).sound
+    more = understudy.resample(result, count=4, out=tmp_path / "more", progress="none")
+    assert (more.folder, more.facts["rows"]) == (tmp_path / "more", 4)
+    assert understudy.report(result).folder == result.folder
+    names = [one.name for one in understudy.compare([result, more]).releases]
+    assert names == ["run", "more"]
+
+
+def test_a_plan_is_made_of_options_of_a_run_and_leaves_nothing(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    declared = run_options()
+    for name, hint in typing.get_type_hints(PlanOptions).items():
+        if name not in ("classes", "settings"):
+            assert set(kinds_of(hint)) == set(kinds_of(declared[name])), name
+    ledger = str(tmp_path / "ledger.db")
+    scans, settings = result.folder.parent / "scans", {"clusters": 2}
+    plans = [
+        understudy.dry_run(scans, epsilon=epsilon, settings=settings, ledger=ledger)
+        for epsilon in (1.0, 2.0)
+    ]
+    assert plans[0].mu < plans[1].mu
+    assert (plans[0].settings["clusters"], plans[0].after) == (2, pytest.approx(1.0))
+    assert [path.name for path in tmp_path.iterdir() if "ledger" not in path.name] == []
+    with pytest.raises(understudy.InputError, match="unknown option 'cluster'"):
+        understudy.dry_run(scans, epsilon=1.0, cluster=2)  # type: ignore[call-arg]
+
+
+def test_arrays_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    images: Any = np.zeros((4, 8, 8, 1), dtype=np.uint8)
+    remedy = "source is a folder, a file or hf:NAME, found ndarray. Arrays are read from a file"
+    with pytest.raises(understudy.InputError, match=remedy):
+        understudy.synthesize(images, out=tmp_path / "out", epsilon=1.0)
+    with pytest.raises(understudy.InputError, match=remedy):
+        understudy.dry_run(images, epsilon=1.0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_table_of_commands_says_what_they_say() -> None:

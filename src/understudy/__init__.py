@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from understudy.core.errors import BudgetRefused, InputError, UnderstudyError
     from understudy.core.results import Evaluation, Metric
     from understudy.core.types import Stage
+    from understudy.core.version import __version__ as __version__
     from understudy.evaluation.evaluate import evaluate
     from understudy.methods.base import Context, Materials, Method
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger.ledger import Ledger
     from understudy.privacy.vault import Vault
+    from understudy.run.dry import planned_run as dry_run
     from understudy.run.report import RunReport
     from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
@@ -47,6 +49,7 @@ __all__ = [
     "Vault",
     "audit",
     "compare",
+    "dry_run",
     "evaluate",
     "report",
     "resample",
@@ -72,8 +75,10 @@ _HOMES = {
     "Stage": "core.types",
     "UnderstudyError": "core.errors",
     "Vault": "privacy.vault",
+    "__version__": "core.version",
     "audit": "audit.audit",
     "compare": "run.report:compare_folders",
+    "dry_run": "run.dry:planned_run",
     "evaluate": "evaluation.evaluate",
     "report": "run.report:load",
     "resample": "run.resample",
