@@ -17,7 +17,7 @@ import typer.main
 import understudy
 from tests.run.samples import class_folders
 from understudy.cli.main import app
-from understudy.cli.program import COMMANDS
+from understudy.cli.program import COMMAND_TABLE
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
@@ -200,8 +200,8 @@ def test_arrays_are_refused_with_what_to_do(tmp_path: Path) -> None:
 def test_the_table_of_commands_says_what_they_say() -> None:
     """The program's help is made from the table, so that it imports no command."""
     program: Any = typer.main.get_command(app)
-    assert list(program.commands) == list(COMMANDS)
-    for name, (_, sentences) in COMMANDS.items():
+    assert list(program.commands) == list(COMMAND_TABLE)
+    for name, (_, sentences) in COMMAND_TABLE.items():
         own = str(program.commands[name].help).partition("\n\n")[0]
         assert " ".join(own.split()) == sentences
 

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
+COMMAND_TABLE: Mapping[str, tuple[str, str]] = {
     "synthesize": (
         "synthesize_command:synthesize_command",
         "Make a synthetic release of a private dataset.",
@@ -109,7 +109,7 @@ class _QuickHelp:
     Typer gives None to a checker of types, and importing that takes longer than all the rest.
     """
 
-    def get_help_option(self, ctx: typer.Context) -> Any:
+    def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)  # type: ignore[misc]  # of the class beside this one
         if option is not None:
             option.default = False
@@ -131,24 +131,26 @@ class Program(CommandGroup):
         super().__init__(**attributes)
         self.commands = _LoadedCommands()  # type: ignore[assignment]  # nobody adds one to them
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by the table."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, sentences) for name, (_, sentences) in COMMANDS.items()])
+            formatter.write_dl(
+                [(name, sentences) for name, (_, sentences) in COMMAND_TABLE.items()]
+            )
 
 
 class _LoadedCommands(Mapping[str, Any]):
     """The commands by name, imported one by one."""
 
     def __getitem__(self, name: str) -> Any:
-        address, _ = COMMANDS[name]
+        address, _ = COMMAND_TABLE[name]
         return _load(name, address)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
+        return iter(COMMAND_TABLE)
 
     def __len__(self) -> int:
-        return len(COMMANDS)
+        return len(COMMAND_TABLE)
 
 
 @cache
