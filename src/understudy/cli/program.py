@@ -6,8 +6,8 @@ for its own help, so that no start pays for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -103,25 +103,34 @@ A command is ``module:function``, or ``module:app`` for one with commands of its
 """
 
 
-class _QuickHelp:
-    """A command whose ``--help`` is False where it is not given.
+class _Sparing:
+    """A command that does not check the options that are not given, ``--help`` among them.
 
-    Typer gives None to a checker of types, and importing that takes longer than all the rest.
+    Typer would import a checker of types for them, which takes longer than a listing.
     """
 
-    def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)  # type: ignore[misc]  # of the class beside this one
-        if option is not None:
-            option.default = False
-        return option
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class beside
+        for one in parameters:
+            if "process_value" not in vars(one):
+                one.process_value = partial(_processed, one, one.process_value)
+        return parameters
 
 
-class _Command(_QuickHelp, TyperCommand):
+def _processed(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any) -> Any:
+    """What a parameter makes of what was given; of nothing it makes None, and calls itself back."""
+    several = getattr(parameter, "multiple", False) or parameter.nargs != 1
+    if value is not None or parameter.required or several:
+        return process(ctx, value)
+    return None if parameter.callback is None else parameter.callback(ctx, parameter, None)
+
+
+class _Command(_Sparing, TyperCommand):
     """One command."""
 
 
-class CommandGroup(_QuickHelp, TyperGroup):
-    """A command with commands of its own; those that name no class of theirs are `_Command`."""
+class CommandGroup(_Sparing, TyperGroup):
+    """A command with commands of its own."""
 
 
 class Program(CommandGroup):
@@ -160,6 +169,8 @@ def _load(name: str, address: str) -> Any:
     definition = getattr(import_module(f"understudy.cli.{module}"), attribute)
     shell = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(definition, typer.Typer):
+        for inner in definition.registered_commands:
+            inner.cls = _Command
         shell.add_typer(definition, name=name, cls=CommandGroup)
     else:
         shell.command(name, cls=_Command)(definition)
