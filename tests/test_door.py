@@ -8,14 +8,22 @@ import subprocess
 import sys
 import typing
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import typer.main
 
 import understudy
+from tests.run.samples import class_folders
+from understudy.cli.main import app
+from understudy.cli.program import COMMAND_TABLE
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
 from understudy.run.config import RunConfig, run_options
+from understudy.run.dry import PlanOptions
+from understudy.run.run_result import Result
 
 WIDER = {
     "source": {str, Path},
@@ -90,14 +98,32 @@ def test_an_import_loads_neither_arrays_nor_the_readers_of_options() -> None:
     assert ended.stdout == "set()\n"
 
 
-HEAVY = ("torch", "scipy", "sklearn", "pandas", "sqlalchemy", "numpy", "PIL", "pyarrow", "opendp")
+MODELS = ("torch", "transformers", "diffusers", "onnxruntime", "sklearn", "pandas")
+ARRAYS = (*MODELS, "scipy", "pyarrow", "opendp", "dp_accounting", "sqlalchemy", "PIL", "jinja2")
+PARTS = tuple(f"scipy.{part}" for part in ("fft", "linalg", "ndimage", "optimize", "sparse"))
+"""Parts of SciPy are imported by their first use; SciPy alone costs next to nothing."""
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["ledger", "list"], ["synthesize", "--help"], ["check", "--help"]]
+    ("words", "packages"),
+    [
+        ("--help", (*ARRAYS, "numpy", "pydantic", "rich", "yaml")),
+        ("ledger --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("synthesize --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("check --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("device add --help", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("ledger list", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("ledger verify", (*ARRAYS, "numpy", "pydantic", "yaml")),
+        ("runs {run}", (*ARRAYS, "yaml")),
+        ("verify {run}", (*ARRAYS, "yaml", "rich.progress")),
+        ("backends", (*MODELS, *PARTS, "pyarrow", "opendp", "sqlalchemy", "jinja2", "pydantic")),
+        ("methods", (*MODELS, *PARTS, "pyarrow", "opendp", "sqlalchemy", "jinja2", "pydantic")),
+    ],
 )
-def test_what_needs_no_model_imports_none(words: list[str], tmp_path: Path) -> None:
-    """Each of these packages takes a tenth of a second or more of every start."""
+def test_what_needs_no_model_imports_none(
+    words: str, packages: tuple[str, ...], result: Result
+) -> None:
+    """Each of these packages takes a twentieth of a second or more of every start."""
     code = (
         "import sys\n"
         "from understudy.cli.main import main\n"
@@ -105,16 +131,79 @@ def test_what_needs_no_model_imports_none(words: list[str], tmp_path: Path) -> N
         "    main()\n"
         "except SystemExit as end:\n"
         "    assert not end.code\n"
-        f"print('loaded:', sorted({set(HEAVY)} & set(sys.modules)))\n"
+        f"print('loaded:', sorted({set(packages)} & set(sys.modules)))\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        [sys.executable, "-c", code, *words.format(run=result.folder).split()],
+        env={**os.environ, "XDG_DATA_HOME": str(result.folder.parent)},
         capture_output=True,
         text=True,
         check=True,
     )
     assert ended.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A finished run, and the ledger that it was charged to."""
+    place = tmp_path_factory.mktemp("site")
+    scans = class_folders(place / "scans", {"cat": 20, "dog": 20}, (6, 6, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(place))
+        settings = {"clusters": 1, "components": 8}
+        return understudy.synthesize(
+            scans, out=place / "run", epsilon=1.0, count=8, settings=settings, progress="none"
+        )
+
+
+def test_a_result_stands_for_its_folder_and_is_a_line(result: Result, tmp_path: Path) -> None:
+    assert repr(result) == f"<Result {result.folder}: 8 samples, epsilon 1>"
+    assert understudy.verify(result).sound
+    more = understudy.resample(result, count=4, out=tmp_path / "more", progress="none")
+    assert (more.folder, more.facts["rows"]) == (tmp_path / "more", 4)
+    assert understudy.report(result).folder == result.folder
+    names = [one.name for one in understudy.compare([result, more]).releases]
+    assert names == ["run", "more"]
+
+
+def test_a_plan_is_made_of_options_of_a_run_and_leaves_nothing(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    declared = run_options()
+    for name, hint in typing.get_type_hints(PlanOptions).items():
+        if name not in ("classes", "settings"):
+            assert set(kinds_of(hint)) == set(kinds_of(declared[name])), name
+    ledger = str(tmp_path / "ledger.db")
+    scans, settings = result.folder.parent / "scans", {"clusters": 2}
+    plans = [
+        understudy.dry_run(scans, epsilon=epsilon, settings=settings, ledger=ledger)
+        for epsilon in (1.0, 2.0)
+    ]
+    assert plans[0].mu < plans[1].mu
+    assert (plans[0].settings["clusters"], plans[0].after) == (2, pytest.approx(1.0))
+    assert [path.name for path in tmp_path.iterdir() if "ledger" not in path.name] == []
+    with pytest.raises(understudy.InputError, match="unknown option 'cluster'"):
+        understudy.dry_run(scans, epsilon=1.0, cluster=2)  # type: ignore[call-arg]
+
+
+def test_arrays_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    images: Any = np.zeros((4, 8, 8, 1), dtype=np.uint8)
+    remedy = "source is a folder, a file or hf:NAME, found ndarray. Arrays are read from a file"
+    with pytest.raises(understudy.InputError, match=remedy):
+        understudy.synthesize(images, out=tmp_path / "out", epsilon=1.0)
+    with pytest.raises(understudy.InputError, match=remedy):
+        understudy.dry_run(images, epsilon=1.0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_table_of_commands_says_what_they_say() -> None:
+    """The program's help is made from the table, so that it imports no command."""
+    program: Any = typer.main.get_command(app)
+    assert list(program.commands) == list(COMMAND_TABLE)
+    for name, (_, sentences) in COMMAND_TABLE.items():
+        own = str(program.commands[name].help).partition("\n\n")[0]
+        assert " ".join(own.split()) == sentences
 
 
 @pytest.mark.slow

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from understudy.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from understudy.audit.audit import audit
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from understudy.core.errors import BudgetRefused, InputError, UnderstudyError
     from understudy.core.results import Evaluation, Metric
     from understudy.core.types import Stage
+    from understudy.core.version import __version__ as __version__
     from understudy.evaluation.evaluate import evaluate
     from understudy.methods.base import Context, Materials, Method
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger.ledger import Ledger
     from understudy.privacy.vault import Vault
+    from understudy.run.dry import planned_run as dry_run
     from understudy.run.report import RunReport
     from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
@@ -46,6 +49,7 @@ __all__ = [
     "Vault",
     "audit",
     "compare",
+    "dry_run",
     "evaluate",
     "report",
     "resample",
@@ -55,43 +59,37 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Backend": "backends.plugin:Backend",
-    "BackendInfo": "backends.plugin:BackendInfo",
-    "Budget": "privacy.budget:Budget",
-    "BudgetRefused": "core.errors:BudgetRefused",
-    "Context": "methods.base:Context",
-    "Evaluation": "core.results:Evaluation",
-    "InputError": "core.errors:InputError",
-    "Ledger": "privacy.ledger.ledger:Ledger",
-    "Materials": "methods.base:Materials",
-    "Method": "methods.base:Method",
-    "Metric": "core.results:Metric",
-    "Result": "run.run_result:Result",
-    "RunReport": "run.report:RunReport",
-    "Stage": "core.types:Stage",
-    "UnderstudyError": "core.errors:UnderstudyError",
-    "Vault": "privacy.vault:Vault",
-    "audit": "audit.audit:audit",
+    "Backend": "backends.plugin",
+    "BackendInfo": "backends.plugin",
+    "Budget": "privacy.budget",
+    "BudgetRefused": "core.errors",
+    "Context": "methods.base",
+    "Evaluation": "core.results",
+    "InputError": "core.errors",
+    "Ledger": "privacy.ledger.ledger",
+    "Materials": "methods.base",
+    "Method": "methods.base",
+    "Metric": "core.results",
+    "Result": "run.run_result",
+    "RunReport": "run.report",
+    "Stage": "core.types",
+    "UnderstudyError": "core.errors",
+    "Vault": "privacy.vault",
+    "__version__": "core.version",
+    "audit": "audit.audit",
     "compare": "run.report:compare_folders",
-    "evaluate": "evaluation.evaluate:evaluate",
+    "dry_run": "run.dry:planned_run",
+    "evaluate": "evaluation.evaluate",
     "report": "run.report:load",
-    "resample": "run.resample:resample",
-    "select": "run.selection.select:select",
-    "synthesize": "run.synthesize:synthesize",
-    "verify": "run.verify:verify",
+    "resample": "run.resample",
+    "select": "run.selection.select",
+    "synthesize": "run.synthesize",
+    "verify": "run.verify",
 }
-"""Where each public name is defined, and its name there."""
+"""Where each public name is defined, and its name there if that is another."""
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a name not among them
-
-    def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used, so that ``import understudy`` stays quick."""
-        if name not in _HOMES:
-            raise AttributeError(f"module 'understudy' has no attribute {name!r}")
-        module, _, own = _HOMES[name].partition(":")
-        attribute = getattr(import_module(f"understudy.{module}"), own)
-        globals()[name] = attribute
-        return attribute
+    __getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -98,7 +98,8 @@ def commands(folder: Path, preload: str = "understudy.cli.main") -> Iterator[Com
 
 def serve(preload: str) -> None:
     """Fork for every order on standard input."""
-    for name in ("understudy.run.synthesize", *preload.split(",")):
+    parts = [f"scipy.{part}" for part in ("fft", "linalg", "optimize", "sparse", "special")]
+    for name in ("understudy.run.synthesize", *parts, *preload.split(",")):
         importlib.import_module(name)
     for line in sys.stdin:
         order = json.loads(line)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests.data.samples import check_source, class_folders, picture, read_all
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source, write_release
+from understudy.data import release as release_module
 
 CLASSES = ("T-shirt/top", "test", "t-shirt_TOP", "10")
 LABELS = np.array([2, 0, 1, 1, 0, 2, 2, 3, 0], np.int64)
@@ -196,6 +199,34 @@ def test_nothing_is_left_of_a_release_that_breaks_its_word(
 ) -> None:
     with pytest.raises(RunError, match=reason):
         write_release(release, tmp_path / "r", format=format)
+    assert os.listdir(tmp_path) == []
+
+
+def test_each_png_is_hashed_as_it_is_written(tmp_path: Path) -> None:
+    sums: dict[str, str] = {}
+    facts = write_release(make(images=pictures(1)), tmp_path / "r", sums=sums)
+    files = sorted((tmp_path / "r" / "train").rglob("*.png"))
+    assert sums == {
+        path.relative_to(tmp_path / "r").as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
+    sizes = [path.stat().st_size for path in (tmp_path / "r").rglob("*") if path.is_file()]
+    assert (facts["files"], facts["bytes"]) == (len(sizes), sum(sizes))
+
+
+def test_a_file_cut_short_by_a_full_disk_ends_the_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A raw write may write less than it was given, and say so by a number alone."""
+    content = b"0" * 8000
+    monkeypatch.setattr(release_module, "png_files", lambda images: [content] * len(images))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(RunError, match=r"cannot be written: .*No space left"):
+            write_release(make(images=pictures(1)), tmp_path / "r")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert os.listdir(tmp_path) == []
 
 

@@ -14,7 +14,8 @@ from tests.run.samples import QUICK, class_folders
 from typer.testing import CliRunner
 
 import understudy
-from understudy.cli.main import app, confirmed
+from understudy.cli.main import app
+from understudy.cli.synthesize_command import confirmed
 from understudy.core.errors import BudgetRefused, ConfigError, Declined
 from understudy.data import open_source
 from understudy.privacy.budget import Budget, part_of_budget

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from understudy.core.errors import ConfigError
-from understudy.privacy import noise
+from understudy.privacy import noise, sums
 
 DRAWS = 3000
 CHUNK = noise._CHUNK
@@ -153,7 +153,7 @@ def test_a_scale_for_which_the_accounting_would_not_hold_is_refused(scale):
 
 @pytest.mark.parametrize("sigma", [1e-12, 0.3, 1.0, 3.7e9])
 def test_the_grid_is_a_power_of_two_far_below_the_noise(sigma):
-    grid = noise.grid_step(sigma)
+    grid = sums.grid_step(sigma)
     assert np.frexp(grid)[0] == 0.5
     assert noise.MIN_SCALE <= sigma / grid < 2 * noise.MIN_SCALE
 
@@ -163,13 +163,13 @@ def test_the_grid_is_exact_at_powers_of_two():
     for exponent in (-900, -60, -1, 0, 1, 29, 52, 900):
         power = 2.0**exponent
         for sigma in (np.nextafter(power, 0), power, np.nextafter(power, np.inf)):
-            assert noise.MIN_SCALE <= sigma / noise.grid_step(sigma) < 2 * noise.MIN_SCALE
+            assert noise.MIN_SCALE <= sigma / sums.grid_step(sigma) < 2 * noise.MIN_SCALE
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf, 1e-320, 1e-301])
 def test_a_sigma_without_a_grid_is_refused(sigma):
     with pytest.raises(ConfigError, match="standard deviation"):
-        noise.grid_step(sigma)
+        sums.grid_step(sigma)
 
 
 def test_nothing_to_noise_gives_nothing():

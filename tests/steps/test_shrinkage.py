@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy
 
 from understudy.steps import shrinkage
 
@@ -77,6 +78,19 @@ def test_pure_noise_leaves_no_directions():
     )
     assert clean.std() < 0.1
     assert clean.mean() == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["random", "nearly sorted", "with ties", "one"])
+def test_isotonic_numbers_are_those_of_scipy(kind):
+    rng = np.random.default_rng(3)
+    for size in (1,) if kind == "one" else range(2, 60):
+        values = rng.normal(size=size)
+        if kind == "nearly sorted":
+            values = np.sort(values) + 0.1 * rng.normal(size=size)
+        elif kind == "with ties":
+            values = np.round(values, 1)
+        expected = scipy.optimize.isotonic_regression(values).x
+        np.testing.assert_array_equal(shrinkage.isotonic(values), expected)
 
 
 def test_without_noise_a_covariance_stays():

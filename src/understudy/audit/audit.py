@@ -21,7 +21,7 @@ from understudy.metrics.noise_checks import shared_confidence
 from understudy.privacy.account import Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.unit import Adjacency
-from understudy.run.config import make_config, unknown
+from understudy.run.config import make_config, source_name, unknown
 from understudy.run.prepare import prepare
 from understudy.run.progress import ProgressMode, reporting
 
@@ -105,7 +105,7 @@ def audit(
     usual = rows if how == "lira" else _COUNT
     config = make_config(
         {
-            "source": str(source),
+            "source": source_name("source", source),
             "out": "audit",  # nothing is written there
             "method": method,
             "epsilon": epsilon,

@@ -25,7 +25,7 @@ TableFile = Annotated[
 ]
 
 
-def report(
+def report_command(
     folder: Folder,
     public: Public = None,
     as_json: AsJson = False,
@@ -57,7 +57,7 @@ def report(
         print_json(run_report.as_dict())
 
 
-def compare(
+def compare_command(
     releases: Annotated[list[Path], typer.Argument(help="Two or more runs or releases.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page.")] = None,
     as_json: AsJson = False,

@@ -282,7 +282,7 @@ class Pairs:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
     """All that was measured of one release.
 
@@ -299,6 +299,11 @@ class Evaluation:
     verdicts: tuple[Verdict, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """A line, for a notebook; `rows` is the table."""
+        grades = ", ".join(f"{one.group} {one.grade}" for one in self.verdicts) or "no verdict"
+        return f"<Evaluation: {len(self.values)} values; {grades}>"
 
     def of(self, group: Group) -> tuple[MetricValue, ...]:
         """The values of one group."""

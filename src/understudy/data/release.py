@@ -11,11 +11,14 @@ An image's number is its row in the release, so it is also the row of its embedd
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from math import prod
 from pathlib import Path
@@ -27,6 +30,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import files_below
 from understudy.core.types import Release, SyntheticBatch, Texts
 from understudy.data.captions import (
     CAPTION,
@@ -60,17 +64,20 @@ def write_release(
     *,
     format: Literal["png", "parquet"] = "png",
     progress: ReleaseProgress | None = None,
+    sums: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write a release to a new folder; nobody ever sees half of one.
 
     It is written to a hidden folder beside it, which takes the name at the end. Files carry no
-    metadata, and rows are in the release's own order.
+    metadata, and rows are in the release's own order. Some rows are written, in a thread, while the
+    next ones are drawn.
 
     Args:
         release: What a method made.
         folder: Must not exist, or be empty.
         format: How images are written; embeddings are always safetensors.
         progress: Called with the number of rows just written.
+        sums: Receives the SHA-256 of each PNG file by its path, so that none is read again for it.
 
     Returns:
         Facts: ``format`` (None without images), ``rows``, ``rows_per_class``, ``class_folders``
@@ -95,7 +102,8 @@ def write_release(
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise RunError(f"{folder} is taken: choose another, or remove it")
         with _all_or_nothing(folder) as partial:
-            facts = _write(release, partial, format, progress or (lambda rows: None))
+            sums = {} if sums is None else sums
+            facts = _write(release, partial, format, progress or (lambda rows: None), sums)
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error}") from error
     return facts
@@ -115,7 +123,11 @@ def _all_or_nothing(folder: Path) -> Iterator[Path]:
 
 
 def _write(
-    release: Release, folder: Path, format: Literal["png", "parquet"], progress: ReleaseProgress
+    release: Release,
+    folder: Path,
+    format: Literal["png", "parquet"],
+    progress: ReleaseProgress,
+    sums: dict[str, str],
 ) -> dict[str, Any]:
     # One class is no class: such a release is a flat folder, which every reader takes for one.
     labelled = len(release.classes) > 1
@@ -124,7 +136,7 @@ def _write(
     with ExitStack() as stack:
         writers: list[_Writer] = []
         if release.image_shape is not None and format == "png":
-            png_writer = _PngWriter(release, folder / "train", folders)
+            png_writer = _PngWriter(release, folder, folders, sums)
             writers.append(png_writer)
             if release.captioned:
                 captions_file = CaptionsWriter(folder, png_writer.path, release.licence)
@@ -133,46 +145,44 @@ def _write(
             writers.append(stack.enter_context(_ParquetWriter(release, folder / "data")))
         if release.dim is not None:
             writers.append(stack.enter_context(_EmbeddingWriter(release, folder)))
-        for first, batch in _rows(release):
-            for writer in writers:
-                writer.write(first, batch)
-            counts += np.bincount(batch.labels, minlength=len(counts))
-            progress(len(batch.labels))
+        # Entered last, so that its last rows are written before a file is closed.
+        thread = stack.enter_context(ThreadPoolExecutor(1))
+        for labels in _written(release, writers, thread):
+            counts += np.bincount(labels, minlength=len(counts))
+            progress(len(labels))
     if folders and release.image_shape is not None:
         _write_classes(release.classes, folders, folder / CLASSES_FILE)
-    sizes = [os.stat(f"{folder}/{name}").st_size for name in files_below(folder)]
+    names = files_below(folder)
+    others = sum(os.stat(f"{folder}/{name}").st_size for name in names if name not in sums)
     captions = CAPTIONS_FILE if format == "png" else f"column {CAPTION}"
     return {
         "format": None if release.image_shape is None else format,
         "rows": release.count,
         "rows_per_class": dict(zip(release.classes or ("all",), counts.tolist(), strict=True)),
         "class_folders": dict(zip(release.classes, folders, strict=True)) if folders else {},
-        "files": len(sizes),
-        "bytes": sum(sizes),
+        "files": len(names),
+        "bytes": others + sum(writer.bytes for writer in writers if isinstance(writer, _PngWriter)),
         **({"captions": captions} if release.captioned else {}),
     }
 
 
-def files_below(folder: Path) -> list[str]:
-    """The path in a folder of every file of it, in order.
+def _written(
+    release: Release, writers: Sequence[_Writer], thread: Executor
+) -> Iterator[NDArray[np.int64]]:
+    """The labels of rows that were written; each block is, while the next one is drawn."""
+    block: Future[NDArray[np.int64]] | None = None
+    for first, batch in _rows(release):
+        if block is not None:
+            yield block.result()
+        block = thread.submit(_write_rows, writers, first, batch)
+    if block is not None:
+        yield block.result()
 
-    Raises:
-        RunError: One is a link, which leads out of the folder.
-    """
-    names, folders = [], [""]
-    while folders:
-        inner = folders.pop()
-        with os.scandir(folder / inner) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    raise RunError(
-                        f"{entry.path}: is a link, and a release holds files: put it there"
-                    )
-                if entry.is_dir():
-                    folders.append(f"{inner}{entry.name}/")
-                else:
-                    names.append(inner + entry.name)
-    return sorted(names)
+
+def _write_rows(writers: Sequence[_Writer], first: int, batch: SyntheticBatch) -> NDArray[np.int64]:
+    for writer in writers:
+        writer.write(first, batch)
+    return batch.labels
 
 
 def _rows(release: Release) -> Iterator[tuple[int, SyntheticBatch]]:
@@ -228,33 +238,46 @@ def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> 
 
 
 class _PngWriter:
-    def __init__(self, release: Release, folder: Path, class_folders: list[str]) -> None:
-        self._places = [folder / name for name in class_folders] or [folder]
+    """A file for each row, hashed before it is written.
+
+    Attributes:
+        bytes: Of all files so far.
+    """
+
+    def __init__(
+        self, release: Release, folder: Path, class_folders: list[str], sums: dict[str, str]
+    ) -> None:
+        self._folder, self._sums = folder, sums
+        self._places = [f"train/{name}" for name in class_folders] or ["train"]
         self._width = max(6, len(str(release.count)))
-        folder.mkdir(parents=True)
-        self._folders_created = {folder}
+        self._folders_created: set[str] = set()
+        self.bytes = 0
+        (folder / "train").mkdir()
 
     def write(self, first: int, batch: SyntheticBatch) -> None:
         """One file a row, numbered by its row in the release."""
         if batch.images is None:
             return
         labels = batch.labels.tolist()
-        for label in set(labels):
-            if self._places[label] not in self._folders_created:
-                self._places[label].mkdir()
-                self._folders_created.add(self._places[label])
+        for place in {self._places[label] for label in labels} - self._folders_created:
+            (self._folder / place).mkdir(exist_ok=True)
+            self._folders_created.add(place)
         for row, (label, content) in enumerate(
             zip(labels, png_files(batch.images), strict=True), first
         ):
-            with open(f"{self._places[label]}/{self._name(row)}", "wb", buffering=0) as file:
-                file.write(content)
+            name = self._name(row, label)
+            self._sums[name] = hashlib.sha256(content).hexdigest()
+            self.bytes += len(content)
+            with open(f"{self._folder}/{name}", "xb", buffering=0) as file:
+                if file.write(content) != len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
 
     def path(self, row: int, label: int) -> Path:
         """Where an image is written."""
-        return self._places[label] / self._name(row)
+        return self._folder / self._name(row, label)
 
-    def _name(self, row: int) -> str:
-        return f"{row:0{self._width}d}.png"
+    def _name(self, row: int, label: int) -> str:
+        return f"{self._places[label]}/{row:0{self._width}d}.png"
 
 
 class _ParquetWriter:

@@ -16,14 +16,13 @@ A file is written aside, synced and renamed: a crash leaves the old one or the n
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import write_whole
 from understudy.methods.sanitize.wire_items import Side
 from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
@@ -110,15 +109,6 @@ class DeviceHome:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, readable for the owner alone (mode 0600)."""
+    """Write a file of the home whole or not at all (`write_whole`), and its folder before it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    write_whole(path, data)

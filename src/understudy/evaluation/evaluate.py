@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
+from understudy.run.config import source_name
 from understudy.run.outputs import release_folder, write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.run.report import refresh
@@ -39,7 +41,7 @@ _Sides = tuple[EmbeddedDataset, EmbeddedDataset, EmbeddedDataset]
 
 
 def evaluate(
-    folder: str | Path,
+    folder: str | PathLike[str],
     *,
     real: str | Path,
     test: str | Path | None = None,
@@ -101,7 +103,9 @@ def evaluate(
             dp_sgd=dp_sgd,
             label=label,
         )
-        inputs = Inputs.open(release, str(real), None if test is None else str(test), chosen)
+        records = source_name("real", real)
+        others = None if test is None else source_name("test", test)
+        inputs = Inputs.open(release, records, others, chosen)
         steps = partial(events.step, owner_only=True)
         evaluation, pairs = _Measurement(inputs, chosen, steps).run()
     _keep(release, evaluation, pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -14,10 +14,12 @@ from understudy.core.errors import ConfigError
 from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
 from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
-from understudy.privacy.vault import Vault
 from understudy.steps.apportionment import apportion
 from understudy.steps.grid import is_grid
 from understudy.steps.quality import Draw, QualityFilter
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 PROCEDURAL = "procedural"
 """Default of the role ``public``: procedural images, where the encoder could use some."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,11 @@ from understudy.privacy.queries import (
     NormHistogram,
     Votes,
 )
-from understudy.privacy.vault import Vault
 from understudy.steps import histogram, kmeans, shrinkage
 from understudy.steps.space import Frame
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 CLEAR = 3.0
 """A released count stands out of its noise from so many standard deviations on."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.results import Metric
@@ -112,7 +112,7 @@ def by_density_ratio(
     _, spread, axes = np.linalg.svd(usual, full_matrices=False)
     scale = np.maximum(spread[:dims], spread[0] * 1e-6)
     frame = (axes[:dims] / scale[:, None]).T
-    densities = [stats.gaussian_kde((rows @ frame).T) for rows in (theirs, usual)]
+    densities = [scipy.stats.gaussian_kde((rows @ frame).T) for rows in (theirs, usual)]
     points = ((candidates - centre) @ frame).T
     over, under = (density.logpdf(points) for density in densities)
     return np.asarray(over - under, dtype=np.float64)
@@ -227,7 +227,7 @@ def likelihood_ratios(target: Vector, inside: NDArray[np.bool_], confidences: Ve
         mean = (confidences * side).sum(axis=0) / count
         # One variance for all rows: few models do not give one a row (paper, section VI.A).
         spread = np.sqrt(((confidences - mean) ** 2 * side).sum() / max(1, side.sum() - len(mean)))
-        likelihoods.append(stats.norm.logpdf(target, mean, max(spread, 1e-6)))
+        likelihoods.append(scipy.stats.norm.logpdf(target, mean, max(spread, 1e-6)))
     return np.asarray(likelihoods[0] - likelihoods[1])
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
@@ -134,7 +134,7 @@ def difference(one: tuple[int, int], two: tuple[int, int], confidence: float = 0
 
 
 def _wilson(hits: int, tries: int, confidence: float) -> tuple[float, float, float]:
-    interval = stats.binomtest(hits, tries).proportion_ci(confidence, method="wilson")
+    interval = scipy.stats.binomtest(hits, tries).proportion_ci(confidence, method="wilson")
     return hits / tries, float(interval.low), float(interval.high)
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from understudy.core.results import Interval, Metric, Thresholds
 from understudy.core.types import Vector
@@ -298,7 +298,7 @@ def _fitted(
     ridge[0] = 1e-6  # the offset is free
     slopes = np.zeros(x.shape[1])
     for _ in range(_STEPS):
-        p = expit(x @ slopes)
+        p = scipy.special.expit(x @ slopes)
         gradient = x.T @ (weights * (y - p)) - ridge * slopes
         curvature = (x * (weights * p * (1 - p))[:, None]).T @ x + np.diag(ridge)
         step = np.linalg.solve(curvature, gradient)

@@ -8,8 +8,8 @@ in cells, the object's left, top, right and bottom side are from the middle of t
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from understudy.core.errors import InputError
 from understudy.core.types import Found
@@ -50,7 +50,7 @@ def decode_boxes(
             f"a detector's maps are (n, classes + {BOX_SIDES}, rows, columns), found {maps.shape}"
         )
     scores = 1 / (1 + np.exp(-np.clip(maps[:, :-BOX_SIDES].astype(np.float64), -30, 30)))
-    peaks = scores == ndimage.maximum_filter(scores, size=(1, 1, 3, 3))
+    peaks = scores == scipy.ndimage.maximum_filter(scores, size=(1, 1, 3, 3))
     peaks &= scores >= certainty
     sides = np.exp(np.clip(maps[:, -BOX_SIDES:].astype(np.float64), -6, 6))
     return [

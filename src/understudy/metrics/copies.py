@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from understudy.core.errors import InputError
 from understudy.core.results import Metric
@@ -94,7 +94,7 @@ def excess(hits: int, rows: int, chance_hits: int, chance_rows: int) -> Excess:
             f"expected hits among rows, found {hits} of {rows} and {chance_hits} of {chance_rows}"
         )
     every = rows + chance_rows
-    p = float(stats.hypergeom.sf(hits - 1, every, rows, hits + chance_hits))
+    p = float(scipy.stats.hypergeom.sf(hits - 1, every, rows, hits + chance_hits))
     return Excess(hits, rows, chance_hits, chance_rows, min(1.0, p))
 
 

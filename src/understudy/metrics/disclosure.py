@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.ndimage import distance_transform_edt
 
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
@@ -176,7 +175,9 @@ class _Layer:
     """A part of another photo, to be laid over the parts of the own ones, box over box."""
 
     def __init__(self, part: NDArray[np.bool_]) -> None:
-        self._nearest = distance_transform_edt(~part, return_distances=False, return_indices=True)
+        self._nearest = scipy.ndimage.distance_transform_edt(
+            ~part, return_distances=False, return_indices=True
+        )
         self._extents = [np.flatnonzero(part.any(axis=1 - axis)) for axis in (0, 1)]
 
     def under(self, part: NDArray[np.bool_]) -> tuple[Codes, Codes]:
@@ -195,5 +196,5 @@ def _interval(values: Vector, confidence: float) -> Interval:
     mean = float(values.mean())
     if len(values) < 2:
         return Interval(mean, mean, mean)
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * stats.sem(values))
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(values) - 1) * scipy.stats.sem(values))
     return Interval(mean, mean - half, mean + half)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from understudy.core.errors import InputError
 from understudy.metrics.roc import rate_at_least, rate_at_most
@@ -84,7 +84,7 @@ def mu_from_pairs(
     low, high = rate_at_least(right_in, tries_in, miss), rate_at_most(wrong_out, tries_out, miss)
     if low == 0 or high == 1:
         return 0.0
-    return max(0.0, float(stats.norm.ppf(low) - stats.norm.ppf(high)))
+    return max(0.0, float(scipy.stats.norm.ppf(low) - scipy.stats.norm.ppf(high)))
 
 
 def _check_counts(right_in: int, tries_in: int, wrong_out: int, tries_out: int) -> None:
@@ -129,11 +129,11 @@ def epsilon_from_one_run(
 def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """How likely so many right guesses are under (epsilon, delta)-DP, at most."""
     q = 1 / (1 + math.exp(-epsilon))
-    plain = float(stats.binom.sf(right - 1, guesses, q))
+    plain = float(scipy.stats.binom.sf(right - 1, guesses, q))
     if delta == 0 or right == 0:
         return min(1.0, plain)
     # P[right > binomial >= right - i] / i, at its largest: what delta can buy a guess.
-    below = np.cumsum(stats.binom.pmf(np.arange(right - 1, -1, -1), guesses, q))
+    below = np.cumsum(scipy.stats.binom.pmf(np.arange(right - 1, -1, -1), guesses, q))
     steepest = float((below / np.arange(1, right + 1)).max())
     return min(1.0, plain + steepest * delta * 2 * canaries)
 

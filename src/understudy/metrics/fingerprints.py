@@ -6,8 +6,8 @@ import hashlib
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import dct
 
 from understudy.core.results import Metric
 from understudy.core.types import Images, Labels
@@ -113,7 +113,7 @@ def perceptual_hashes(images: Images) -> Hashes:
 
 @lru_cache(maxsize=1)
 def _low_frequencies() -> NDArray[np.float32]:
-    whole = dct(np.eye(_HASH_OF), axis=0, norm="ortho")
+    whole = scipy.fft.dct(np.eye(_HASH_OF), axis=0, norm="ortho")
     return np.asarray(whole[:_HASH_SIDE], dtype=np.float32)
 
 

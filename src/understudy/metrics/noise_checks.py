@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
@@ -211,7 +211,7 @@ class NoiseRecord:
             ratio,
             repeats,
             expected,
-            repeats > 0 and float(stats.poisson.sf(repeats - 1, expected)) < miss,
+            repeats > 0 and float(scipy.stats.poisson.sf(repeats - 1, expected)) < miss,
             {name: one.interval(variance, miss) for name, one in places.items() if one.pairs},
         )
 
@@ -230,5 +230,5 @@ def noise_ratio(squares: float, numbers: int, *, confidence: float = 0.95) -> In
     if numbers < 1:
         raise InputError("the noise of a run that released nothing cannot be measured")
     tail = (1 - confidence) / 2
-    low, high = (squares / stats.chi2.ppf(tail, numbers) for tail in (1 - tail, tail))
+    low, high = (squares / scipy.stats.chi2.ppf(tail, numbers) for tail in (1 - tail, tail))
     return Interval(*(float(np.sqrt(value)) for value in (squares / numbers, low, high)))

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import log_softmax
 
 from understudy.core.results import Interval
 from understudy.core.types import Labels, Vector
@@ -54,14 +53,16 @@ def softmax_weights(features: NDArray[Any], labels: Labels, classes: int) -> Vec
 
     def loss(flat: Vector) -> tuple[float, Vector]:
         theta = flat.reshape(-1, classes)
-        logs = log_softmax(rows @ theta, axis=1)
+        logs = scipy.special.log_softmax(rows @ theta, axis=1)
         decayed = np.concatenate([theta[:-1], np.zeros((1, classes))])
         gradient = rows.T @ ((np.exp(logs) - truth) * weights[:, None]) + _DECAY * decayed
         value = _DECAY / 2 * np.vdot(decayed, decayed) - weights @ (logs * truth).sum(axis=1)
         return float(value), gradient.ravel()
 
     start = np.zeros(rows.shape[1] * classes)
-    result = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    result = scipy.optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
+    )
     theta = result.x.reshape(-1, classes)
     weights_of_features = theta[:-1] if axes is None else axes @ theta[:-1]
     weights_of_features /= scale

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
@@ -167,14 +167,14 @@ def area_by_groups(
 def _placements(members: Vector, others: Vector) -> tuple[Vector, Vector]:
     """Part of the others below each member, and part of the members above each other."""
     n, m = len(members), len(others)
-    ranks = stats.rankdata(np.concatenate([members, others]))
-    above = (ranks[:n] - stats.rankdata(members)) / m
-    below = 1 - (ranks[n:] - stats.rankdata(others)) / n
+    ranks = scipy.stats.rankdata(np.concatenate([members, others]))
+    above = (ranks[:n] - scipy.stats.rankdata(members)) / m
+    below = 1 - (ranks[n:] - scipy.stats.rankdata(others)) / n
     return above, below
 
 
 def _about(area: float, spread: float, confidence: float) -> Interval:
-    half_width = float(stats.norm.ppf((1 + confidence) / 2)) * spread
+    half_width = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * spread
     return Interval(area, max(0.0, area - half_width), min(1.0, area + half_width))
 
 
@@ -186,12 +186,12 @@ def _tpr_at(fpr: Vector, tpr: Vector, rate: float, members: int, confidence: flo
 
 def rate_at_least(hits: int, tries: int, miss: float) -> float:
     """One-sided lower bound of a probability, above the truth with probability ``miss`` at most."""
-    return 0.0 if hits == 0 else float(stats.beta.ppf(miss, hits, tries - hits + 1))
+    return 0.0 if hits == 0 else float(scipy.stats.beta.ppf(miss, hits, tries - hits + 1))
 
 
 def rate_at_most(hits: int, tries: int, miss: float) -> float:
     """One-sided upper bound of a probability, below the truth with probability ``miss`` at most."""
-    return 1.0 if hits == tries else float(stats.beta.ppf(1 - miss, hits + 1, tries - hits))
+    return 1.0 if hits == tries else float(scipy.stats.beta.ppf(1 - miss, hits + 1, tries - hits))
 
 
 def clopper_pearson(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:

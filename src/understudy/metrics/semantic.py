@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from understudy.core.errors import InputError
 from understudy.core.results import Interval, Metric
@@ -106,7 +106,7 @@ def prompt_similarity(
 def _interval(mean: float, sides: tuple[Vector, ...], confidence: float) -> Interval:
     """Of a mean over all pairs of two samples, by each row's own mean (Hoeffding 1948)."""
     variance = sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1)
-    half_width = float(stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance))
+    half_width = float(scipy.stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance))
     return Interval(mean, mean - half_width, mean + half_width)
 
 

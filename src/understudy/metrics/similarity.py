@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter1d
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Vector
@@ -90,7 +90,7 @@ def _structure(x: Vector, y: Vector) -> Vector:
 def _blurred(values: Vector) -> Vector:
     """The window's weighted mean about each pixel that it fits around."""
     for axis in (1, 2):
-        values = gaussian_filter1d(values, _SIGMA, axis=axis, radius=_REACH)
+        values = scipy.ndimage.gaussian_filter1d(values, _SIGMA, axis=axis, radius=_REACH)
     return values[:, _REACH:-_REACH, _REACH:-_REACH]
 
 

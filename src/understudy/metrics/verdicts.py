@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from understudy.core.results import Grade, Interval, MetricValue, Verdict
 from understudy.core.types import Vector
@@ -320,5 +320,5 @@ def _nearness(distances: Mapping[str, Closeness]) -> str:
 def _are_alike(release: Vector, held_out: Vector) -> bool:
     """Whether one is as often larger than the other as not, within chance and a little more."""
     n, m = len(release), len(held_out)
-    larger = float(stats.mannwhitneyu(release, held_out).statistic) / (n * m)
+    larger = float(scipy.stats.mannwhitneyu(release, held_out).statistic) / (n * m)
     return abs(larger - 0.5) <= _ALIKE + float(1.96 * np.sqrt((1 / n + 1 / m) / 12))

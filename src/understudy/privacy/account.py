@@ -315,7 +315,8 @@ class Account:
             what = "query" if "query" in other else ", ".join(other)
             raise RunError(
                 f"{path}: stored for another {what}: the run's settings, models, data or version "
-                "of Understudy changed since. Start a new run in another folder"
+                "of Understudy changed since, or the number of threads (OMP_NUM_THREADS), on which "
+                "the last digits depend. Go on as it began, or start a new run in another folder"
             )
         self._record(path.stem, note["attempt"], noisy)
         return np.asarray(noisy, dtype=np.int64)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -27,31 +26,6 @@ from understudy.privacy.accounting import MIN_SCALE
 enable_features("contrib")
 
 _CHUNK = 1 << 14
-
-
-def grid_step(sigma: float) -> float:
-    """The grid that contributions are truncated to: a power of two with sigma / g in [2^24, 2^25).
-
-    A power of two makes the division by g exact in floating point. `math.frexp` reads the exponent
-    of sigma off exactly; a logarithm is rounded, and may name the power above.
-
-    Raises:
-        ConfigError: A sigma that is not a positive number, or so small that its grid has no exact
-            float64.
-    """
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise ConfigError(
-            f"the noise of a release needs a positive standard deviation, found {sigma!r}: use "
-            "another epsilon or clipping radius"
-        )
-    # sigma = m 2^e with m in [1/2, 1), so 2^(e - 1) is the power of two at or below it.
-    step = math.ldexp(1.0, math.frexp(sigma)[1] - MIN_SCALE.bit_length())
-    if step < sys.float_info.min:
-        raise ConfigError(
-            f"noise of standard deviation {sigma!r} is too small for float64: use a smaller "
-            "epsilon, or data of a larger scale"
-        )
-    return step
 
 
 def require_scale(scale: float) -> None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from understudy.core.independence import Projection, require_finite, row_softmax, row_squares
 from understudy.core.types import Vector
-from understudy.privacy import noise, sums
+from understudy.privacy import sums
 from understudy.privacy.cells import Cells as Cells
 from understudy.privacy.sums import UnitCodes
 from understudy.privacy.unit import Adjacency
@@ -76,7 +76,7 @@ class Query(ABC):
     def grid(self, sigma: float) -> float:
         """The grid step for noise of standard deviation ``sigma``."""
         heaviest = 1.0 if self.weights is None else float(self.weights.max())
-        return noise.grid_step(sigma / heaviest)
+        return sums.grid_step(sigma / heaviest)
 
     def integer_sum(
         self,

@@ -8,14 +8,18 @@ machine or engine, whatever the floats before them were.
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
+from understudy.core.errors import ConfigError
 from understudy.core.independence import require_finite, row_squares
 from understudy.core.types import Vector
+from understudy.privacy.accounting import MIN_SCALE
 
 UnitCodes = NDArray[np.int64]
 """Unit of each record of a block: (n,) int64, non-decreasing, whole units only."""
@@ -23,12 +27,39 @@ UnitCodes = NDArray[np.int64]
 _MARGIN = 1e-9  # clip this much below the bound, so that float rounding cannot reach it
 
 
-def _gather(index: NDArray[Any], size: int, dtype: type) -> csr_array[Any, tuple[int, int]]:
+def grid_step(sigma: float) -> float:
+    """The grid that contributions are truncated to: a power of two with sigma / g in [2^24, 2^25).
+
+    A power of two makes the division by g exact in floating point. `math.frexp` reads the exponent
+    of sigma off exactly; a logarithm is rounded, and may name the power above.
+
+    Raises:
+        ConfigError: A sigma that is not a positive number, or so small that its grid has no exact
+            float64.
+    """
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise ConfigError(
+            f"the noise of a release needs a positive standard deviation, found {sigma!r}: use "
+            "another epsilon or clipping radius"
+        )
+    # sigma = m 2^e with m in [1/2, 1), so 2^(e - 1) is the power of two at or below it.
+    step = math.ldexp(1.0, math.frexp(sigma)[1] - MIN_SCALE.bit_length())
+    if step < sys.float_info.min:
+        raise ConfigError(
+            f"noise of standard deviation {sigma!r} is too small for float64: use a smaller "
+            "epsilon, or data of a larger scale"
+        )
+    return step
+
+
+def _gather(
+    index: NDArray[Any], size: int, dtype: type
+) -> scipy.sparse.csr_array[Any, tuple[int, int]]:
     """The (size, n) 0/1 matrix that adds row i to output row index[i]."""
     n = len(index)
     order = np.argsort(index, kind="stable")
     starts = np.searchsorted(index[order], np.arange(size + 1))
-    return csr_array((np.ones(n, dtype=dtype), order, starts), shape=(size, n))
+    return scipy.sparse.csr_array((np.ones(n, dtype=dtype), order, starts), shape=(size, n))
 
 
 def _clip_factor(norms: Vector, bound: float) -> Vector:

@@ -6,38 +6,41 @@ and synthetic images; only `owner_report` and `owner_json` take an `OwnerRecord`
 
 from __future__ import annotations
 
-import json
+from typing import TYPE_CHECKING
 
-from understudy.report.card import dataset_card
-from understudy.report.comparison import Comparison, compare_releases
-from understudy.report.html import comparison_report, owner_report, public_report
-from understudy.report.images import contact_sheet
-from understudy.report.json_files import (
-    owner_json,
-    public_json,
-    read_evaluation,
-    read_owner,
-    read_record,
-    read_score,
-)
-from understudy.report.record import (
-    BudgetState,
-    ModelRecord,
-    ModelScore,
-    OwnerRecord,
-    Premise,
-    PublicQuality,
-    Recall,
-    Released,
-    RunRecord,
-    Sample,
-    Sheet,
-    StatedAttack,
-    StatedTotal,
-)
-from understudy.report.scatter import Scatter, scatter_of
-from understudy.report.statement import privacy_json, statement_text
-from understudy.report.tables import as_csv, as_parquet
+from understudy.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from understudy.report.card import dataset_card, public_documents
+    from understudy.report.comparison import Comparison, compare_releases
+    from understudy.report.html import comparison_report, owner_report, public_report
+    from understudy.report.images import contact_sheet
+    from understudy.report.json_files import (
+        owner_json,
+        public_json,
+        read_evaluation,
+        read_owner,
+        read_record,
+        read_score,
+    )
+    from understudy.report.record import (
+        BudgetState,
+        ModelRecord,
+        ModelScore,
+        OwnerRecord,
+        Premise,
+        PublicQuality,
+        Recall,
+        Released,
+        RunRecord,
+        Sample,
+        Sheet,
+        StatedAttack,
+        StatedTotal,
+    )
+    from understudy.report.scatter import Scatter, scatter_of
+    from understudy.report.statement import privacy_json, statement_text
+    from understudy.report.tables import as_csv, as_parquet
 
 __all__ = [
     "BudgetState",
@@ -75,11 +78,42 @@ __all__ = [
     "statement_text",
 ]
 
+_HOMES = {
+    "BudgetState": "record",
+    "Comparison": "comparison",
+    "ModelRecord": "record",
+    "ModelScore": "record",
+    "OwnerRecord": "record",
+    "Premise": "record",
+    "PublicQuality": "record",
+    "Recall": "record",
+    "Released": "record",
+    "RunRecord": "record",
+    "Sample": "record",
+    "Scatter": "scatter",
+    "Sheet": "record",
+    "StatedAttack": "record",
+    "StatedTotal": "record",
+    "as_csv": "tables",
+    "as_parquet": "tables",
+    "compare_releases": "comparison",
+    "comparison_report": "html",
+    "contact_sheet": "images",
+    "dataset_card": "card",
+    "owner_json": "json_files",
+    "owner_report": "html",
+    "privacy_json": "statement",
+    "public_documents": "card",
+    "public_json": "json_files",
+    "public_report": "html",
+    "read_evaluation": "json_files",
+    "read_owner": "json_files",
+    "read_record": "json_files",
+    "read_score": "json_files",
+    "scatter_of": "scatter",
+    "statement_text": "statement",
+}
+"""The module of each name; reading one of them is not to import what writes the others."""
 
-def public_documents(record: RunRecord) -> dict[str, str]:
-    """The documents of a release folder: file name to text, UTF-8."""
-    return {
-        "README.md": dataset_card(record),
-        "PRIVACY.md": statement_text(record),
-        "privacy.json": json.dumps(privacy_json(record), indent=2, allow_nan=False) + "\n",
-    }
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -1,10 +1,11 @@
-"""The dataset card: README.md of a release folder, in the form of the Hugging Face hub.
+"""The documents of a release folder, and its card: README.md in the form of the Hugging Face hub.
 
 The front matter tells ``datasets.load_dataset(FOLDER)`` which files are rows.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
@@ -12,6 +13,7 @@ import yaml
 from understudy.report import meaning
 from understudy.report.record import RunRecord
 from understudy.report.rendering import environment
+from understudy.report.statement import privacy_json, statement_text
 from understudy.report.verdict_table import quality_sentence
 
 SIZE_CATEGORIES = (
@@ -73,3 +75,12 @@ def dataset_card(record: RunRecord) -> str:
         )
     )
     return f"---\n{header}---\n\n{body}"
+
+
+def public_documents(record: RunRecord) -> dict[str, str]:
+    """The documents of a release folder: file name to text, UTF-8."""
+    return {
+        "README.md": dataset_card(record),
+        "PRIVACY.md": statement_text(record),
+        "privacy.json": json.dumps(privacy_json(record), indent=2, allow_nan=False) + "\n",
+    }

@@ -40,7 +40,12 @@ Number = float | Literal["inf", "-inf"]
 """A number; JSON has none that is infinite, so that stands as text."""
 
 
-class _StrictModel(BaseModel):
+class _Model(BaseModel):
+    # Built when first read: a release is read without building what reads an evaluation.
+    model_config = ConfigDict(defer_build=True)
+
+
+class _StrictModel(_Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -138,7 +143,7 @@ class VerdictEntry(_StrictModel):
     kind: ValueKind
 
 
-class EvaluationFile(BaseModel):
+class EvaluationFile(_Model):
     """``evaluation.json``: all that was measured of one release. For the owner only."""
 
     form: Literal["understudy-evaluation/1"] = Field(alias="schema")
@@ -168,7 +173,7 @@ class SoftwareEntry(_StrictModel):
     version: str
 
 
-class GuaranteeEntry(BaseModel):
+class GuaranteeEntry(_Model):
     """The guarantee, complete enough to be checked by a program."""
 
     kind: Guarantee | None = Field(
@@ -201,7 +206,7 @@ class StageEntry(_StrictModel):
     origin: str = Field("", description="The release that it was paid for in; empty: this one.")
 
 
-class DataEntry(BaseModel):
+class DataEntry(_Model):
     """What the release holds and how it was made."""
 
     method: str
@@ -266,7 +271,7 @@ class QualityEntry(_StrictModel):
     recalls: dict[str, tuple[float, float, float]] = Field(description="By class; likewise.")
 
 
-class PrivacyFile(BaseModel):
+class PrivacyFile(_Model):
     """``privacy.json``: the guarantee of a release. Public."""
 
     form: Literal["understudy-privacy/1"] = Field(alias="schema")

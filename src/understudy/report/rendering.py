@@ -7,14 +7,16 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from understudy.report import meaning
 from understudy.report.readable_names import readable
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # What has a meaning anywhere in a line; an underscore inside a word has none.
 _MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
@@ -53,6 +55,8 @@ def coded(text: str) -> Markup:
 @cache
 def environment() -> Environment:
     """Jinja2 with this package's templates; ``*.html`` escapes everything, the rest uses ``md``."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # which readers do without
+
     jinja = Environment(
         loader=PackageLoader("understudy.report"),
         autoescape=lambda name: name is not None and name.endswith(".html"),

@@ -7,10 +7,12 @@ written last, and covers every file of the release but itself and its signature.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.data.release import files_below
+from understudy.core.files import files_below
 
 CHECKSUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
@@ -20,8 +22,12 @@ _BLOCK = 1 << 20
 _PURPOSE = b"understudy/release/v1\0"
 
 
-def checksums_of(release: Path) -> dict[str, str]:
+def checksums_of(release: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """The SHA-256 of every file of a release but the list and its signature, by path.
+
+    Args:
+        release: Its folder.
+        known: Those of files that this process wrote, which are not read again.
 
     Raises:
         RunError: A name that a line cannot hold, or a link, which leads out of the folder.
@@ -31,7 +37,7 @@ def checksums_of(release: Path) -> dict[str, str]:
         if name not in (CHECKSUMS, SIGNATURE):
             if not name.isprintable() or "\\" in name:
                 raise RunError(f"{name!r} cannot stand in {CHECKSUMS}: rename the file")
-            sums[name] = _sha256(f"{release}/{name}")
+            sums[name] = known.get(name) or _sha256(f"{release}/{name}")
     return sums
 
 
@@ -40,10 +46,10 @@ def checksums_text(sums: dict[str, str]) -> str:
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
 
 
-def write_checksums(release: Path) -> None:
-    """Write the list of a release, which has no signature then."""
+def write_checksums(release: Path, known: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write the list of a release, which has no signature then; ``known`` as in `checksums_of`."""
     (release / SIGNATURE).unlink(missing_ok=True)
-    text = checksums_text(checksums_of(release))
+    text = checksums_text(checksums_of(release, known))
     (release / CHECKSUMS).write_text(text, encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -205,6 +206,24 @@ def run_options() -> dict[str, Any]:
     for one in dataclasses.fields(RunConfig):
         annotations |= roles if one.name == "roles" else {one.name: hints[one.name]}
     return annotations
+
+
+def source_name(what: str, source: object) -> str:
+    """The name of a dataset, for Python takes paths too.
+
+    Args:
+        what: The option, for the error.
+        source: A folder, a file or ``hf:NAME``.
+
+    Raises:
+        ConfigError: Something else, such as an array.
+    """
+    if isinstance(source, str | os.PathLike):
+        return str(os.fspath(source))
+    raise ConfigError(
+        f"{what} is a folder, a file or hf:NAME, found {type(source).__name__}. Arrays are read "
+        'from a file: np.savez("data.npz", images=images, labels=labels), or embeddings='
+    )
 
 
 def unknown(what: str, name: str, known: list[str]) -> ConfigError:

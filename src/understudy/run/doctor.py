@@ -20,10 +20,10 @@ from understudy.backends.embedded.shipped import (
 from understudy.backends.registry import backends
 from understudy.core.errors import UnderstudyError
 from understudy.core.independence import product
+from understudy.core.version import understudy_version
 from understudy.privacy import noise
 from understudy.privacy.accounting import MIN_SCALE
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run.documents import understudy_version
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from understudy.core.ports import Source
 from understudy.core.types import Fit, Images, Receipt, Release
+from understudy.core.version import understudy_version
 from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
@@ -51,14 +52,6 @@ ONE_CLASS = (
     "that this is meant"
 )
 """The note on a dataset without labels that nobody declared to be without."""
-
-
-def understudy_version() -> str:
-    """The installed version, or ``"unknown"`` when run from a bare source tree."""
-    try:
-        return version("understudy")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def run_record(
@@ -137,11 +130,19 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     return tuple(premises)
 
 
-def write_release_documents(release: Path, record: RunRecord) -> None:
-    """The dataset card, the privacy statement and ``privacy.json``; the checksums, which end it."""
+def write_release_documents(
+    release: Path, record: RunRecord, sums: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """The dataset card, the privacy statement and ``privacy.json``; the checksums, which end it.
+
+    Args:
+        release: Its folder.
+        record: What it says of itself.
+        sums: Checksums of files that this process wrote (`write_release`).
+    """
     for name, text in public_documents(record).items():
         (release / name).write_text(text, encoding="utf-8")
-    write_checksums(release)
+    write_checksums(release, sums)
 
 
 def write_contact_sheet(folder: RunFolder, synthetic: Mapping[int, Images]) -> Path:

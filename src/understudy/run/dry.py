@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal, Unpack
 
 from understudy.core.ports import StepwiseModel
+from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
-from understudy.run.config import NOTED_EPSILON, RunConfig
+from understudy.run.config import NOTED_EPSILON, RunConfig, make_config, source_name
 from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import Prepared, claim, prepare
@@ -116,6 +120,51 @@ def dry_run(config: RunConfig) -> RunPlan:
     with Ledger(prepared.config.ledger) as ledger:
         dataset, others = ledger.look_up(prepared.source)
         return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
+
+
+class PlanOptions(RoleNames, total=False):
+    """The options of a run that its plan depends on, as `understudy.synthesize` takes them."""
+
+    method: str
+    delta: float
+    accept_epsilon: bool
+    settings: Mapping[str, Any] | None
+    count: int | None
+    unit: str | None
+    unit_from: Literal["folder", "file"] | None
+    unit_from_name: str | None
+    unit_rows: int
+    adjacency: Adjacency
+    ledger: str | None
+    size: int | None
+    fit: Literal["stretch", "crop", "pad"]
+    label: str | None
+    classes: Sequence[str] | str | None
+    channels: int | None
+    hold_out: float | str | None
+    quality_share: float | str | None
+    candidates_public: bool
+    skip_bad: bool
+
+
+def planned_run(
+    source: str | PathLike[str], *, epsilon: float | str, **options: Unpack[PlanOptions]
+) -> RunPlan:
+    """What `understudy.synthesize` would do with these options, and what it would spend.
+
+    Nothing is spent and nothing is written, so a loop over settings costs nothing.
+
+    Args:
+        source: The private dataset.
+        epsilon: As for `understudy.synthesize`.
+        options: Others of its options, by their names.
+
+    Raises:
+        InputError: What would be refused in the run too, but for its budget (`RunPlan.refused`).
+    """
+    given = {**options, "settings": dict(options.get("settings") or {})}
+    name = source_name("source", source)
+    return dry_run(make_config({**given, "source": name, "out": "out", "epsilon": epsilon}))
 
 
 def plan_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,10 @@ class RunReport:
 
 
 def load(
-    folder: str | Path, *, ledger: str | None = None, other_runs: Sequence[str | Path] = ()
+    folder: str | PathLike[str],
+    *,
+    ledger: str | None = None,
+    other_runs: Sequence[str | PathLike[str]] = (),
 ) -> RunReport:
     """Read back what a run and its evaluation left.
 
@@ -121,7 +125,10 @@ def load(
 
 
 def refresh(
-    folder: str | Path, *, ledger: str | None = None, other_runs: Sequence[str | Path] = ()
+    folder: str | PathLike[str],
+    *,
+    ledger: str | None = None,
+    other_runs: Sequence[str | PathLike[str]] = (),
 ) -> Path:
     """Write ``owner/report.html`` anew from what the run and its evaluation left.
 
@@ -159,7 +166,7 @@ def public_as_dict(folder: str | Path) -> dict[str, Any]:
     return public_json(_public(folder)[0])
 
 
-def compare_folders(folders: Sequence[str | Path]) -> Comparison:
+def compare_folders(folders: Sequence[str | PathLike[str]]) -> Comparison:
     """Put several releases side by side.
 
     Args:
@@ -286,7 +293,7 @@ def _siblings(root: Path, run: RunFile) -> list[Path]:
     ]
 
 
-def _different(folders: Sequence[str | Path]) -> list[Path]:
+def _different(folders: Sequence[str | PathLike[str]]) -> list[Path]:
     """Each folder once, in their order."""
     return list(dict.fromkeys(Path(folder).resolve() for folder in folders))
 

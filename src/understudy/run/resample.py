@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from understudy.backends.arrays import fit_images
 from understudy.core.errors import ConfigError, RunComplete, RunError
 from understudy.core.ports import Events, Source
 from understudy.core.types import Batch, Release, Shape
+from understudy.core.version import understudy_version
 from understudy.data import write_release
 from understudy.methods.base import UNLABELLED, Arrays, Make, Materials, Resampling
 from understudy.privacy.paid import PaidAnswers, PaidVault
@@ -29,7 +31,6 @@ from understudy.report.meaning import EARLIER_RUN
 from understudy.run.config import make_config
 from understudy.run.documents import (
     release_scatter,
-    understudy_version,
     write_contact_sheet,
     write_release_documents,
 )
@@ -123,7 +124,7 @@ class EarlierRun:
 
 
 def resample(
-    folder: str | Path,
+    folder: str | PathLike[str],
     *,
     count: int | None = None,
     per_class: int | None = None,
@@ -256,12 +257,16 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     fitted = time.perf_counter()
     shutil.rmtree(folder.release, ignore_errors=True)  # of one that was killed
     step = events.step("sampling and writing the release", release.count)
-    facts = write_release(release, folder.release, format=prepared.config.format, progress=step)
+    sums: dict[str, str] = {}
+    facts = write_release(
+        release, folder.release, format=prepared.config.format, progress=step, sums=sums
+    )
     if prepared.quality is not None:
         facts |= prepared.quality.facts
     seconds = {"fit": fitted - begun, "sample and write": time.perf_counter() - fitted}
     rounded = {part: round(number, 2) for part, number in seconds.items()}
-    return _documents(earlier, folder, release, facts | {"seed": resampling.seed}, rounded)
+    facts |= {"seed": resampling.seed}
+    return _documents(earlier, folder, release, facts, sums, rounded)
 
 
 def _documents(
@@ -269,6 +274,7 @@ def _documents(
     folder: RunFolder,
     release: Release,
     facts: Mapping[str, Any],
+    sums: Mapping[str, str],
     seconds: Mapping[str, float],
 ) -> Result:
     """The documents of the release and of the owner; ``run.json``, which ends it, last."""
@@ -283,7 +289,7 @@ def _documents(
         total=None,  # which is of then
         quality=None,  # which is of that release
     )
-    write_release_documents(folder.release, record)
+    write_release_documents(folder.release, record, sums)
     images = None if release.image_shape is None else synthetic_pools(release)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     gallery = () if images is None else sheets(earlier.prepared.source, images)

@@ -9,12 +9,13 @@ from typing import Any
 
 from understudy.core.types import Receipt
 from understudy.report import PublicQuality, StatedAttack
+from understudy.report.meaning import budget
 from understudy.run.accuracy import Accuracy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """What a run made.
+    """What a run made; a path to its folder, so that every function that takes one takes this.
 
     Attributes:
         release: The folder that may be shared.
@@ -39,3 +40,16 @@ class Result:
     warnings: tuple[str, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
     quality: PublicQuality | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run: ``release`` and ``owner``."""
+        return self.release.parent
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        """A line, for a notebook; the attributes have the rest."""
+        guarantee = budget(self.receipt)
+        return f"<Result {self.folder}: {self.facts.get('rows', 0):,} samples, {guarantee}>"

@@ -15,6 +15,7 @@ from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Generator
 from understudy.core.types import Release, SyntheticBatch
+from understudy.core.version import understudy_version
 from understudy.data import write_release
 from understudy.data.names import names_of_classes
 from understudy.data.open_source import CONTACT_SHEET
@@ -22,7 +23,7 @@ from understudy.methods.base import Context, check_template, prompts_of
 from understudy.report import ModelRecord, RunRecord
 from understudy.report.images import contact_sheet
 from understudy.report.meaning import NO_PRIVATE_DATA
-from understudy.run.documents import understudy_version, write_release_documents
+from understudy.run.documents import write_release_documents
 from understudy.run.galleries import contact_sheet_of, first_of_each
 from understudy.run.models import phrase_of
 from understudy.run.outputs import open_release

@@ -25,7 +25,7 @@ from understudy.privacy.unit import Adjacency
 from understudy.privacy.vault import Vault
 from understudy.report import PublicQuality
 from understudy.run.accuracy import Accuracy, Watch, measure
-from understudy.run.config import RunConfig, make_config
+from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.documents import (
     Charged,
     is_unlabelled,
@@ -183,7 +183,7 @@ def synthesize(
     return run(
         make_config(
             {
-                "source": str(source),
+                "source": source_name("source", source),
                 "out": out,
                 "method": method,
                 "epsilon": epsilon,
@@ -208,7 +208,7 @@ def synthesize(
                 "unit_rows": unit_rows,
                 "adjacency": adjacency,
                 "ledger": ledger,
-                "test": None if test is None else str(test),
+                "test": None if test is None else source_name("test", test),
                 "test_rows": test_rows,
                 "size": size,
                 "fit": fit,
@@ -323,10 +323,12 @@ class _Run:
             vault.close()  # what is sampled from now on is post-processing
         with self._timed("sample and write"):
             shutil.rmtree(folder.release, ignore_errors=True)  # of a run that was killed
+            sums: dict[str, str] = {}
             facts = write_release(
                 release,
                 folder.release,
                 format=config.format,
+                sums=sums,
                 progress=self.events.step("sampling and writing the release", release.count),
             )
             if prepared.quality is not None:
@@ -337,7 +339,8 @@ class _Run:
         if config.quality_part:
             with self._timed("measure the quality"):
                 quality = measured_quality(prepared, release, account, folder, self.events)
-        return self._report(dataset, release, claim(prepared, account.receipt()), facts, quality)
+        receipt = claim(prepared, account.receipt())
+        return self._report(dataset, release, receipt, facts, quality, sums)
 
     def _note_charge(self) -> None:
         self.folder.begun = True
@@ -396,13 +399,14 @@ class _Run:
         receipt: Receipt,
         facts: Mapping[str, Any],
         quality: PublicQuality | None,
+        sums: Mapping[str, str],
     ) -> Result:
         """The documents, and accuracy if there is a test set."""
         prepared, folder = self.prepared, self.folder
         record = run_record(prepared, release, receipt, facts, quality)
         if prepared.config.publish_total:
             record = replace(record, total=stated_total(self.ledger, dataset.id))
-        write_release_documents(folder.release, record)
+        write_release_documents(folder.release, record, sums)
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:

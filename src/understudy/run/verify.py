@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import RunError
+from understudy.core.files import files_below
 from understudy.core.types import Receipt, StageReceipt
-from understudy.data.release import files_below
 from understudy.privacy.accounting import (
     MIN_SCALE,
     Gaussian,
@@ -91,7 +92,7 @@ class Verification:
         }
 
 
-def verify(release: str | Path, *, key: str | Path | None = None) -> Verification:
+def verify(release: str | PathLike[str], *, key: str | Path | None = None) -> Verification:
     """Check a release: its files by their checksums, its guarantee by its own numbers.
 
     Args:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from understudy.core.errors import MissingExtra, RunError
+from understudy.core.files import HALF_WRITTEN, sync_folder, write_whole
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -28,7 +29,6 @@ _CHUNK = 2**20
 _TAG, _PREFIX = 16, 7
 _COUNTER = struct.Struct(">IB")  # number of the chunk, whether it is the last
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_HALF_WRITTEN = ".part"
 
 WORK = ("items", "stages")
 """What is of no use once the model is there."""
@@ -53,7 +53,7 @@ class JobFolders:
     def create(self, job: str) -> None:
         """A new key and an empty folder."""
         (self._jobs / job).mkdir(mode=0o700)
-        _write_whole(self._keys / job, secrets.token_bytes(32))
+        write_whole(self._keys / job, secrets.token_bytes(32))
 
     def write(self, job: str, path: str, data: bytes) -> None:
         """Seal a file. It is there whole or not at all, and writing it again changes nothing.
@@ -65,7 +65,7 @@ class JobFolders:
         target = self._jobs / job / path
         try:
             target.parent.mkdir(mode=0o700, exist_ok=True)
-            _write_whole(target, sealed)
+            write_whole(target, sealed)
         except FileNotFoundError:
             raise JobGoneError(f"job {job} was deleted") from None
 
@@ -92,7 +92,7 @@ class JobFolders:
             return {
                 entry.name
                 for entry in os.scandir(self._jobs / job / folder)
-                if not entry.name.endswith(_HALF_WRITTEN)
+                if not entry.name.endswith(HALF_WRITTEN)
             }
         except FileNotFoundError:
             return set()
@@ -107,19 +107,19 @@ class JobFolders:
         if bad := [name for name in files if not _NAME.fullmatch(name)]:
             raise RunError(f"the stage {stage} names a file {bad[0]!r}: use {_NAME.pattern}")
         target = self._jobs / job / "stages" / stage
-        half = target.with_name(f"{stage}-{secrets.token_hex(4)}{_HALF_WRITTEN}")
+        half = target.with_name(f"{stage}-{secrets.token_hex(4)}{HALF_WRITTEN}")
         try:
             target.parent.mkdir(mode=0o700, exist_ok=True)
             half.mkdir(mode=0o700)
             for name, data in files.items():
-                _write_whole(half / name, self._seal(job, f"stages/{stage}/{name}", data))
-            _sync(half)
+                write_whole(half / name, self._seal(job, f"stages/{stage}/{name}", data))
+            sync_folder(half)
             try:
                 half.rename(target)
             except OSError:
                 if not target.exists():  # else another worker was faster, with the same files
                     raise
-            _sync(target.parent)
+            sync_folder(target.parent)
         except FileNotFoundError:
             raise JobGoneError(f"job {job} was deleted") from None
 
@@ -136,7 +136,7 @@ class JobFolders:
                 file.write(bytes(32))
                 os.fsync(file.fileno())
             key.unlink()
-            _sync(self._keys)
+            sync_folder(self._keys)
         for _ in range(3):  # a file that was being written may appear while others go
             shutil.rmtree(self._jobs / job, ignore_errors=True)
 
@@ -144,7 +144,7 @@ class JobFolders:
         """Every job of which a key or a folder is left, and when that was changed last."""
         for folder in (self._keys, self._jobs):
             for entry in os.scandir(folder):
-                if not entry.name.endswith(_HALF_WRITTEN):
+                if not entry.name.endswith(HALF_WRITTEN):
                     yield entry.name, entry.stat().st_mtime
 
     def _cipher(self, job: str) -> AESGCM:
@@ -180,23 +180,3 @@ class JobFolders:
             )
         except (InvalidTag, ValueError):
             raise RunError(f"{path} of job {job} was changed on disk: delete the job") from None
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write, force to disk, then rename: the file is never there in part."""
-    half = path.with_name(f"{path.name}-{secrets.token_hex(4)}{_HALF_WRITTEN}")
-    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,8 +23,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import dctn, idctn
 
 from understudy.core.independence import Projection
 from understudy.core.types import Shape, Vector
@@ -188,7 +188,9 @@ class GridSpace:
         turned = basis.forward(waves.reshape(*waves.shape[:2], -1))[:, :_SKEWED]
         turned = turned.reshape(len(waves), -1, *self.shape[1:])
         turned[:, :, 0, 0] = 0
-        values_on_grid = idctn(turned, axes=(2, 3), norm="ortho").reshape(*turned.shape[:2], -1)
+        values_on_grid = scipy.fft.idctn(turned, axes=(2, 3), norm="ortho").reshape(
+            *turned.shape[:2], -1
+        )
         spread = (values_on_grid**2).mean(axis=2) + _FAINT * basis.variances[:_SKEWED]
         return np.asarray((values_on_grid**3).mean(axis=2) / spread**1.5)
 
@@ -197,7 +199,9 @@ class GridSpace:
         basis = self.octaves[-1]
         fine = waves.copy()
         fine[:, :, :2, :2] = 0
-        values_on_grid = idctn(fine, axes=(2, 3), norm="ortho").reshape(*waves.shape[:2], -1)
+        values_on_grid = scipy.fft.idctn(fine, axes=(2, 3), norm="ortho").reshape(
+            *waves.shape[:2], -1
+        )
         squares = basis.forward(values_on_grid)[:, : self._described] ** 2
         logarithms = []
         for group in _groups(self.shape):
@@ -215,9 +219,9 @@ class GridSpace:
             wanted = np.clip(values[start : start + _BLOCK], -_FAR, _FAR).astype(np.float32)
             waves = _waves(self.public[self._nearest(wanted)], self.shape)
             self._move(waves, wanted * self.usual[1] + self.usual[0])
-            latents[start : start + _BLOCK] = idctn(waves, axes=(2, 3), norm="ortho").reshape(
-                len(wanted), -1
-            )
+            latents[start : start + _BLOCK] = scipy.fft.idctn(
+                waves, axes=(2, 3), norm="ortho"
+            ).reshape(len(wanted), -1)
         return latents
 
     @cached_property
@@ -256,7 +260,9 @@ class GridSpace:
 
 def _waves(latents: Floats, shape: Shape) -> Floats:
     """(n, C * H * W) as cosine coefficients (n, C, H, W)."""
-    return np.asarray(dctn(latents.reshape(len(latents), *shape), axes=(2, 3), norm="ortho"))
+    return np.asarray(
+        scipy.fft.dctn(latents.reshape(len(latents), *shape), axes=(2, 3), norm="ortho")
+    )
 
 
 def _moved(

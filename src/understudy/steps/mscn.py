@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.ndimage import correlate1d
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Vector
@@ -82,5 +82,5 @@ def blocks(planes: Planes, side: int) -> NDArray[np.float64]:
 
 
 def _smooth(planes: Planes, taps: Vector) -> Planes:
-    down = correlate1d(planes, taps, axis=1, mode="nearest")
-    return np.asarray(correlate1d(down, taps, axis=2, mode="nearest"))
+    down = scipy.ndimage.correlate1d(planes, taps, axis=1, mode="nearest")
+    return np.asarray(scipy.ndimage.correlate1d(down, taps, axis=2, mode="nearest"))

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gamma
 
 from understudy.core.errors import InputError
 from understudy.core.types import Images, Vector
@@ -177,7 +177,11 @@ def _features(squares: NDArray[np.float64]) -> Vector:
 def _table() -> tuple[Vector, Vector, Vector, Vector]:
     """A grid of alpha, and on it the moment ratio (growing), beta / deviation, mean / beta."""
     alpha = np.arange(0.2, 10.001, 0.001)
-    first, second, third = gamma(1 / alpha), gamma(2 / alpha), gamma(3 / alpha)
+    first, second, third = (
+        scipy.special.gamma(1 / alpha),
+        scipy.special.gamma(2 / alpha),
+        scipy.special.gamma(3 / alpha),
+    )
     return alpha, second**2 / (first * third), np.sqrt(first / third), second / first
 
 

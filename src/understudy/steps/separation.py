@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from understudy.core.types import Fit, Labels, Vector
 
@@ -116,7 +116,7 @@ def vote_spread(votes: Vector, sd: float) -> VoteSpread:
     totals = np.maximum(votes.sum(axis=1), 0.0)
     apart = ((votes - votes.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     expected = np.maximum(sd**2 + totals / size, 1e-300)
-    chance = chdtrc(max(classes * (size - 1), 1), float((apart / expected).sum()))
+    chance = scipy.special.chdtrc(max(classes * (size - 1), 1), float((apart / expected).sum()))
     squares = np.maximum((votes**2).sum(axis=1) - size * sd**2, 1e-300)
     effective = np.clip(totals**2 / squares, 1, size)
     return VoteSpread(float(effective.mean()), float(chance))

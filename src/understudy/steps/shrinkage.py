@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from understudy.core.types import Vector
 
@@ -216,7 +215,34 @@ def denoise_spectrum(values: Vector, semicircle: float) -> Vector:
     gaps = values[:, None] - values[None]
     smoothing = semicircle / len(values)
     hilbert = (gaps / (gaps**2 + smoothing)).mean(axis=1)
-    return np.asarray(isotonic_regression(values - 2 * semicircle * hilbert).x)
+    return isotonic(values - 2 * semicircle * hilbert)
+
+
+def isotonic(values: Vector) -> Vector:
+    """The non-decreasing numbers nearest to these, by squares: (n,).
+
+    Neighbours that decrease are pooled to their mean (Busing 2022, Algorithm 1). To the last bit
+    what SciPy returns, which has it among its optimisers; to import them takes longer than a fit.
+    """
+    rest = values.tolist()[::-1]  # the next one is the last
+    means: list[float] = []
+    sizes: list[int] = []
+    while rest:
+        mean, size = rest.pop(), 1
+        if means and means[-1] >= mean:
+            size += sizes.pop()
+            total = (size - 1) * means.pop() + mean
+            mean = total / size
+            while rest and mean >= rest[-1]:
+                total, size = total + rest.pop(), size + 1
+                mean = total / size
+            while means and means[-1] >= mean:
+                total += sizes[-1] * means.pop()
+                size += sizes.pop()
+                mean = total / size
+        means.append(mean)
+        sizes.append(size)
+    return np.repeat(means, sizes)
 
 
 def shrink_leading(

@@ -7,10 +7,10 @@ from typing import Any
 
 import diffusers
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.ndimage import distance_transform_edt
 
 from understudy.backends.arrays import index_slices, require_images, resized, with_channels
 from understudy.backends.diffusion.autoencoders import latents_of, to_tensor
@@ -337,7 +337,7 @@ def _pasted(images: Images, drawn: Images, masks: Masks, seam: int) -> Images:
         if mask.all():
             row[...] = 1.0
         else:
-            row[...] = np.clip(distance_transform_edt(mask) / (seam + 1), 0.0, 1.0)
+            row[...] = np.clip(scipy.ndimage.distance_transform_edt(mask) / (seam + 1), 0.0, 1.0)
     old = images.astype(np.float32)
     mixed = old + weight[..., None] * (drawn.astype(np.float32) - old)
     out: Images = np.where(masks[..., None], np.rint(mixed), old).astype(np.uint8)

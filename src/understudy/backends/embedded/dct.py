@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import dctn, idctn
 
 from understudy.backends.arrays import (
     OPPONENT,
@@ -100,7 +100,7 @@ class DctEncoder(_Codec):
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._chunk):
             centred = part.astype(np.float32) / np.float32(255) - np.float32(0.5)
-            values: FloatArray = dctn(centred @ self._colour.T, axes=(1, 2), norm="ortho")
+            values: FloatArray = scipy.fft.dctn(centred @ self._colour.T, axes=(1, 2), norm="ortho")
             out[rows] = values.reshape(len(values), -1)[: len(out[rows]), self._order]
         return out
 
@@ -132,6 +132,8 @@ class DctDecoder(_Codec):
             part = embeddings[rows].astype(np.float32, copy=False)
             values = np.zeros((len(part), int(np.prod(self.shape))), dtype=np.float32)
             values[:, self._order] = part
-            pixels: FloatArray = idctn(values.reshape(-1, *self.shape), axes=(1, 2), norm="ortho")
+            pixels: FloatArray = scipy.fft.idctn(
+                values.reshape(-1, *self.shape), axes=(1, 2), norm="ortho"
+            )
             out[rows] = pixels @ self._colour + np.float32(0.5)
         return out

@@ -9,8 +9,8 @@ points. No image is looked at to choose them.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import dct
 
 from understudy.core.types import Vector
 
@@ -19,7 +19,7 @@ _ANGLE_WEIGHT = 1.5  # outputs vary less with the angle than with the position, 
 
 def cosine_basis(size: int) -> Vector:
     """(size, size): row k is the k-th cosine of the orthonormal DCT-II."""
-    basis: Vector = dct(np.eye(size), axis=0, norm="ortho")
+    basis: Vector = scipy.fft.dct(np.eye(size), axis=0, norm="ortho")
     return basis
 
 

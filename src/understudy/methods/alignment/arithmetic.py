@@ -7,9 +7,8 @@ symbols are those of PASDA ("Advancing Differential Privacy through Synthetic Da
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.optimize import linear_sum_assignment
 
 from understudy.core.types import Embeddings, Labels, Vector
 from understudy.steps import shrinkage
@@ -151,7 +150,7 @@ def match(private: Vector, synthetic: Vector) -> Labels:
         synthetic: (k, d).
     """
     distances = np.sqrt(square_distances(synthetic, private))
-    return np.asarray(linear_sum_assignment(distances)[1])
+    return np.asarray(scipy.optimize.linear_sum_assignment(distances)[1])
 
 
 def cluster_shares(counts: Vector, sd: float, synthetic: NDArray[np.int64]) -> Vector:
@@ -279,6 +278,8 @@ def _clustered(
     np.fill_diagonal(affinity, 0.0)
     root = 1 / np.sqrt(np.maximum(affinity.sum(axis=1), 1e-12))
     last = len(points) - 1
-    _, vectors = eigh(root[:, None] * affinity * root, subset_by_index=(last - clusters + 1, last))
+    _, vectors = scipy.linalg.eigh(
+        root[:, None] * affinity * root, subset_by_index=(last - clusters + 1, last)
+    )
     directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return nearest(directions, weighted_kmeans(directions, np.ones(len(directions)), clusters, rng))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from understudy.methods.base import Materials, planned
 from understudy.methods.dp_estimators import KMeansStages
 from understudy.privacy.cells import Cells, SplitCells
 from understudy.privacy.queries import CountAndSum, NormHistogram, clip_rows
-from understudy.privacy.vault import Vault
 from understudy.steps import histogram
 from understudy.steps.kmeans import nearest
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 _AXES = 256  # principal axes that gaps are shrunk along; what lies outside is one block
 _SPREAD_AXES = 16  # principal axes along which variances are aligned

@@ -7,7 +7,7 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -36,10 +36,12 @@ from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import Filter, FilterStages, VoteFilter
 from understudy.methods.dp_estimators import Clusters, ClusterStages, KMeansStages
 from understudy.privacy.cells import Cells
-from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 from understudy.steps.mixture import Mixture
 from understudy.steps.space import Frame
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 
 @dataclass(frozen=True)

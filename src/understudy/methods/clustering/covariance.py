@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from understudy.methods.base import planned
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.methods.dp_estimators import Clusters
 from understudy.privacy.cells import Cells
-from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
 from understudy.steps.mixture import square_root
 from understudy.steps.space import Frame, plain_frame, principal_frame
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,12 @@ from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials, planned
 from understudy.privacy.cells import Cells
-from understudy.privacy.vault import Vault
 from understudy.steps import histogram, shrinkage
 from understudy.steps.grid import GridSpace, description_length
 from understudy.steps.space import Leading, Space, Sphere, whitening
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 PUBLIC_SAMPLES = 8192
 """At most so many public samples are looked at."""

@@ -8,7 +8,7 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import LinearDecoder
@@ -133,8 +133,8 @@ def _table() -> tuple[Vector, Vector, Vector]:
     """a, mean / sd and sd of max(0, a + N(0, 1)), on a grid of a."""
     a = np.linspace(-4.0, 12.0, 4000)
     density = np.exp(-a * a / 2) / np.sqrt(2 * np.pi)
-    mean = a * ndtr(a) + density
-    variance = np.maximum((a * a + 1) * ndtr(a) + a * density - mean * mean, 1e-12)
+    mean = a * scipy.special.ndtr(a) + density
+    variance = np.maximum((a * a + 1) * scipy.special.ndtr(a) + a * density - mean * mean, 1e-12)
     return a, mean / np.sqrt(variance), np.sqrt(variance)
 
 

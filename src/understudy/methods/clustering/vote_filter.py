@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Labels, Stage, Vector
 from understudy.methods.base import Context
 from understudy.privacy.queries import Votes
-from understudy.privacy.vault import Vault
 from understudy.steps.mixture import Mixture
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 Filter = Literal["none", "embeddings", "images", "both"]
 
@@ -106,7 +108,9 @@ def most_survivors(threshold: float, vote: float, votes: float) -> float:
         votes: Votes for each candidate, on average.
     """
     voted = np.geomspace(1e-6, 1.0, 2000)
-    survive = voted * ndtr(vote * votes / voted - threshold) + (1 - voted) * ndtr(-threshold)
+    survive = voted * scipy.special.ndtr(vote * votes / voted - threshold) + (
+        1 - voted
+    ) * scipy.special.ndtr(-threshold)
     return float(survive.max())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,10 @@ from understudy.methods.evolution.result import (
 )
 from understudy.privacy.accounting import Gaussian, epsilon_of
 from understudy.privacy.queries import Votes
-from understudy.privacy.vault import Vault
 from understudy.steps.separation import separation_fit, vote_fit
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 _SIZES = 0.05  # part of the budget that counts the classes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from understudy.methods.evolution.candidates import (
 )
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Counts
-from understudy.privacy.vault import Vault
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 COUNTED, BALANCED = "count", "balanced"
 

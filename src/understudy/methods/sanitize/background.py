@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from understudy.core.errors import ConfigError, InputError, UnsupportedTask
 from understudy.core.ports import Generator
@@ -227,7 +227,7 @@ def _smoothed(image: Vector, unseen: NDArray[np.bool_]) -> Vector:
         return np.full_like(image, _GREY)
     values = np.concatenate([np.where(unseen[..., None], 0.0, image), ~unseen[..., None]], axis=2)
     filled = _pushed(values)
-    soft = ndimage.gaussian_filter(filled, (1.5, 1.5, 0))
+    soft = scipy.ndimage.gaussian_filter(filled, (1.5, 1.5, 0))
     return np.where(unseen[..., None], soft, image)
 
 
@@ -241,5 +241,5 @@ def _pushed(values: Vector) -> Vector:
     even = np.pad(values, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     coarse = _pushed((even[::2] + even[1::2])[:, ::2] + (even[::2] + even[1::2])[:, 1::2])
     wider = coarse.repeat(2, axis=0).repeat(2, axis=1)[:height, :width]
-    wider = ndimage.gaussian_filter(wider, (1, 1, 0), mode="nearest")
+    wider = scipy.ndimage.gaussian_filter(wider, (1, 1, 0), mode="nearest")
     return np.where(weight > 0, own, wider)

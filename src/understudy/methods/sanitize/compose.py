@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Generator, Segmenter
@@ -387,7 +387,7 @@ class Composer:
     def _second_objects(self, images: Images, owners: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,): whether an object is seen where none was put."""
         second = np.zeros(len(images), bool)
-        near = [ndimage.binary_dilation(one >= 0, iterations=_MARGIN) for one in owners]
+        near = [scipy.ndimage.binary_dilation(one >= 0, iterations=_MARGIN) for one in owners]
         for part in self._request.target_object:
             pixels = object_pixels(images, part.noun, self._segmenter) & ~np.stack(near)
             second |= pixels.mean(axis=(1, 2)) > self._settings.second_target

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from understudy.core.errors import InputError, RunError
 from understudy.core.ports import Generator, Segmenter, Tuner
@@ -134,8 +134,8 @@ def _in_outlines(images: Images, hints: Images, noun: str, segmenter: Segmenter)
     Raises:
         RunError: The ControlNet drew it in none of them.
     """
-    outlines = [ndimage.binary_dilation(hint.any(axis=2), iterations=_NEAR) for hint in hints]
-    inside = np.stack([ndimage.binary_fill_holes(outline) for outline in outlines])
+    outlines = [scipy.ndimage.binary_dilation(hint.any(axis=2), iterations=_NEAR) for hint in hints]
+    inside = np.stack([scipy.ndimage.binary_fill_holes(outline) for outline in outlines])
     masks = cut_out(images, noun, segmenter) & inside
     drawn = masks.sum(axis=(1, 2)) >= _LEAST * np.maximum(1, inside.sum(axis=(1, 2)))
     if not drawn.any():

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import ndimage
 
 from understudy.core.ports import Segmenter
 from understudy.core.types import Images, Masks
@@ -92,8 +92,8 @@ def cut_out(images: Images, noun: str, segmenter: Segmenter, *, belongings: bool
     for mask, where in zip(masks, maps, strict=True):
         mask[...] = _largest(mask)
         if belongings and its and mask.any():
-            near = ndimage.binary_dilation(mask, iterations=_NEAR)
-            labels, _ = ndimage.label(np.isin(where, its))
+            near = scipy.ndimage.binary_dilation(mask, iterations=_NEAR)
+            labels, _ = scipy.ndimage.label(np.isin(where, its))
             touching = np.unique(labels[near & (labels > 0)])
             mask |= np.isin(labels, touching) & (labels > 0)
     return masks
@@ -114,7 +114,7 @@ def supports(images: Images, segmenter: Segmenter) -> Masks:
 
 
 def _largest(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    labels, count = ndimage.label(mask, np.ones((3, 3)))
+    labels, count = scipy.ndimage.label(mask, np.ones((3, 3)))
     if count == 0:
         return mask
     areas = np.bincount(labels.ravel())[1:]
@@ -201,8 +201,8 @@ def softened(image: NDArray[np.uint8], owners: NDArray[np.int64]) -> NDArray[np.
     inside = owners >= 0
     if inside.all() or not inside.any():
         return image
-    rim = inside & ndimage.binary_dilation(~inside)
-    rows, columns = ndimage.distance_transform_edt(
+    rim = inside & scipy.ndimage.binary_dilation(~inside)
+    rows, columns = scipy.ndimage.distance_transform_edt(
         inside, return_distances=False, return_indices=True
     )
     mixed = (image.astype(np.int64) * 2 + image[rows, columns]) // 3

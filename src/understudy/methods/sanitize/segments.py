@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import ndimage
 
 from understudy.core.errors import ConfigError, InputError
 from understudy.core.ports import Detector, ScoringSegmenter, Segmenter
@@ -234,7 +234,7 @@ def _fitted(scores: NDArray[np.float32], size: tuple[int, ...]) -> NDArray[np.fl
     window = [
         max(1, -(-have // wanted)) for wanted, have in zip(size, (height, width), strict=True)
     ]
-    largest = ndimage.maximum_filter(scores, size=(1, 1, *window))
+    largest = scipy.ndimage.maximum_filter(scores, size=(1, 1, *window))
     return np.asarray(largest[:, :, at[0]][:, :, :, at[1]])
 
 
@@ -242,7 +242,7 @@ def grown(masks: Masks, pixels: int) -> Masks:
     """Masks that reach so many pixels further on all sides, corners rounded."""
     if pixels == 0:
         return masks
-    distances = (ndimage.distance_transform_edt(~mask) for mask in masks)
+    distances = (scipy.ndimage.distance_transform_edt(~mask) for mask in masks)
     near = [mask.any() & (far <= pixels + 0.5) for mask, far in zip(masks, distances, strict=True)]
     return np.asarray(near, dtype=bool).reshape(masks.shape)
 
@@ -254,10 +254,10 @@ def instances(mask: NDArray[np.bool_], *, least: int = 4) -> Found:
         mask: (height, width).
         least: Pixels of a piece at least.
     """
-    labels, count = ndimage.label(mask, np.ones((3, 3)))
+    labels, count = scipy.ndimage.label(mask, np.ones((3, 3)))
     areas = np.bincount(labels.ravel(), minlength=count + 1)[1:]
     order = [k for k in np.argsort(-areas, kind="stable") if areas[k] >= least]
-    slices = ndimage.find_objects(labels)
+    slices = scipy.ndimage.find_objects(labels)
     boxes = [
         (slices[k][1].start, slices[k][0].start, slices[k][1].stop, slices[k][0].stop)
         for k in order

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,10 @@ from understudy.methods.selection.reference import (
     MomentStages,
     moment_reference,
 )
-from understudy.privacy.vault import Vault
 from understudy.steps.space import Space
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 _SLOWER = 0.1  # the step of round k is that of the first over 1 + 0.1 k
 _FEW = 5  # samples of a class, below which a classifier learns little of it

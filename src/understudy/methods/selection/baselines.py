@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images, Labels, Vector
@@ -236,7 +236,7 @@ def tracin_scores(facts: SelectionFacts) -> Vector:
     for state in proxy.checkpoints(every, steps.tolist()):
         gradient = reference.gradient(state)
         features = candidates.features.astype(np.float64)
-        residuals = softmax(features @ state[:-1] + state[-1], axis=1)
+        residuals = scipy.special.softmax(features @ state[:-1] + state[-1], axis=1)
         residuals[np.arange(len(residuals)), candidates.labels] -= 1
         scores += ((features @ gradient[:-1] + gradient[-1]) * residuals).sum(1)
     return scores

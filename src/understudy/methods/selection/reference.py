@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from understudy.methods.base import Arrays, Make
 from understudy.methods.selection.linear_proxy import cross_entropies, softmax
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import ClippedGradients
-from understudy.privacy.vault import Vault
 from understudy.steps import shrinkage
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
 
 DIVERGED = (
     "the proxy's training does not converge (its weights or scores are not finite): take a smaller "

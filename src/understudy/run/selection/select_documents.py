@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.types import Receipt, Release, Vector
+from understudy.core.version import understudy_version
 from understudy.methods.selection.algorithm import Selection
 from understudy.methods.selection.candidate_set import CandidateSet
 from understudy.report import ModelRecord, OwnerRecord, RunRecord, StatedAttack, owner_report
@@ -18,7 +19,6 @@ from understudy.run.documents import (
     Charged,
     premises_of,
     release_scatter,
-    understudy_version,
     write_contact_sheet,
     write_release_documents,
 )

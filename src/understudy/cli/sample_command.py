@@ -1,0 +1,54 @@
+"""``understudy sample``: pictures of a sentence, or a base set, from a generator alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from understudy.cli import show
+from understudy.cli.option_values import Progress
+from understudy.core.errors import ConfigError
+from understudy.run.progress import reporting
+
+
+def sample_command(
+    out: Annotated[Path, typer.Option(help="Folder of the pictures, or of the release.")],
+    prompt: Annotated[str | None, typer.Argument(help="What to draw.")] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME", help="Draw a release of these classes instead."),
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many in all.")] = 16,
+    model: Annotated[str, typer.Option(help="A generator; see `understudy backends`.")] = (
+        "embedded:studio"
+    ),
+    seed: Annotated[int, typer.Option(help="The same seed draws the same pictures.")] = 0,
+    template: Annotated[
+        str | None, typer.Option(help="Of --classes: the prompt, with {class}.")
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="Of --classes: png or parquet.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Of --classes: of the release.")] = None,
+    progress: Progress = "auto",
+) -> None:
+    """Draw pictures of a sentence, or a base set. Reads nothing private and spends nothing."""
+    common: dict[str, Any] = {"out": out, "count": count, "model": model, "seed": seed}
+    of_classes = {"template": template, "format": format, "licence": licence}
+    given: dict[str, Any] = {k: v for k, v in of_classes.items() if v is not None}
+    if (prompt is None) == (classes is None):
+        raise ConfigError("say what to draw: a PROMPT, or --classes NAME,NAME for a release")
+    if given and classes is None:
+        raise ConfigError(f"--{next(iter(given))} is an option of --classes: leave it out")
+    with reporting(progress) as events:
+        from understudy.run import sample as samples
+
+        common["progress"] = events
+        if classes is not None:
+            base = samples.base_set(classes.split(","), **common, **given)
+        else:
+            drawn = samples.sample(prompt or "", **common)
+    if classes is not None:
+        show.base_set_summary(base)
+    else:
+        show.drawn_images(drawn)
