@@ -119,6 +119,12 @@ CASES = {
         decoder="embedded:dct",
     ),
     "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
+    "clustering, embeddings, labels by a classifier": Case(
+        CLUSTERING, few(labels="classifier"), None, (37,), public=True
+    ),
+    "clustering, embeddings off the sphere, labels by a classifier": Case(
+        CLUSTERING, ClusteringParams(labels="classifier", normalise=False), None, (7,)
+    ),
     "clustering, scattering": Case(
         CLUSTERING, few(), "embedded:scattering?log=10&coefficients=400", (17, 19, 3)
     ),
