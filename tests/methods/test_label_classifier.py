@@ -13,10 +13,13 @@ from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering import label_classifier
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.label_classifier import ClassifiedMixture
+from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
+from understudy.methods.clustering.label_classifier import LabelClassifier
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
+from understudy.steps.mixture import Mixture
+from understudy.steps.space import Leading
 
 CLASSIFIER = {"labels": "classifier"}
 
@@ -58,21 +61,18 @@ def test_classes_keep_their_shares_and_none_vanishes(tmp_path):
 
 
 def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
-    mixture = ClassifiedMixture(
-        np.arange(2),
-        np.array([0.5, 0.5]),
-        np.array([[-3.0], [3.0]]),
-        np.ones((1, 1, 1)),
-        np.zeros(2, dtype=np.int64),
-        theta=np.array([[0.0, 0.0], [1.0, 0.0]]),  # always the first class
-        radius=1.0,
-        sphere=False,
-    )
+    means, each = np.array([[-3.0], [3.0]]), np.arange(2)
+    mixture = Mixture(each, np.array([0.5, 0.5]), means, np.ones((1, 1, 1)), np.zeros_like(each))
+    settings = SpaceSettings(1, 1, None, whiten=False, bound=None, images=False)
+    whole, none = Leading(1, 1), np.zeros(0)
+    space = EmbeddingSpace(None, settings, 2, 1.0, whole, None, None, none, np.zeros(1))
+    always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
+    classifier = LabelClassifier(always_the_first, space, mixture)
     chosen = np.repeat([0, 1], 400)
-    points = mixture.draw(chosen, np.random.default_rng(0))
-    assert (mixture.predict(points) == 0).all()
-    assert points[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
-    assert points[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
+    drawn = classifier.embeddings(chosen, np.random.default_rng(0))
+    assert drawn[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
+    assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
+    assert classifier.agreement(np.random.default_rng(0)).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("normalise", [False, True])
@@ -109,7 +109,7 @@ def test_a_plan_says_what_classes_can_carry_of_what_is_left(tmp_path):
 
 def test_a_resumed_run_asks_at_the_same_weights_and_more_samples_are_free(tmp_path, monkeypatch):
     source = embeddings(tmp_path / "small.npz")
-    rows, _, made = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
+    rows, *_ = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
     monkeypatch.setattr(label_classifier, "_RIDGE", 3e-5)  # other weights, were they not stored
     more = resample(tmp_path / "run" / "out", count=50, seed=9)
     batch = next(iter(open_source(more.release).batches(100)))

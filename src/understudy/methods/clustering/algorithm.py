@@ -35,8 +35,8 @@ from understudy.methods.clustering.covariance import (
 from understudy.methods.clustering.embedding_space import SpaceSettings, SpaceStages, embed
 from understudy.methods.clustering.label_classifier import (
     Labelling,
-    classified,
     gradient_stages,
+    trained_on_records,
 )
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import Filter, FilterStages, VoteFilter
@@ -304,9 +304,8 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     roots = _roots(
         local, params, clusters, frame, plan.cluster_covariances, lengths=settings.grid is not None
     )
-    mixture, agreement = classified(
-        materials, space, _mixture(clusters, centres, frame, roots), size, plan.gradients
-    )
+    mixture = _mixture(clusters, centres, frame, roots)
+    classifier = trained_on_records(materials, space, mixture, size, plan.gradients)
     shares = capacity.Shares(
         materials.classes if space.classes > 1 else UNLABELLED,
         sizes,
@@ -314,11 +313,11 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         own_mean=(centres != common).any(axis=1) | (sizes >= sizes.sum() / 2),
         clusters=(clusters.sizes > 0).sum(axis=1),
         directions=roots.directions[roots.root_of].reshape(clusters.sizes.shape).max(axis=1),
-        agreement=agreement,
+        agreement=classifier and classifier.agreement(materials.rng_of("agreement")),
     )
     # 9 to 17: sample, filter, decode, filter.
     vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)
-    release = produce(materials, space, mixture, METHOD.name, size, vote_filter)
+    release = produce(materials, space, mixture, METHOD.name, size, vote_filter, classifier)
     return replace(release, facts={**release.facts, **shares.facts()})
 
 

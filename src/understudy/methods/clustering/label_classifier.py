@@ -15,13 +15,13 @@ half of them), damped by the noise that is known to be in a gradient. So a few s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy.special import softmax
 
-from understudy.core.types import Labels, Stage, Vector
+from understudy.core.types import Embeddings, Labels, Stage, Vector
 from understudy.methods.base import Materials
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.privacy.queries import ClippedGradients
@@ -31,7 +31,7 @@ Labelling = Literal["mixture", "classifier"]
 
 _STEPS = 20
 _CLIP_NORM = 0.5  # of gradients, which are no longer than 2 where records are no longer than 1
-_DAMPING = 25.0  # standard deviations of the noise in a mean gradient, added to second moments
+_DAMPING = 16.0  # standard deviations of the noise in a mean gradient, added to second moments
 _MOMENTUM = 0.8
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-5  # of the second moments there
@@ -59,86 +59,85 @@ def gradient_stages(kind: Labelling, share: float, weight: float) -> tuple[Stage
 
 
 @dataclass(frozen=True)
-class ClassifiedMixture(Mixture):
-    """A mixture whose samples a classifier gives the class that they stand for.
+class LabelClassifier:
+    """A softmax regression that says where the classes of a mixture end; it is released: public.
 
     Attributes:
-        theta: (d + 1, C) weights of points over the radius; the last row is the intercept's. They
-            are released, so they are public.
-        radius: Of the space.
-        sphere: Whether the points of the space have norm 1.
+        theta: (d + 1, C) weights of points over the radius; the last row is the intercept's.
+        space: Whose points.
+        mixture: What samples are drawn from.
     """
 
     theta: Vector
-    radius: float
-    sphere: bool
+    space: EmbeddingSpace
+    mixture: Mixture
 
     def predict(self, points: Vector) -> Labels:
-        """The class that the classifier gives to points (n, d): (n,)."""
-        logits = points / self.radius @ self.theta[:-1] + self.theta[-1]
+        """The class of each point of the space: (n, d) to (n,)."""
+        logits = points / self.space.radius @ self.theta[:-1] + self.theta[-1]
         return np.asarray(logits.argmax(axis=1), dtype=np.int64)
 
-    def draw(self, chosen: Labels, rng: np.random.Generator) -> Vector:
-        """A point for each of these components to which the classifier gives its class: (n, d).
+    def embeddings(self, components: Labels, rng: np.random.Generator) -> Embeddings:
+        """An embedding for each of these components that is given the component's class: (n, D).
 
-        Points lie between wide draws of any two components, so that samples show where classes
+        Embeddings lie between wide draws of any two components, so that samples show where classes
         end; each goes to a component of the class that it is given. What is left after some rounds
         is drawn from the component itself: every class keeps its share.
         """
-        points, labels = super().draw(chosen, rng), self.labels[chosen]
-        left = np.arange(len(chosen))
+        labels, left = self.mixture.labels[components], np.arange(len(components))
+        embeddings = self.space.backward(self.mixture.draw(components, rng), rng)
         for _ in range(_ROUNDS):
-            drawn = self._between(rng.permutation(chosen[left]), rng)
-            given, filled = self.predict(drawn), [left[:0]]
+            drawn = self.space.backward(self._between(rng.permutation(components[left]), rng), rng)
+            given, filled = self.predict(self.space.forward(drawn)), [left[:0]]
             for label in np.unique(labels[left]):
                 slots, mine = left[labels[left] == label], np.flatnonzero(given == label)
                 filled.append(slots[: len(mine)])
-                points[filled[-1]] = drawn[mine[: len(slots)]]
+                embeddings[filled[-1]] = drawn[mine[: len(slots)]]
             left = np.setdiff1d(left, np.concatenate(filled))
-        return points
+        return embeddings
 
     def _between(self, components: Labels, rng: np.random.Generator) -> Vector:
         """Points between wide draws of these components and of any, nearer to the former."""
-        others = rng.choice(len(self.weights), len(components), p=self.weights)
+        weights = self.mixture.weights
+        others = rng.choice(len(weights), len(components), p=weights)
         own, other = self._wide(components, rng), self._wide(others, rng)
         drawn = own + rng.uniform(0.0, 0.5, (len(own), 1)) * (other - own)
-        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True) if self.sphere else drawn
+        if self.space.sphere is None:
+            return drawn
+        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
     def _wide(self, components: Labels, rng: np.random.Generator) -> Vector:
-        means = self.means[components]
-        return np.asarray(means + _WIDER * (super().draw(components, rng) - means))
+        means = self.mixture.means[components]
+        return np.asarray(means + _WIDER * (self.mixture.draw(components, rng) - means))
 
     def agreement(self, rng: np.random.Generator) -> Vector:
-        """For each class the part of the plain mixture's samples to which it is given: (C,)."""
-        components = np.repeat(np.arange(len(self.weights)), _PROBES)
-        labels = self.labels[components]
-        agree = self.predict(super().draw(components, rng)) == labels
+        """For each class the part of the mixture's samples to which it is given: (C,)."""
+        components = np.repeat(np.arange(len(self.mixture.weights)), _PROBES)
+        labels = self.mixture.labels[components]
+        agree = self.predict(self.mixture.draw(components, rng)) == labels
         classes = self.theta.shape[1]
         sizes = np.bincount(labels, minlength=classes)
         return np.asarray(np.bincount(labels, agree, classes) / np.maximum(sizes, 1))
 
 
-def classified(
+def trained_on_records(
     materials: Materials,
     space: EmbeddingSpace,
     mixture: Mixture,
     size: float,
     stages: tuple[Stage, ...],
-) -> tuple[Mixture, Vector | None]:
-    """The mixture with the classifier of its samples, moved by a noisy gradient a stage.
+) -> LabelClassifier | None:
+    """The classifier of the mixture's samples, moved by a noisy gradient a stage.
 
     Args:
         materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
         space: The private records.
         mixture: Where descent begins.
         size: Noisy number of records.
-        stages: A release each; (): none is trained.
-
-    Returns:
-        The mixture as it is drawn from; and the classifier's agreement with the plain one, or None.
+        stages: A release each; (): None is given.
     """
     if not stages:
-        return mixture, None
+        return None
     count = mixture.allot(_SAMPLES)
     components = np.repeat(np.arange(len(count)), count)
     samples = mixture.draw(components, materials.rng_of("label classifier")) / space.radius
@@ -162,14 +161,7 @@ def classified(
     theta = _descend(theta, of_samples, np.linalg.inv(moments + ridge), _FIRST_STEPS)
     noise = vault.noise_sd(ClippedGradients(theta, _CLIP_NORM), stage=stages[0].name) / size
     damped = np.linalg.inv(moments + _DAMPING * noise * np.eye(len(moments)))
-    theta = _descend(theta, of_records, damped, len(stages))
-    result = ClassifiedMixture(
-        *(getattr(mixture, part.name) for part in fields(mixture)),
-        theta=theta,
-        radius=space.radius,
-        sphere=space.sphere is not None,
-    )
-    return result, result.agreement(materials.rng_of("agreement"))
+    return LabelClassifier(_descend(theta, of_records, damped, len(stages)), space, mixture)
 
 
 def _descend(theta: Vector, gradient: Gradient, inverse: Vector, steps: int) -> Vector:
