@@ -313,7 +313,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         own_mean=(centres != common).any(axis=1) | (sizes >= sizes.sum() / 2),
         clusters=(clusters.sizes > 0).sum(axis=1),
         directions=roots.directions[roots.root_of].reshape(clusters.sizes.shape).max(axis=1),
-        agreement=classifier and classifier.agreement(materials.rng_of("agreement")),
+        agreement=None if classifier is None else classifier.agreement(materials.seed),
     )
     # 9 to 17: sample, filter, decode, filter.
     vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)

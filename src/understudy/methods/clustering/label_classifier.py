@@ -102,16 +102,17 @@ class LabelClassifier:
         others = rng.choice(len(weights), len(components), p=weights)
         own, other = self._wide(components, rng), self._wide(others, rng)
         drawn = own + rng.uniform(0.0, 0.5, (len(own), 1)) * (other - own)
-        if self.space.sphere is None:
-            return drawn
-        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+        if self.space.sphere is not None:
+            drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        return np.asarray(drawn)
 
     def _wide(self, components: Labels, rng: np.random.Generator) -> Vector:
         means = self.mixture.means[components]
         return np.asarray(means + _WIDER * (self.mixture.draw(components, rng) - means))
 
-    def agreement(self, rng: np.random.Generator) -> Vector:
+    def agreement(self, seed: int) -> Vector:
         """For each class the part of the mixture's samples to which it is given: (C,)."""
+        rng = np.random.default_rng(seed)
         components = np.repeat(np.arange(len(self.mixture.weights)), _PROBES)
         labels = self.mixture.labels[components]
         agree = self.predict(self.mixture.draw(components, rng)) == labels
@@ -158,18 +159,19 @@ def trained_on_records(
         return query.gradient(vault.release(query, stage=stage.name)) / size
 
     theta = np.zeros((rows.shape[1], space.classes))
-    theta = _descend(theta, of_samples, np.linalg.inv(moments + ridge), _FIRST_STEPS)
+    theta = _descend(theta, of_samples, moments + ridge, _FIRST_STEPS)
     noise = vault.noise_sd(ClippedGradients(theta, _CLIP_NORM), stage=stages[0].name) / size
-    damped = np.linalg.inv(moments + _DAMPING * noise * np.eye(len(moments)))
+    damped = moments + _DAMPING * noise * np.eye(len(moments))
     return LabelClassifier(_descend(theta, of_records, damped, len(stages)), space, mixture)
 
 
-def _descend(theta: Vector, gradient: Gradient, inverse: Vector, steps: int) -> Vector:
+def _descend(theta: Vector, gradient: Gradient, curvature: Vector, steps: int) -> Vector:
     """Preconditioned descent with momentum: the mean of the weights of its second half."""
+    inverse = 2 * np.linalg.inv(curvature)  # the Hessian is at most half of it
     velocity, total, first = np.zeros_like(theta), np.zeros_like(theta), steps // 2
     for step in range(steps):
-        velocity = _MOMENTUM * velocity + 2 * inverse @ gradient(theta)
+        velocity = _MOMENTUM * velocity + inverse @ gradient(theta)
         theta = theta - velocity
         if step >= first:
             total += theta
-    return total / (steps - first)
+    return np.asarray(total / (steps - first))
