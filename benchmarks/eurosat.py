@@ -26,6 +26,8 @@ from understudy.metrics.utility import Labelled, utility
 DELTA = 1e-5
 EPSILONS = (1.0, 8.0)
 ENCODER = "mobilenet_v2_features.onnx"
+ENCODERS = ("squeezenet1_1_features.onnx", ENCODER)
+LABELS = ("mixture", "classifier")
 SIZE = 128
 PIXELS = 64  # a side of the tiles, and of the public images
 GRID = {"steps": (100, 300), "lr": (200.0, 400.0), "clip": (0.3, 1.0)}
@@ -34,13 +36,13 @@ Result = tuple[float, float]
 """Balanced accuracy in [0, 1], and seconds."""
 
 
-def features(name: str, source_name: str | Path) -> Path:
+def features(name: str, source_name: str | Path, model: str = ENCODER) -> Path:
     """Embeddings of a source and its class names, as npz, made once."""
-    path = CACHE / f"{name}-{Path(ENCODER).stem}-{SIZE}.npz"
+    path = CACHE / f"{name}-{Path(model).stem}-{SIZE}.npz"
     if path.exists():
         return path
     source = open_source(source_name, size=PIXELS)
-    file = need(DATA / "models" / ENCODER)
+    file = need(DATA / "models" / model)
     encoder = load_encoder(f"onnx:{file}?size={SIZE}", shape=source.shape)
     start, parts = time.perf_counter(), []
     for batch in source.batches(256):
@@ -68,10 +70,10 @@ def released(train: Path, public: Path, epsilon: float, **options: Any) -> Label
         return load(result.release / "embeddings.safetensors")
 
 
-def release(train: Path, test: Labelled, public: Path, epsilon: float) -> Result:
+def release(train: Path, test: Labelled, public: Path, epsilon: float, **options: Any) -> Result:
     """The two-layer network on a release; the seconds are those of the release alone."""
     start = time.perf_counter()
-    samples = released(train, public, epsilon)
+    samples = released(train, public, epsilon, **options)
     seconds = time.perf_counter() - start
     return utility(samples, test, network="two-layer").balanced, seconds
 
@@ -94,26 +96,36 @@ def _numbered(path: Path) -> tuple[dp_sgd.Floats, dp_sgd.Labels]:
         return file["embeddings"], np.unique(file["labels"], return_inverse=True)[1]
 
 
-def main() -> None:
-    """Print balanced accuracies on the real test split, in %, and the seconds of one fit."""
+def compare(model: str, count: int | None) -> None:
+    """Print the table of one encoder; releases of ``count`` samples, or as many as records."""
     images = DATA / "images"
-    train = features("eurosat-train", need(images / "eurosat" / "train"))
-    test = features("eurosat-test", need(images / "eurosat" / "test"))
-    clothes = features("clothing", need(images / "clothing" / "train"))
-    leaves = features("leaves", "procedural:leaves?channels=3")
+    train = features("eurosat-train", need(images / "eurosat" / "train"), model)
+    test = features("eurosat-test", need(images / "eurosat" / "test"), model)
+    clothes = features("clothing", need(images / "clothing" / "train"), model)
+    leaves = features("leaves", "procedural:leaves?channels=3", model)
     held_out = load(test)
     table = Table(
-        f"EuroSAT, {Path(ENCODER).stem} at {SIZE} px, delta {DELTA:g}: balanced accuracy in % (s)",
+        f"EuroSAT, {Path(model).stem} at {SIZE} px, delta {DELTA:g}: balanced accuracy in % (s)",
         ("trained on / by", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS)),
         first=42,
     )
-    for words, beside in (("leaves", leaves), ("clothes", clothes)):
-        found = (release(train, held_out, beside, epsilon) for epsilon in EPSILONS)
-        table.row(f"a release, two layers, {words}", *map(_cell, found))
+    for words, public in (("leaves", leaves), ("clothes", clothes)):
+        for labels in LABELS:
+            settings, cells = {"labels": labels}, []
+            for epsilon in EPSILONS:
+                found = release(train, held_out, public, epsilon, settings=settings, count=count)
+                cells.append(_cell(found))
+            table.row(f"a release, {words}, labels={labels}", *cells)
     for name, reach in rivals(train, test):
         table.row(name, *(_cell(reach(epsilon)) for epsilon in EPSILONS))
     real = utility(load(train), held_out, network="two-layer")
     table.row("real data, two layers, not private", percent(real.balanced))
+
+
+def main(count: int | None = None) -> None:
+    """Print balanced accuracies on the real test split, in %, and the seconds of one fit."""
+    for model in ENCODERS:
+        compare(model, count)
 
 
 def _cell(result: Result) -> str:

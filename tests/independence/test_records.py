@@ -26,6 +26,7 @@ from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
 from understudy.methods.selection.algorithm import METHOD as SELECTION
 from understudy.methods.selection.algorithm import SelectionParams
+from understudy.privacy.queries import ClippedGradients
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -119,6 +120,12 @@ CASES = {
         decoder="embedded:dct",
     ),
     "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
+    "clustering, embeddings, labels by a classifier": Case(
+        CLUSTERING, few(labels="classifier"), None, (37,), public=True
+    ),
+    "clustering, embeddings off the sphere, labels by a classifier": Case(
+        CLUSTERING, ClusteringParams(labels="classifier", normalise=False), None, (7,)
+    ),
     "clustering, scattering": Case(
         CLUSTERING, few(), "embedded:scattering?log=10&coefficients=400", (17, 19, 3)
     ),
@@ -249,3 +256,15 @@ def test_the_test_sees_a_seed_that_depends_on_the_number_of_records(tmp_path):
     # The release may still be the same: noise can leave no covariance to draw from.
     peeking = replace(case, method=replace(CLUSTERING, run=seeded))
     assert {"0: what is asked", "0: the release"} & set(broken(peeking, 9, tmp_path))
+
+
+def test_the_test_sees_gradients_that_are_centred_by_their_batch(tmp_path, monkeypatch):
+    plain = ClippedGradients.contributions
+
+    def centred(query, values, labels):
+        slots, gradients = plain(query, values, labels)
+        return slots, gradients - gradients.mean(axis=0)
+
+    monkeypatch.setattr(ClippedGradients, "contributions", centred)
+    case = CASES["clustering, embeddings off the sphere, labels by a classifier"]
+    assert "0: label gradient 1" in broken(case, 9, tmp_path)

@@ -6,6 +6,7 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,11 @@ from understudy.methods.clustering.covariance import (
     within_class_frame,
 )
 from understudy.methods.clustering.embedding_space import SpaceSettings, SpaceStages, embed
+from understudy.methods.clustering.label_classifier import (
+    Labelling,
+    gradient_stages,
+    trained_on_records,
+)
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import Filter, FilterStages, VoteFilter
 from understudy.methods.dp_estimators import Clusters, ClusterStages, KMeansStages
@@ -109,9 +115,18 @@ class ClusteringParams:
     oversample: Annotated[
         int, Option("candidates drawn for each sample, with a filter", least=1, most=1000)
     ] = 2
+    labels: Annotated[
+        Labelling,
+        Option("classifier: draw samples of embeddings up to where a DP classifier ends a class"),
+    ] = "mixture"
+    labels_share: Annotated[
+        float, Option("part of the budget that trains it, below 1", above=0, most=1)
+    ] = 0.7
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.labels_share == 1:
+            raise ConfigError("labels_share=1 leaves no budget for the mixture: take less, as 0.7")
         if self.threshold is not None and self.filter == "none":
             raise ConfigError(
                 "threshold is for filter=embeddings, images or both, and this run has no filter"
@@ -154,6 +169,7 @@ class ClusteringStages:
         clusters: Centres, counts and means of the clusters, where there are several.
         cluster_covariances: The covariance of each cluster, or of each class.
         votes: Votes for the samples.
+        gradients: The steps of the classifier that says where classes end.
     """
 
     space: SpaceStages
@@ -163,10 +179,18 @@ class ClusteringStages:
     clusters: ClusterStages | None
     cluster_covariances: Stage | None
     votes: FilterStages
+    gradients: tuple[Stage, ...] = ()
 
 
 def _plan(params: ClusteringParams, context: Context) -> ClusteringStages:
-    """The releases, of settled parameters (their weights: docs/methods/clustering.md)."""
+    """The releases, of settled parameters."""
+    plan = _mixture_plan(params, context)
+    weight = math.fsum(stage.weight for stage in stages_of(plan))
+    return replace(plan, gradients=gradient_stages(params.labels, params.labels_share, weight))
+
+
+def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStages:
+    """Those of the mixture and of a filter (their weights: docs/methods/clustering.md)."""
     space = SpaceStages.of(
         _space_settings(params, context),
         normalise=bool(params.normalise),
@@ -203,7 +227,27 @@ def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     params = _settled(params, context)
     plan = _plan(params, context)
     VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
+    if params.labels == "classifier":
+        _check_classifier(params, context)
     return stages_of(plan)
+
+
+def _check_classifier(params: ClusteringParams, context: Context) -> None:
+    """Refuse a classifier where there is nothing to tell apart, or that was not built for it.
+
+    Raises:
+        ConfigError: As said.
+    """
+    classes = len(context.classes) if params.conditional else 1
+    reason = ""
+    if classes < 2:
+        reason = "this run has one class: there is nothing to tell apart"
+    elif context.decoder is not None:
+        reason = "this run releases images, and samples between two classes decode to neither"
+    elif params.filter != "none":
+        reason = f"filter={params.filter} chooses among other samples: take one of the two"
+    if reason:
+        raise ConfigError(f"labels=classifier is for embeddings of several classes: {reason}")
 
 
 def _check_resample(params: ClusteringParams, context: Context) -> None:
@@ -229,9 +273,8 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     sizes, size_sd = dp_estimators.class_sizes(
         space.vault, space.classes, settings.dim, plan.class_sizes
     )
-    means = dp_estimators.group_means(
-        space.vault, Cells(space.origin), space.radius, plan.means, sizes
-    )
+    origins, size = Cells(space.origin), float(sizes.sum())
+    means = dp_estimators.group_means(space.vault, origins, space.radius, plan.means, sizes)
     centres, origin = means.means, space.centre if space.ordered else None
     common = shrinkage.common_mean(centres, means.variances, origin)
     if shrink:
@@ -239,7 +282,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     frame = within_class_frame(
         space,
         centres,
-        float(sizes.sum()),
+        size,
         params.clip_radius,
         plan.space.spread,
         plan.covariance,
@@ -264,6 +307,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         local, params, clusters, frame, plan.cluster_covariances, lengths=settings.grid is not None
     )
     mixture = _mixture(clusters, centres, frame, roots)
+    classifier = trained_on_records(materials, space, mixture, size, plan.gradients)
     shares = capacity.Shares(
         materials.classes if space.classes > 1 else UNLABELLED,
         sizes,
@@ -271,10 +315,11 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         own_mean=(centres != common).any(axis=1) | (sizes >= sizes.sum() / 2),
         clusters=(clusters.sizes > 0).sum(axis=1),
         directions=roots.directions[roots.root_of].reshape(clusters.sizes.shape).max(axis=1),
+        agreement=None if classifier is None else classifier.agreement(materials.seed),
     )
     # 9 to 17: sample, filter, decode, filter.
     vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)
-    release = produce(materials, space, mixture, METHOD.name, float(sizes.sum()), vote_filter)
+    release = produce(materials, space, mixture, METHOD.name, size, vote_filter, classifier)
     return replace(release, facts={**release.facts, **shares.facts()})
 
 

@@ -121,6 +121,8 @@ class Shares:
         own_mean: (classes,) whether a class's mean differs from the common one.
         clusters: (classes,) clusters.
         directions: (classes,) directions of covariances that are not the pooled one's.
+        agreement: (classes,) part of each class's samples to which a DP classifier gives it; None:
+            there is no classifier.
     """
 
     classes: tuple[str, ...]
@@ -129,6 +131,7 @@ class Shares:
     own_mean: np.ndarray
     clusters: np.ndarray
     directions: np.ndarray
+    agreement: np.ndarray | None = None
 
     def facts(self) -> dict[str, object]:
         """JSON values."""
@@ -138,6 +141,8 @@ class Shares:
             "clusters_per_class": self.clusters.tolist(),
             "own_directions_per_class": self.directions.tolist(),
         }
+        if self.agreement is not None:
+            columns["classifier_agreement_per_class"] = self.agreement.round(3).tolist()
         named = {
             name: dict(zip(self.classes, values, strict=True)) for name, values in columns.items()
         }

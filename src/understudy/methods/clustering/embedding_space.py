@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ _EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps 
 _MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _IMAGE_COMPONENTS = 400
 _EMBEDDING_COMPONENTS = 256
+_OUTSIDE = np.float32(2.0)  # times what public embeddings have outside of the kept directions
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,10 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leadi
             break
     if settings.grid is not None:
         return GridSpace.of(np.concatenate(embeddings), settings.grid)
-    return whitening(np.concatenate(embeddings), settings.power, settings.dim)
+    space = whitening(np.concatenate(embeddings), settings.power, settings.dim)
+    if settings.images:
+        return space
+    return replace(space, residuals=_OUTSIDE * space.residuals)
 
 
 def _scale(vault: Vault, centre: Vector, edges: Vector, level: float, stage: Stage | None) -> float:

@@ -15,6 +15,7 @@ from understudy.core.ports import LinearDecoder
 from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, SyntheticBatch, Vector
 from understudy.methods.base import UNLABELLED, Arrays, Materials
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
+from understudy.methods.clustering.label_classifier import LabelClassifier
 from understudy.methods.clustering.vote_filter import Candidates, VoteFilter
 from understudy.steps.mixture import Mixture
 
@@ -173,6 +174,7 @@ def produce(
     method: str,
     total: float,
     vote_filter: VoteFilter,
+    classifier: LabelClassifier | None = None,
 ) -> Release:
     """Lines 9 to 17 of Algorithm 1.
 
@@ -183,6 +185,7 @@ def produce(
         method: The method's name.
         total: Noisy number of private records, for the default count.
         vote_filter: Which samples are released.
+        classifier: What says where the classes of embeddings end; None: the mixture alone.
     """
     materials = materials.for_samples
     count = materials.count or max(1, round(total))
@@ -194,20 +197,25 @@ def produce(
     else:
         each = materials.per_class
         sizes = mixture.allot(count) if each is None else mixture.allot_evenly(each)
-        batches = _unfiltered(producer, sizes)
+        batches = _unfiltered(producer, sizes, classifier)
     shape = None if materials.decoder is None else materials.decoder.shape
     dim = space.settings.total if shape is None else None
     classes = materials.classes if space.classes > 1 else UNLABELLED
     return Release(method, classes, count, batches, dim, shape, facts)
 
 
-def _unfiltered(producer: Producer, sizes: Labels) -> Batches:
+def _unfiltered(producer: Producer, sizes: Labels, classifier: LabelClassifier | None) -> Batches:
     """So many samples of each component, drawn as they are read."""
 
     def batches() -> Iterator[SyntheticBatch]:
         blocks = producer.mixture.sample(sizes, producer.materials.seed, producer.block)
         for number, (points, components) in enumerate(blocks):
             first = number * producer.block
+            if classifier is not None:
+                rng = producer.materials.rng_of(f"classified {first}")
+                embeddings = classifier.embeddings(components, rng)
+                yield SyntheticBatch(producer.mixture.labels[components], embeddings=embeddings)
+                continue
             another = partial(producer.anew, f"samples {first}", components)
             yield producer.finish("samples", first, points, components, another)
 

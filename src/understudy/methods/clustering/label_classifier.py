@@ -1,0 +1,177 @@
+"""Labels by a DP classifier: where the classes of a mixture end is asked of the private records.
+
+A Gaussian mixture says where a class lies and little of where it ends: in hundreds of dimensions
+its classes hardly overlap, and those of real records do. So a part of the budget trains a softmax
+regression on the private records, by full-batch gradient descent on noisy sums of clipped gradients
+(Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016, with every record in every step). Samples are
+then drawn between classes as well, and those are released that the classifier gives the class they
+stand for.
+
+The mixture helps twice, at no cost. Descent begins at the classifier of the mixture's own samples,
+and their second moments precondition it (Boehning 1992: softmax regression's Hessian is at most
+half of them), damped by the noise that is known to be in a gradient. So a few steps are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import softmax
+
+from understudy.core.types import Embeddings, Labels, Stage, Vector
+from understudy.methods.base import Materials
+from understudy.methods.clustering.embedding_space import EmbeddingSpace
+from understudy.privacy.queries import ClippedGradients
+from understudy.steps.mixture import Mixture
+
+Labelling = Literal["mixture", "classifier"]
+
+_STEPS = 20
+_CLIP_NORM = 0.5  # of gradients, which are no longer than 2 where records are no longer than 1
+_DAMPING = 16.0  # standard deviations of the noise in a mean gradient, added to second moments
+_MOMENTUM = 0.8
+_FIRST_STEPS = 40  # on the mixture's samples, without any noise
+_RIDGE = 1e-5  # of the second moments there
+_SAMPLES = 16_384
+_ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
+_PROBES = 500  # samples of each component
+_WIDER = 1.5  # than the mixture, in deviations, are the samples that lie between classes
+
+Gradient = Callable[[Vector], Vector]
+"""Of a mean loss at weights: (d + 1, C) to (d + 1, C)."""
+
+
+def gradient_stages(kind: Labelling, share: float, weight: float) -> tuple[Stage, ...]:
+    """The steps of the classifier, which together get ``share`` of the budget.
+
+    Args:
+        kind: ``"mixture"``: there are none.
+        share: In (0, 1).
+        weight: Of all other stages together.
+    """
+    if kind == "mixture":
+        return ()
+    each = weight * share / (1 - share) / _STEPS
+    return tuple(Stage(f"label gradient {step + 1}", each) for step in range(_STEPS))
+
+
+@dataclass(frozen=True)
+class LabelClassifier:
+    """A softmax regression that says where the classes of a mixture end; it is released: public.
+
+    Attributes:
+        theta: (d + 1, C) weights of points over the radius; the last row is the intercept's.
+        space: Whose points.
+        mixture: What samples are drawn from.
+    """
+
+    theta: Vector
+    space: EmbeddingSpace
+    mixture: Mixture
+
+    def predict(self, points: Vector) -> Labels:
+        """The class of each point of the space: (n, d) to (n,)."""
+        logits = points / self.space.radius @ self.theta[:-1] + self.theta[-1]
+        return np.asarray(logits.argmax(axis=1), dtype=np.int64)
+
+    def embeddings(self, components: Labels, rng: np.random.Generator) -> Embeddings:
+        """An embedding for each of these components that is given the component's class: (n, D).
+
+        Embeddings lie between wide draws of any two components, so that samples show where classes
+        end; each goes to a component of the class that it is given. What is left after some rounds
+        is drawn from the component itself: every class keeps its share.
+        """
+        labels, left = self.mixture.labels[components], np.arange(len(components))
+        embeddings = self.space.backward(self.mixture.draw(components, rng), rng)
+        for _ in range(_ROUNDS):
+            drawn = self.space.backward(self._between(rng.permutation(components[left]), rng), rng)
+            given, filled = self.predict(self.space.forward(drawn)), [left[:0]]
+            for label in np.unique(labels[left]):
+                slots, mine = left[labels[left] == label], np.flatnonzero(given == label)
+                filled.append(slots[: len(mine)])
+                embeddings[filled[-1]] = drawn[mine[: len(slots)]]
+            left = np.setdiff1d(left, np.concatenate(filled))
+        return embeddings
+
+    def _between(self, components: Labels, rng: np.random.Generator) -> Vector:
+        """Points between wide draws of these components and of any, nearer to the former."""
+        weights = self.mixture.weights
+        others = rng.choice(len(weights), len(components), p=weights)
+        own, other = self._wide(components, rng), self._wide(others, rng)
+        drawn = own + rng.uniform(0.0, 0.5, (len(own), 1)) * (other - own)
+        if self.space.sphere is not None:
+            drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        return np.asarray(drawn)
+
+    def _wide(self, components: Labels, rng: np.random.Generator) -> Vector:
+        means = self.mixture.means[components]
+        return np.asarray(means + _WIDER * (self.mixture.draw(components, rng) - means))
+
+    def agreement(self, seed: int) -> Vector:
+        """For each class the part of the mixture's samples to which it is given: (C,)."""
+        rng = np.random.default_rng(seed)
+        components = np.repeat(np.arange(len(self.mixture.weights)), _PROBES)
+        labels = self.mixture.labels[components]
+        agree = self.predict(self.mixture.draw(components, rng)) == labels
+        classes = self.theta.shape[1]
+        sizes = np.bincount(labels, minlength=classes)
+        return np.asarray(np.bincount(labels, agree, classes) / np.maximum(sizes, 1))
+
+
+def trained_on_records(
+    materials: Materials,
+    space: EmbeddingSpace,
+    mixture: Mixture,
+    size: float,
+    stages: tuple[Stage, ...],
+) -> LabelClassifier | None:
+    """The classifier of the mixture's samples, moved by a noisy gradient a stage.
+
+    Args:
+        materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
+        space: The private records.
+        mixture: Where descent begins.
+        size: Noisy number of records.
+        stages: A release each; (): None is given.
+    """
+    if not stages:
+        return None
+    count = mixture.allot(_SAMPLES)
+    components = np.repeat(np.arange(len(count)), count)
+    samples = mixture.draw(components, materials.rng_of("label classifier")) / space.radius
+    rows = np.column_stack([samples, np.ones(len(samples))])
+    truth = np.eye(space.classes)[mixture.labels[components]]
+    moments, ridge = rows.T @ rows / len(rows), _RIDGE * np.eye(rows.shape[1])
+
+    def of_samples(theta: Vector) -> Vector:
+        residuals = softmax(rows @ theta, axis=1) - truth
+        return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
+
+    vault, asked = space.vault.view(lambda values: values / space.radius), iter(stages)
+
+    def of_records(theta: Vector) -> Vector:
+        stage = next(asked)
+        theta = materials.keep(f"weights at {stage.name}", lambda: {"theta": theta})["theta"]
+        query = ClippedGradients(theta, _CLIP_NORM)
+        return query.gradient(vault.release(query, stage=stage.name)) / size
+
+    theta = np.zeros((rows.shape[1], space.classes))
+    theta = _descend(theta, of_samples, moments + ridge, _FIRST_STEPS)
+    noise = vault.noise_sd(ClippedGradients(theta, _CLIP_NORM), stage=stages[0].name) / size
+    damped = moments + _DAMPING * noise * np.eye(len(moments))
+    return LabelClassifier(_descend(theta, of_records, damped, len(stages)), space, mixture)
+
+
+def _descend(theta: Vector, gradient: Gradient, curvature: Vector, steps: int) -> Vector:
+    """Preconditioned descent with momentum: the mean of the weights of its second half."""
+    inverse = 2 * np.linalg.inv(curvature)  # the Hessian is at most half of it
+    velocity, total, first = np.zeros_like(theta), np.zeros_like(theta), steps // 2
+    for step in range(steps):
+        velocity = _MOMENTUM * velocity + inverse @ gradient(theta)
+        theta = theta - velocity
+        if step >= first:
+            total += theta
+    return np.asarray(total / (steps - first))

@@ -1,0 +1,145 @@
+"""Labels by a DP classifier: samples of a mixture that end where a class of real records ends."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.methods.test_clustering import MUCH, clouds, planned, released  # noqa: F401
+from tests.run.samples import class_folders, embeddings
+
+from understudy import resample, synthesize
+from understudy.core.errors import ConfigError
+from understudy.data import open_source
+from understudy.methods.base import Context, weights_of
+from understudy.methods.clustering import label_classifier
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
+from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
+from understudy.methods.clustering.label_classifier import LabelClassifier
+from understudy.privacy.queries import ClippedGradients
+from understudy.run.config import make_config
+from understudy.run.dry import dry_run
+from understudy.steps.mixture import Mixture
+from understudy.steps.space import Leading
+
+CLASSIFIER = {"labels": "classifier"}
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory):
+    """Two classes that the sign of the first number tells apart; their Gaussians overlap."""
+    rng = np.random.default_rng(0)
+    near, far = rng.uniform(0, 1, 1000), rng.uniform(9, 10, 200)
+    values = rng.normal(size=(2400, 4))
+    values[:, 0] = np.concatenate([rng.uniform(-2, 0, 1200), near, far])
+    path = tmp_path_factory.mktemp("sides") / "sides.npz"
+    labels = np.repeat(["left", "right"], 1200)
+    np.savez(path, embeddings=values.astype(np.float32), labels=labels)
+    return path
+
+
+def astray(rows, labels):
+    """The part of a release on the wrong side."""
+    return float(((rows[:, 0] > 0) != (labels == 1)).mean())
+
+
+def test_samples_end_where_private_records_say_that_a_class_ends(sides, tmp_path):
+    plain, plain_labels, _ = released(sides, tmp_path / "plain", normalise=False)
+    rows, labels, made = released(sides, tmp_path / "by", normalise=False, **CLASSIFIER)
+    assert astray(plain, plain_labels) > 0.1
+    assert astray(rows, labels) < 0.04
+    agreement = made.facts["classifier_agreement_per_class"]
+    assert agreement["right"] < 0.9 < agreement["left"]
+
+
+def test_classes_keep_their_shares_and_none_vanishes(tmp_path):
+    rng = np.random.default_rng(1)
+    labels = np.repeat(np.arange(3), [1000, 180, 20])
+    values = np.array([[0.0, 0], [6, 0], [0.5, 0]])[labels] + rng.normal(size=(1200, 2))
+    np.savez(tmp_path / "rare.npz", embeddings=values.astype(np.float32), labels=labels)
+    _, chosen, _ = released(tmp_path / "rare.npz", tmp_path / "run", count=600, **CLASSIFIER)
+    assert np.bincount(chosen).tolist() == [500, 90, 10]
+
+
+def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
+    means, each = np.array([[-3.0], [3.0]]), np.arange(2)
+    mixture = Mixture(each, np.array([0.5, 0.5]), means, np.ones((1, 1, 1)), np.zeros_like(each))
+    settings = SpaceSettings(1, 1, None, whiten=False, bound=None, images=False)
+    whole, none = Leading(1, 1), np.zeros(0)
+    space = EmbeddingSpace(None, settings, 2, 1.0, whole, None, None, none, np.zeros(1))
+    always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
+    classifier = LabelClassifier(always_the_first, space, mixture)
+    chosen = np.repeat([0, 1], 400)
+    drawn = classifier.embeddings(chosen, np.random.default_rng(0))
+    assert drawn[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
+    assert drawn[chosen == 1].std() == pytest.approx(1.0, abs=0.1)
+    assert classifier.agreement(0).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_what_is_planned_is_released_and_the_statement_says_so(tmp_path, normalise):
+    source = embeddings(tmp_path / "small.npz")
+    settings = {**CLASSIFIER, "normalise": normalise}
+    _, _, made = released(source, tmp_path / "run", epsilon=1.0, **settings)
+    stages = {stage.stage for stage in made.receipt.stages}
+    assert planned(source, settings) == stages
+    statement = json.loads((made.release / "privacy.json").read_text())
+    steps = [one for one in statement["stages"] if one["stage"].startswith("label gradient")]
+    assert len(steps) == 20
+    assert {one["query"] for one in steps} == {ClippedGradients.description}
+    assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_the_classifier_gets_its_share_of_the_budget(share):
+    context = Context((6,), public=True, mu=0.3, classes=("a", "b"))
+    params = ClusteringParams(labels="classifier", labels_share=share)
+    weights = weights_of(METHOD.stages(params, context))
+    steps = [one for name, one in weights.items() if name.startswith("label gradient")]
+    assert sum(steps) == pytest.approx(share * sum(weights.values()))
+
+
+def test_a_plan_says_what_classes_can_carry_of_what_is_left(tmp_path):
+    source = embeddings(tmp_path / "small.npz")
+    noise = {}
+    for labels in ("mixture", "classifier"):
+        given = {"source": str(source), "out": tmp_path / "none", "settings": {"labels": labels}}
+        noise[labels] = dry_run(make_config(given | {"epsilon": 1.0})).carried[0].size_sd
+    assert noise["classifier"] == pytest.approx(noise["mixture"] / np.sqrt(0.3), rel=1e-6)
+
+
+def test_a_resumed_run_asks_at_the_same_weights_and_more_samples_are_free(tmp_path, monkeypatch):
+    source = embeddings(tmp_path / "small.npz")
+    rows, *_ = released(source, tmp_path / "run", epsilon=4.0, **CLASSIFIER)
+    monkeypatch.setattr(label_classifier, "_RIDGE", 3e-5)  # other weights, were they not stored
+    more = resample(tmp_path / "run" / "out", count=50, seed=9)
+    batch = next(iter(open_source(more.release).batches(100)))
+    assert len(batch.labels) == 50
+    assert not np.isin(batch.values, rows).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"conditional": False}, "one class"),
+        ({"filter": "embeddings"}, "filter=embeddings"),
+        ({"labels_share": 1.0}, "labels_share=1"),
+        ({"labels_share": 0.0}, "labels_share"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path, settings, problem):
+    source, ledger = embeddings(tmp_path / "small.npz"), tmp_path / "ledger.db"
+    with pytest.raises(ConfigError, match=problem):
+        synthesize(
+            source,
+            out=tmp_path / "out",
+            epsilon=1.0,
+            ledger=str(ledger),
+            settings=CLASSIFIER | settings,
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_are_refused(tmp_path):
+    source = class_folders(tmp_path / "scans")
+    with pytest.raises(ConfigError, match="releases images"):
+        synthesize(source, out=tmp_path / "out", epsilon=1.0, settings=CLASSIFIER)
