@@ -14,8 +14,8 @@ pytest.importorskip("diffusers")
 pytest.importorskip("aggdraw")
 
 from safetensors.torch import load_file  # noqa: E402
-
 from tests.studio.test_photographs import PLAN, WEIGHTS, soft_images, trained, written  # noqa: E402
+
 from understudy.backends.registry import load_decoder, load_encoder  # noqa: E402
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
 from understudy.core.ports import PriorDecoder  # noqa: E402

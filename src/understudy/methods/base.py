@@ -27,7 +27,10 @@ from understudy.steps.grid import is_grid
 from understudy.steps.quality import Draw, QualityFilter
 
 PROCEDURAL = "procedural"
-"""Default of the role ``public``: procedural images, where the encoder could use some."""
+"""Default of the role ``public``: procedural images, where encoder and decoder could use some."""
+
+PROCEDURAL_WHITENING = "procedural whitening"
+"""The same for a linear space, of which no decoder's prior draws: where the encoder could."""
 
 UNLABELLED = ("all",)
 """The classes of a dataset, or of a release, without labels."""

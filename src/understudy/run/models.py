@@ -19,7 +19,7 @@ from understudy.core.ports import (
     Source,
 )
 from understudy.core.roles import MODEL_ROLES, flag_of, port_of
-from understudy.methods.base import PROCEDURAL, Context, Method
+from understudy.methods.base import PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
 from understudy.run.config import RunConfig
 
 
@@ -145,10 +145,14 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
     images are decoded from latents on a grid, their lines and patches come from public pictures,
     so these have some, unless the decoder has a prior that draws them.
     """
-    if asked != PROCEDURAL:
+    if asked not in (PROCEDURAL, PROCEDURAL_WHITENING):
         return asked
     encoder = context.encoder
-    drawn = isinstance(context.decoder, PriorDecoder) and context.grid is not None
+    drawn = (
+        asked == PROCEDURAL
+        and context.grid is not None
+        and isinstance(context.decoder, PriorDecoder)
+    )
     if encoder is None or encoder.ordered or drawn:
         return None
     kind = "leaves" if context.grid is None else "scenes"

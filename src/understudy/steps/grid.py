@@ -300,7 +300,7 @@ class Description:
 
     def _move(self, waves: Floats, wanted: Floats) -> None:
         """Give waves (n, C, H, W) the means, layouts, energies and correlations, in place."""
-        described, (first, second) = self._described, self._pairs
+        described = self._described
         means = (waves[:, :, 0, 0] - self.centre) @ self.means.axes
         means[:, :described] = wanted[:, :described]
         waves[:, :, 0, 0] = means @ self.means.axes.T + self.centre

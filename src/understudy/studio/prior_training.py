@@ -185,12 +185,14 @@ class PriorStage:
         errors = functional.mse_loss(prediction.float(), velocity, reduction="none")
         return {size: (errors * self._counts).mean()}
 
-    def prior(self, *, steps: int = 6, guidance: float = 1.5, level: float = 0.0) -> LatentPrior:
+    def prior(
+        self, *, steps: int = 6, guidance: float = 1.5, level: float = 0.0, batch: int = 64
+    ) -> LatentPrior:
         """What has been learnt so far, ready to draw."""
         scheduler = diffusers.DPMSolverMultistepScheduler(**NOISING)
         sides = {one.description.shape[1]: one.description for one in self.samples.values()}
         arrays = {side: description.arrays() for side, description in sides.items()}
-        return LatentPrior(self.network, scheduler, arrays, steps, guidance, level)
+        return LatentPrior(self.network, scheduler, arrays, steps, guidance, level, batch)
 
     @torch.no_grad()
     def sheet(self) -> Images:

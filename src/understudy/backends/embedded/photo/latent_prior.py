@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import diffusers
 import numpy as np
@@ -32,13 +32,30 @@ from understudy.backends.diffusion.pipeline_calls import seeded
 from understudy.backends.hub.hub_models import HubOptions
 from understudy.core.errors import BackendError
 from understudy.core.independence import even_parts
+from understudy.core.option import Option
 from understudy.core.types import Embeddings, Seeds, Shape
 
 DESCRIPTIONS = "descriptions.safetensors"
 LATENT_NETWORK = "diffusion_pytorch_model.safetensors"
 EXTRA_CONDITIONS = 3  # how many numbers are described, the level, and that there is a description
 
-_BATCH = 64
+
+@dataclass(frozen=True, slots=True)
+class PriorOptions(HubOptions):
+    """How a prior is run; the options of `HubOptions` besides.
+
+    Attributes:
+        batch: Images run at once.
+        steps: Denoising steps.
+        guidance: Scale of the classifier-free guidance; 1 for none, which takes half the time.
+        level: Standard deviation that descriptions are believed to be off by.
+    """
+
+    batch: int = 32
+    steps: Annotated[int, Option("denoising steps", least=1)] = 6
+    guidance: Annotated[float, Option("scale of the guidance", least=0)] = 1.5
+    level: Annotated[float, Option("deviation of descriptions", least=0)] = 0.3
+
 
 Descriptions = Mapping[int, Mapping[str, NDArray[Any]]]
 """By the sides of grids: the arrays that settle what is described (`Description.arrays`)."""
@@ -55,6 +72,7 @@ class LatentPrior:
         steps: Denoising steps.
         guidance: Scale of the classifier-free guidance; 1 for none, which takes half the time.
         level: Standard deviation that descriptions are believed to be off by.
+        batch: Latents drawn at once.
     """
 
     network: Any
@@ -63,6 +81,7 @@ class LatentPrior:
     steps: int
     guidance: float
     level: float
+    batch: int
 
     def descriptions_of(self, shape: Shape) -> Mapping[str, NDArray[Any]] | None:
         """What settles descriptions of latents (C, H, W); None for larger ones than it has learnt.
@@ -84,7 +103,7 @@ class LatentPrior:
         out = np.empty((len(descriptions), int(np.prod(shape))), dtype=np.float32)
         numbered = np.arange(len(descriptions))
         with quiet():
-            for rows, part in even_parts(numbered, _BATCH):  # one that is filled repeats row 0
+            for rows, part in even_parts(numbered, self.batch):  # one that is filled repeats row 0
                 latents = self._drawn(descriptions[part], shape, seeds[part])
                 out[rows] = latents.flatten(1).cpu().numpy()[: len(out[rows])]
         return out
@@ -175,24 +194,13 @@ def read_descriptions(folder: Path, autoencoder: Path) -> dict[int, dict[str, ND
     return descriptions
 
 
-def read_latent_prior(
-    folder: Path,
-    autoencoder: Path,
-    options: HubOptions,
-    *,
-    steps: int,
-    guidance: float,
-    level: float,
-) -> LatentPrior:
+def read_latent_prior(folder: Path, autoencoder: Path, options: PriorOptions) -> LatentPrior:
     """The prior of a folder, ready to draw.
 
     Args:
         folder: Of the prior.
         autoencoder: Folder of the autoencoder whose latents it draws.
-        options: Device and number format.
-        steps: Denoising steps.
-        guidance: Scale of the guidance.
-        level: Standard deviation that descriptions are believed to be off by.
+        options: How it is run.
 
     Raises:
         BackendError: It is of another autoencoder, or not whole.
@@ -201,4 +209,5 @@ def read_latent_prior(
     network = read_network(diffusers.UNet2DConditionModel, str(folder), options)
     network = network.to(memory_format=torch.channels_last)
     scheduler = diffusers.DPMSolverMultistepScheduler.from_pretrained(folder)
-    return LatentPrior(network, scheduler, descriptions, steps, guidance, level)
+    steps, guidance, level = options.steps, options.guidance, options.level
+    return LatentPrior(network, scheduler, descriptions, steps, guidance, level, options.batch)

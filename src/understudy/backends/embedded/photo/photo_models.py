@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import diffusers
 import numpy as np
@@ -21,13 +21,15 @@ from understudy.backends.diffusion.autoencoders import AutoencoderDecoder, Autoe
 from understudy.backends.diffusion.loading import read_network
 from understudy.backends.diffusion.options import LatentOptions
 from understudy.backends.diffusion.pipeline_calls import check_seeds
-from understudy.backends.embedded.photo.latent_prior import LatentPrior, read_latent_prior
+from understudy.backends.embedded.photo.latent_prior import (
+    LatentPrior,
+    PriorOptions,
+    read_latent_prior,
+)
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
-from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
-from understudy.core.option import Option
 from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
@@ -40,25 +42,17 @@ _LEAST = 8  # pixels a side of an image
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoOptions(HubOptions):
-    """Options of ``embedded:photo``; those of `HubOptions` besides.
+class PhotoOptions(PriorOptions):
+    """Options of ``embedded:photo``; those of `PriorOptions` besides.
 
     Attributes:
-        batch: Images run at once.
         folder: Another autoencoder than the one in this package.
         prior: Whether the decoder draws latents from descriptions, where the autoencoder has a
             prior for latents of that size; false: public images stand in for it.
-        steps: Denoising steps of the prior.
-        guidance: How closely the prior follows a description; 1 takes half the time.
-        level: Standard deviation that descriptions are believed to be off by.
     """
 
-    batch: int = 32
     folder: str | None = None
     prior: bool = True
-    steps: Annotated[int, Option("denoising steps", least=1)] = 6
-    guidance: Annotated[float, Option("scale of the guidance", least=0)] = 1.5
-    level: Annotated[float, Option("deviation of descriptions", least=0)] = 0.3
 
 
 class PhotoEncoder:
@@ -180,14 +174,7 @@ def prior_of(options: PhotoOptions) -> LatentPrior | None:
     folder = autoencoder_folder(options)
     if not options.prior or not (folder / PRIOR / "config.json").is_file():
         return None
-    return read_latent_prior(
-        folder / PRIOR,
-        folder,
-        options,
-        steps=options.steps,
-        guidance=options.guidance,
-        level=options.level,
-    )
+    return read_latent_prior(folder / PRIOR, folder, options)
 
 
 def autoencoder_folder(options: PhotoOptions) -> Path:
