@@ -24,9 +24,9 @@ SIDES = (32, 64)
 
 def described(pixels: int, kind: str = "leaves") -> Description:
     """What latents of drawings have in common, by the shipped autoencoder."""
-    source = open_source(f"procedural:{kind}?count=24&seed=5", size=pixels)
+    source = open_source(f"procedural:{kind}?count=120&seed=5", size=pixels)
     encoder = load_encoder("embedded:photo?prior=false", shape=(pixels, pixels, 3))
-    latents = encoder.encode(next(batch.values for batch in source.batches(24)))
+    latents = encoder.encode(next(batch.values for batch in source.batches(120)))
     return Description.of(latents, encoder.latent)  # type: ignore[attr-defined]
 
 

@@ -17,7 +17,8 @@ from tests.tiny_prior import tiny_prior  # noqa: E402
 from understudy.backends.embedded.photo.latent_prior import conditioned  # noqa: E402
 from understudy.backends.registry import load_decoder, load_encoder  # noqa: E402
 from understudy.core.errors import BackendError  # noqa: E402
-from understudy.core.ports import PriorDecoder, StepwiseModel  # noqa: E402
+from understudy.core.ports import StepwiseModel  # noqa: E402
+from understudy.core.prior_decoder import PriorDecoder  # noqa: E402
 from understudy.core.types import Shape  # noqa: E402
 from understudy.steps.grid import Description, PriorSpace  # noqa: E402
 

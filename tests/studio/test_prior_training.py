@@ -18,7 +18,7 @@ from tests.studio.test_photographs import PLAN, WEIGHTS, soft_images, trained, w
 
 from understudy.backends.registry import load_decoder, load_encoder  # noqa: E402
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
-from understudy.core.ports import PriorDecoder  # noqa: E402
+from understudy.core.prior_decoder import PriorDecoder  # noqa: E402
 from understudy.steps.grid import PriorSpace  # noqa: E402
 from understudy.studio.autoencoder import to_network  # noqa: E402
 from understudy.studio.block_code import (  # noqa: E402
@@ -28,11 +28,11 @@ from understudy.studio.block_code import (  # noqa: E402
 )
 from understudy.studio.corpus import Corpus  # noqa: E402
 from understudy.studio.prior_training import (  # noqa: E402
-    SCALES,
+    PRIOR_SIZES,
     PriorStage,
+    augmented,
     importance,
     recoloured,
-    varied,
 )
 from understudy.studio.stages import train_stage  # noqa: E402
 
@@ -46,19 +46,19 @@ def linear_code(images):
     return network
 
 
-@pytest.mark.parametrize(("size", "scale"), SCALES.items())
+@pytest.mark.parametrize(("size", "scale"), PRIOR_SIZES.items())
 def test_an_image_comes_in_three_sizes_turned_and_in_other_colours(size, scale):
     pixels = torch.rand((40, 3, 64, 64), generator=torch.Generator().manual_seed(1)) * 2 - 1
-    other = varied(pixels, size, torch.Generator().manual_seed(2))
+    other = augmented(pixels, size, torch.Generator().manual_seed(2))
     assert other.shape == (40, 3, int(64 * scale), int(64 * scale))
     assert other.abs().max() <= 1
-    again = varied(pixels, size, torch.Generator().manual_seed(2))
+    again = augmented(pixels, size, torch.Generator().manual_seed(2))
     assert torch.equal(other, again)
 
 
 def test_half_of_the_images_stay_upright():
     ramp = torch.linspace(-0.9, 0.9, 64)[:, None].expand(3, 64, 64).repeat(200, 1, 1, 1)
-    other = varied(ramp, "whole", torch.Generator().manual_seed(0)).mean(1)
+    other = augmented(ramp, "whole", torch.Generator().manual_seed(0)).mean(1)
     light = (other[:, -8:] - other[:, :8]).mean((1, 2))
     aside = (other[:, :, -8:] - other[:, :, :8]).mean((1, 2))
     assert 0.5 < (light.abs() > 1).float().mean() < 0.95

@@ -106,24 +106,6 @@ class LinearDecoder(Decoder, Protocol):
 
 
 @runtime_checkable
-class PriorDecoder(Decoder, Protocol):
-    """A decoder with a generative prior: it draws embeddings that have wanted descriptions.
-
-    Its prior learnt public images, so what it draws depends on the description and the seed alone.
-
-    Attributes:
-        description: What settles a description, as `understudy.steps.grid.Description.of_arrays`
-            takes it.
-    """
-
-    description: Mapping[str, NDArray[Any]]
-
-    def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
-        """An embedding for each of n descriptions and (n,) seeds: (n, d) float32."""
-        ...
-
-
-@runtime_checkable
 class TextEncoder(Encoder, Protocol):
     """An encoder that puts texts into the space of its images: cosines compare the two.
 

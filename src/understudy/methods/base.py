@@ -16,9 +16,9 @@ from understudy.core.ports import (
     Encoder,
     LatentEncoder,
     LinearDecoder,
-    PriorDecoder,
     Source,
 )
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
 from understudy.privacy.vault import Vault

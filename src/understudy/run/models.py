@@ -15,9 +15,9 @@ from understudy.core.ports import (
     Encoder,
     PerceptualDistance,
     PhrasedSource,
-    PriorDecoder,
     Source,
 )
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.roles import MODEL_ROLES, flag_of, port_of
 from understudy.methods.base import PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
 from understudy.run.config import RunConfig

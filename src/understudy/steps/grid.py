@@ -33,7 +33,7 @@ from scipy.fft import dctn, idctn
 
 from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection
-from understudy.core.ports import PriorDecoder
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.types import Shape, Vector
 
 Floats = NDArray[np.float32]

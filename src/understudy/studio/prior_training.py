@@ -34,7 +34,7 @@ from understudy.studio.corpus import Corpus
 from understudy.studio.diffusion import NOISING
 from understudy.studio.stages import save_network
 
-SCALES = {"half": 0.5, "whole": 1, "double": 2}
+PRIOR_SIZES = {"half": 0.5, "whole": 1, "double": 2}
 """How large images come, against those of the corpus."""
 
 _SHARES = {"half": 0.25, "whole": 0.6, "double": 0.15}  # how often the network sees each
@@ -134,7 +134,7 @@ class PriorStage:
         self.samples = {
             size: GridSamples.of(self._encoded(size, max(1, round(share * variants))))
             for size, share in _VARIANTS.items()
-            if corpus.images.shape[1] * SCALES[size] >= _STEP * SMALLEST_GRID
+            if corpus.images.shape[1] * PRIOR_SIZES[size] >= _STEP * SMALLEST_GRID
         }
         shares = np.array([_SHARES[size] for size in self.samples])
         self._limits = np.cumsum(shares / shares.sum())[:-1]
@@ -148,9 +148,9 @@ class PriorStage:
     @torch.no_grad()
     def _encoded(self, size: str, variants: int) -> torch.Tensor:
         """Latents of every image of the corpus, so many times each: (n, C, H, W) float16."""
-        random = torch.Generator(self._device).manual_seed(list(SCALES).index(size))
+        random = torch.Generator(self._device).manual_seed(list(PRIOR_SIZES).index(size))
         parts = [
-            self.vae.encode(varied(pixels, size, random)).latent.half()
+            self.vae.encode(augmented(pixels, size, random)).latent.half()
             for _ in range(variants)
             for pixels in self._pixels(np.arange(len(self._corpus)))
         ]
@@ -234,8 +234,8 @@ def importance(vae: Any, latents: torch.Tensor) -> torch.Tensor:
     return (counts / counts.mean())[None, :, None, None]
 
 
-def varied(pixels: torch.Tensor, size: str, random: torch.Generator) -> torch.Tensor:
-    """Images (n, 3, side, side) of one of `SCALES`, turned and with other colours.
+def augmented(pixels: torch.Tensor, size: str, random: torch.Generator) -> torch.Tensor:
+    """Images (n, 3, side, side) of one of `PRIOR_SIZES`, turned and with other colours.
 
     Half of them stay upright, and more than half keep their colours.
 

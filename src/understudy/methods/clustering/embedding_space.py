@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.ports import PriorDecoder
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials, planned
