@@ -45,7 +45,9 @@ def ship_photo(studio: Path) -> None:
         sys.exit(f"{studio} holds no folder vae that is done")
     check_size("photo", [studio / "vae"])
     weights = EMBEDDED / "photo" / "weights"
-    shutil.rmtree(weights / "prior", ignore_errors=True)  # it may be of another autoencoder
+    for file in (weights / "prior").glob("*.*"):  # it may be of another autoencoder
+        if file.name != CARD:
+            file.unlink()
     shutil.copytree(studio / "vae", weights, dirs_exist_ok=True)
     write_sums(weights)
 

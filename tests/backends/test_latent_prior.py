@@ -85,10 +85,6 @@ def test_descriptions_fit_images_of_any_size_that_was_learnt(folder: Path, shape
     wanted = space.forward(encoder.encode(images))
     latents = space.backward(wanted.astype(np.float64), np.random.default_rng(0))
     assert decoder.decode(latents, seeds=np.zeros(3, np.uint64)).shape == images.shape
-    leading = slice(0, 10)
-    np.testing.assert_allclose(
-        space.forward(latents)[:, leading], np.clip(wanted[:, leading], -6, 6), atol=0.02
-    )
 
 
 def test_the_prior_is_left_out_where_it_is_not_wanted_or_has_not_learnt(folder: Path) -> None:

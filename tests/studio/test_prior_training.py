@@ -30,7 +30,7 @@ from understudy.studio.corpus import Corpus  # noqa: E402
 from understudy.studio.prior_training import (  # noqa: E402
     PRIOR_SIZES,
     PriorStage,
-    augmented,
+    disturbed_views,
     importance,
     recoloured,
 )
@@ -49,16 +49,16 @@ def linear_code(images):
 @pytest.mark.parametrize(("size", "scale"), PRIOR_SIZES.items())
 def test_an_image_comes_in_three_sizes_turned_and_in_other_colours(size, scale):
     pixels = torch.rand((40, 3, 64, 64), generator=torch.Generator().manual_seed(1)) * 2 - 1
-    other = augmented(pixels, size, torch.Generator().manual_seed(2))
+    other = disturbed_views(pixels, size, torch.Generator().manual_seed(2))
     assert other.shape == (40, 3, int(64 * scale), int(64 * scale))
     assert other.abs().max() <= 1
-    again = augmented(pixels, size, torch.Generator().manual_seed(2))
+    again = disturbed_views(pixels, size, torch.Generator().manual_seed(2))
     assert torch.equal(other, again)
 
 
 def test_half_of_the_images_stay_upright():
     ramp = torch.linspace(-0.9, 0.9, 64)[:, None].expand(3, 64, 64).repeat(200, 1, 1, 1)
-    other = augmented(ramp, "whole", torch.Generator().manual_seed(0)).mean(1)
+    other = disturbed_views(ramp, "whole", torch.Generator().manual_seed(0)).mean(1)
     light = (other[:, -8:] - other[:, :8]).mean((1, 2))
     aside = (other[:, :, -8:] - other[:, :, :8]).mean((1, 2))
     assert 0.5 < (light.abs() > 1).float().mean() < 0.95

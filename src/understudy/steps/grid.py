@@ -9,13 +9,13 @@ textures are made from (Portilla and Simoncelli 2000). The layout says roughly w
 object in the middle or many, a bright centre, a garment's outline. All of it is few numbers, which
 can be measured under noise.
 
-What is a description is settled by public latents (`Description`). The way back goes by a public
-latent: the one whose description is nearest (`GridSpace`), or one that a network draws
-(`PriorSpace`). It is moved: its means and layout to those wanted, and in
-each octave its channels to the energies and correlations wanted, by the linear map that moves
-Gaussians with the least change (optimal transport). Edges and lines stay what they were and get the
-colours, contrast and texture that were asked for. Both ways cost no privacy: forward is a public
-function of a record, backward sees no record.
+What is a description is settled by public latents (`Description`). The way back is a draw of a
+network that has learnt to (`PriorSpace`). Or it goes by the public latent whose description is
+nearest (`GridSpace`): its means are moved to those wanted, and in each octave its channels to the
+energies and correlations wanted, by the linear map that moves Gaussians with the least change
+(optimal transport). Edges and lines stay what they were and get the colours, contrast and texture
+that were asked for. Both ways cost no privacy: forward is a public function of a record, backward
+sees no record.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ _LOWEST = 4  # half periods a side that the layout's frequencies have fewer of
 _FAINT = 0.02  # part of the public variance below which energies are not told apart
 _MOST = 3.0  # that a channel is amplified or weakened by, at most
 _MEAN_WEIGHT = 0.15  # of means in the distance of descriptions: they can be moved freely
-_LAYOUT_WEIGHT = 0.5  # of the layout: it can be moved, too
+_LAYOUT_WEIGHT = 0.5  # of the layout
 _FAR = 6.0  # standard deviations of the public data that a description may lie from its centre
-_ROUNDS = 2  # of moving octaves and layout
 _BLOCK = 512  # latents at a time
 
 
@@ -195,8 +194,8 @@ class Description:
         parts = {f"{name}.axes": basis.axes for name, basis in bases.items()}
         parts |= {f"{name}.variances": basis.variances for name, basis in bases.items()}
         shape = np.array(self.shape, dtype=np.int64)
-        own = {"shape": shape, "centre": self.centre, "layout": self.layout, "usual": self.usual}
-        return {**own, **parts}
+        parts |= {"centre": self.centre, "layout": self.layout, "usual": self.usual}
+        return {"shape": shape, **parts}
 
     @property
     def dim(self) -> int:
@@ -238,7 +237,7 @@ class Description:
     def _describe(self, waves: Floats) -> Floats:
         means = self._mean_projection(waves[:, :, 0, 0] - self.centre)[:, : self._described]
         layout = self._layout_projection(_lowest(waves))
-        parts = [means, layout, self._skewness(waves), self._gathering(waves)]
+        parts: list[NDArray[Any]] = [means, layout, self._skewness(waves), self._gathering(waves)]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             part = basis.forward(waves[:, :, mask])
             faint = _FAINT * basis.variances
@@ -282,7 +281,7 @@ class Description:
         return weights
 
     def moved(self, latents: NDArray[Any], descriptions: NDArray[Any]) -> Floats:
-        """Latents (n, C * H * W) with the means, layouts, energies and correlations wanted.
+        """Latents (n, C * H * W) with the means, energies and correlations wanted.
 
         Args:
             latents: To be moved.
@@ -299,17 +298,12 @@ class Description:
         return result
 
     def _move(self, waves: Floats, wanted: Floats) -> None:
-        """Give waves (n, C, H, W) the means, layouts, energies and correlations, in place."""
+        """Give waves (n, C, H, W) the means, energies and correlations wanted, in place."""
         described = self._described
         means = (waves[:, :, 0, 0] - self.centre) @ self.means.axes
         means[:, :described] = wanted[:, :described]
         waves[:, :, 0, 0] = means @ self.means.axes.T + self.centre
-        for _ in range(_ROUNDS):  # each changes the other a little
-            self._move_octaves(waves, wanted)
-            self._move_layout(waves, wanted)
-
-    def _move_octaves(self, waves: Floats, wanted: Floats) -> None:
-        described, (first, second) = self._described, self._pairs
+        first, second = self._pairs
         start = description_parts(self.shape)[0]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             middle, end = start + described, start + described + len(first)
@@ -319,14 +313,6 @@ class Description:
             part = basis.forward(waves[:, :, mask])
             waves[:, :, mask] = basis.backward(_moved(part, energy, joint, faint, (first, second)))
             start = end
-
-    def _move_layout(self, waves: Floats, wanted: Floats) -> None:
-        layout = wanted[:, self._described : self._described + self.layout.shape[1]]
-        change = np.zeros((len(waves), self.shape[0], _LOWEST**2), dtype=np.float32)
-        missing = (layout - _lowest(waves) @ self.layout) @ self.layout.T
-        change[:, :, 1:] = missing.reshape(len(waves), self.shape[0], -1)
-        lowest = waves[:, :, :_LOWEST, :_LOWEST]
-        lowest += change.reshape(lowest.shape)
 
 
 @dataclass(frozen=True)
@@ -403,8 +389,6 @@ class PriorSpace:
     def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
         """Descriptions (n, d) to latents (n, C * H * W) that have about these.
 
-        What the prior misses of means, layouts, energies and correlations is put right.
-
         Args:
             values: The descriptions.
             rng: Of the seeds that the prior draws by; None: the seeds 0, 1, 2, ...
@@ -412,13 +396,13 @@ class PriorSpace:
         seeds = np.arange(len(values), dtype=np.uint64)
         if rng is not None:
             seeds = rng.integers(0, 2**64, len(values), dtype=np.uint64)
-        wanted = _within_reach(values)
-        return self.description.moved(self.decoder.draw(wanted, seeds=seeds), wanted)
+        latents: Floats = self.decoder.draw(_within_reach(values), seeds=seeds)
+        return latents
 
 
 def _within_reach(descriptions: NDArray[Any]) -> Floats:
     """Descriptions (n, d) no farther from those of public latents than can be made sense of."""
-    return np.clip(descriptions, -_FAR, _FAR).astype(np.float32)
+    return np.asarray(np.clip(descriptions, -_FAR, _FAR), dtype=np.float32)
 
 
 def _waves(latents: Floats, shape: Shape) -> Floats:

@@ -150,7 +150,7 @@ class PriorStage:
         """Latents of every image of the corpus, so many times each: (n, C, H, W) float16."""
         random = torch.Generator(self._device).manual_seed(list(PRIOR_SIZES).index(size))
         parts = [
-            self.vae.encode(augmented(pixels, size, random)).latent.half()
+            self.vae.encode(disturbed_views(pixels, size, random)).latent.half()
             for _ in range(variants)
             for pixels in self._pixels(np.arange(len(self._corpus)))
         ]
@@ -234,7 +234,7 @@ def importance(vae: Any, latents: torch.Tensor) -> torch.Tensor:
     return (counts / counts.mean())[None, :, None, None]
 
 
-def augmented(pixels: torch.Tensor, size: str, random: torch.Generator) -> torch.Tensor:
+def disturbed_views(pixels: torch.Tensor, size: str, random: torch.Generator) -> torch.Tensor:
     """Images (n, 3, side, side) of one of `PRIOR_SIZES`, turned and with other colours.
 
     Half of them stay upright, and more than half keep their colours.

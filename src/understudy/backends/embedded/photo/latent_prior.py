@@ -111,7 +111,9 @@ class LatentPrior:
     def _drawn(self, descriptions: NDArray[np.float32], shape: Shape, seeds: Seeds) -> torch.Tensor:
         network = self.network
         noise = randn_tensor((len(seeds), *shape), generator=seeded(seeds, "prior"))
-        latents = noise.to(network.device).contiguous(memory_format=torch.channels_last)
+        latents: torch.Tensor = noise.to(network.device).contiguous(
+            memory_format=torch.channels_last
+        )
         given = torch.from_numpy(descriptions).to(network.device)
         level = torch.full((len(given), 1), self.level, device=network.device)
         length = conditions_of(network)
