@@ -10,8 +10,10 @@ import pytest
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, damaged, is_shipped
 from understudy.backends.registry import backends, load_decoder, load_encoder
 from understudy.core.errors import BackendError
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
+from understudy.steps.grid import PriorSpace
 
 pytest.importorskip("diffusers")
 
@@ -45,9 +47,9 @@ def psnr(images: Images, others: Images) -> float:
 def test_it_is_there_whole_and_small() -> None:
     assert is_shipped(PHOTO_WEIGHTS)
     assert damaged(PHOTO_WEIGHTS) == []
-    assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.iterdir()) <= MOST
+    assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.rglob("*")) <= MOST
     assert {file.name for file in PHOTO_WEIGHTS.iterdir()} == {
-        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors"),
+        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors", "prior"),
     }
     assert {info.name for info in backends() if info.available} >= {NAME}
 
@@ -78,6 +80,19 @@ def test_latents_have_about_unit_variance() -> None:
     assert latents.shape[1:] == (28, 8, 8)
     assert 0.5 < latents.std() < 2
     assert latents.std(axis=(0, 2, 3)).min() > 0.3
+
+
+def test_its_prior_draws_images_of_the_colours_that_are_described() -> None:
+    images = drawn("leaves")
+    encoder = load_encoder(NAME, shape=images.shape[1:])
+    decoder = load_decoder(NAME, shape=images.shape[1:], encoder=encoder)
+    assert isinstance(decoder, PriorDecoder)
+    space = PriorSpace.of(decoder, encoder.latent)  # type: ignore[attr-defined]
+    wanted = space.forward(encoder.encode(images)).astype(np.float64)
+    latents = space.backward(wanted, np.random.default_rng(0))
+    others = decoder.decode(latents, seeds=np.arange(len(images), dtype=np.uint64))
+    colours, theirs = (rows.mean(axis=(1, 2)) for rows in (images.astype(float), others))
+    assert np.abs(theirs - colours).mean() < 0.4 * np.abs(theirs - np.roll(colours, 1, 0)).mean()
 
 
 def test_an_embedding_is_the_same_to_the_bit_in_every_full_batch() -> None:

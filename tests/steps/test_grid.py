@@ -3,9 +3,18 @@
 import numpy as np
 import pytest
 
-from understudy.steps.grid import GridSpace, description_length, is_grid
+from understudy.core.errors import ConfigError
+from understudy.steps.grid import (
+    Description,
+    GridSpace,
+    PriorSpace,
+    description_length,
+    description_parts,
+    is_grid,
+)
 
 SHAPE = (5, 8, 8)
+LAYOUT = slice(5, 37)
 
 
 def latents(count, shape=SHAPE, seed=0):
@@ -50,10 +59,24 @@ def test_public_descriptions_have_unit_variance(space):
 
 def test_a_description_does_not_say_where_things_are(space):
     rows = latents(20, seed=1).reshape(20, *SHAPE)
-    seen = space.forward(rows.reshape(20, -1))
+    seen = np.delete(space.forward(rows.reshape(20, -1)), LAYOUT, axis=1)
     for moved in (rows[..., ::-1], rows[:, :, ::-1], rows.swapaxes(2, 3)):
-        np.testing.assert_allclose(space.forward(moved.reshape(20, -1)), seen, atol=2e-2)
-    assert np.abs(space.forward(1.5 * rows.reshape(20, -1)) - seen).mean() > 0.2
+        described = np.delete(space.forward(moved.reshape(20, -1)), LAYOUT, axis=1)
+        np.testing.assert_allclose(described, seen, atol=2e-2)
+    brighter = np.delete(space.forward(1.5 * rows.reshape(20, -1)), LAYOUT, axis=1)
+    assert np.abs(brighter - seen).mean() > 0.2
+
+
+def test_the_layout_says_where_things_are(space):
+    rows = latents(20, seed=1).reshape(20, *SHAPE)
+    upright = space.forward(rows.reshape(20, -1))[:, LAYOUT]
+    mirrored = space.forward(rows[..., ::-1].reshape(20, -1))[:, LAYOUT]
+    assert np.abs(mirrored - upright).mean() > 0.3
+    described = space.description
+    wanted = upright * described.usual[1, LAYOUT] + described.usual[0, LAYOUT]
+    axes = described.layout
+    flipped = (described._waves(rows)[:, :, :4, :4].reshape(20, 5, 16)[:, :, 1:]).reshape(20, -1)
+    np.testing.assert_allclose(flipped @ axes, wanted, atol=1e-2)
 
 
 def test_a_row_is_described_by_itself_alone(space):
@@ -71,12 +94,12 @@ def test_a_public_latent_comes_back_as_it_was(space):
 def test_means_energies_and_correlations_are_those_wanted(space):
     wanted = space.forward(latents(200, seed=3))
     got = space.forward(space.backward(wanted.astype(np.float64), None))
-    moved = SHAPE[0] + 2 * (SHAPE[0] + SHAPE[0] * (SHAPE[0] - 1) // 2)
-    off = np.sqrt(((got - wanted) ** 2).mean(axis=0))[:moved]
+    unmoved = slice(LAYOUT.start, description_parts(SHAPE)[0])
+    off = np.delete(np.sqrt(((got - wanted) ** 2).mean(axis=0)), unmoved)
     assert off.max() < 0.35
     assert off.mean() < 0.1
-    near = space.public[space._nearest(wanted)]
-    assert off.mean() < 0.3 * np.sqrt(((space.forward(near) - wanted) ** 2).mean(axis=0)).mean()
+    near = space.forward(space.public[space._nearest(wanted)])
+    assert off.mean() < 0.3 * np.sqrt(((near - wanted) ** 2).mean(axis=0)).mean()
 
 
 def test_other_means_shift_a_latent_and_leave_its_structure(space):
@@ -95,11 +118,18 @@ def test_gathered_detail_and_skewness_are_seen(space):
     gathered = even.copy()
     gathered[:, :, 2:] *= 0.1
     seen = [space.forward(rows.reshape(50, -1).astype(np.float32)) for rows in (even, gathered)]
-    assert (seen[1][:, -2:] > seen[0][:, -2:] + 1).mean() > 0.9
+    gathering = slice(LAYOUT.stop + 4, LAYOUT.stop + 6)
+    assert (seen[1][:, gathering] > seen[0][:, gathering] + 1).mean() > 0.9
     skewed = -np.log(rng.random((50, *SHAPE))).reshape(50, -1).astype(np.float32)
-    place = slice(-6, -2)
-    sums = space.forward(skewed)[:, place] * space.usual[1, place] + space.usual[0, place]
-    opposite = space.forward(-skewed)[:, place] * space.usual[1, place] + space.usual[0, place]
+    place = slice(LAYOUT.stop, LAYOUT.stop + 4)
+    sums = (
+        space.forward(skewed)[:, place] * space.description.usual[1, place]
+        + space.description.usual[0, place]
+    )
+    opposite = (
+        space.forward(-skewed)[:, place] * space.description.usual[1, place]
+        + space.description.usual[0, place]
+    )
     np.testing.assert_allclose(sums, -opposite, atol=1e-3)
     assert np.abs(sums).mean() > 0.2
 
@@ -114,3 +144,47 @@ def test_wild_descriptions_stay_within_reach_of_public_latents(space):
 def test_constant_public_latents_break_nothing():
     flat = GridSpace.of(np.ones((10, 5 * 64), dtype=np.float32), SHAPE)
     assert np.isfinite(flat.backward(flat.forward(latents(5)).astype(np.float64), None)).all()
+
+
+def test_a_description_is_stored_and_fits_grids_of_other_sizes(space):
+    arrays = space.description.arrays()
+    rows = latents(20, seed=6)
+    same = Description.of_arrays(arrays, SHAPE)
+    np.testing.assert_array_equal(same.forward(rows), space.forward(rows))
+    tall = latents(400, (5, 8, 6)).reshape(400, 5, 8, 6)
+    described = Description.of_arrays(arrays, (5, 8, 6)).forward(tall.reshape(400, -1))
+    assert described.shape == (400, space.dim)
+    assert np.abs(described.mean(axis=0)).mean() < 0.3
+    for shape in ((5, 4, 4), (5, 16, 16), (6, 8, 8)):
+        with pytest.raises(ConfigError, match="have other descriptions than those of shape"):
+            Description.of_arrays(arrays, shape)
+
+
+def test_a_longer_description_begins_like_a_shorter_one():
+    general, octave = description_parts((5, 4, 4))
+    assert description_parts((5, 16, 16)) == (general, octave, octave, octave)
+
+
+class Drawing:
+    """A prior that draws public latents by their seeds, whatever is wanted."""
+
+    def __init__(self, space):
+        self.description = space.description.arrays()
+        self.public = space.public
+
+    def draw(self, descriptions, *, seeds):
+        self.wanted = descriptions
+        return self.public[(seeds % np.uint64(len(self.public))).astype(int)]
+
+
+def test_a_prior_draws_by_the_seeds_and_what_is_wanted(space):
+    drawn = PriorSpace.of(Drawing(space), SHAPE)
+    assert drawn.description.dim == space.dim
+    wanted = drawn.forward(latents(60, seed=7)).astype(np.float64)
+    wanted[0] = 1e4
+    back = drawn.backward(wanted, np.random.default_rng(3))
+    np.testing.assert_array_equal(back, drawn.backward(wanted, np.random.default_rng(3)))
+    assert (back != drawn.backward(wanted, np.random.default_rng(4))).mean() > 0.9
+    np.testing.assert_array_equal(drawn.backward(wanted, None), space.public[:60])
+    assert drawn.decoder.wanted.dtype == np.float32
+    assert np.abs(drawn.decoder.wanted).max() == 6

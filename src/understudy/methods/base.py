@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.ports import Decoder, Encoder, LatentEncoder, LinearDecoder, Source
+from understudy.core.ports import (
+    Decoder,
+    Encoder,
+    LatentEncoder,
+    LinearDecoder,
+    Source,
+)
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
 from understudy.steps.apportionment import apportion
@@ -22,7 +29,10 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.privacy.vault import Vault
 
 PROCEDURAL = "procedural"
-"""Default of the role ``public``: procedural images, where the encoder could use some."""
+"""Default of the role ``public``: procedural images, where encoder and decoder could use some."""
+
+PROCEDURAL_WHITENING = "procedural whitening"
+"""The same for a linear space, of which no decoder's prior draws: where the encoder could."""
 
 UNLABELLED = ("all",)
 """The classes of a dataset, or of a release, without labels."""
@@ -91,10 +101,14 @@ class Context(Models):
 
     @property
     def grid(self) -> Shape | None:
-        """(C, H, W) of the latents, where images are decoded from a grid and some are public."""
+        """(C, H, W) of the latents, where images are decoded from a grid by what is public.
+
+        That is a public dataset, or else a decoder's prior.
+        """
         latent = self.encoder.latent if isinstance(self.encoder, LatentEncoder) else ()
         images = self.decoder is not None and not isinstance(self.decoder, LinearDecoder)
-        return latent if images and self.public and is_grid(latent) else None
+        described = self.public or isinstance(self.decoder, PriorDecoder)
+        return latent if images and described and is_grid(latent) else None
 
 
 @dataclass(frozen=True)

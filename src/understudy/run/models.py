@@ -10,9 +10,16 @@ import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
-from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
+from understudy.core.ports import (
+    Decoder,
+    Encoder,
+    PerceptualDistance,
+    PhrasedSource,
+    Source,
+)
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.roles import MODEL_ROLES, flag_of, port_of
-from understudy.methods.base import PROCEDURAL, Context, Method
+from understudy.methods.base import PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
 from understudy.run.config import RunConfig
 
 
@@ -136,12 +143,17 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
 
     An encoder whose numbers come in order of importance says itself which of them matter. Where
     images are decoded from latents on a grid, their lines and patches come from public pictures,
-    so these have some.
+    so these have some, unless the decoder has a prior that draws them.
     """
-    if asked != PROCEDURAL:
+    if asked not in (PROCEDURAL, PROCEDURAL_WHITENING):
         return asked
     encoder = context.encoder
-    if encoder is None or encoder.ordered:
+    drawn = (
+        asked == PROCEDURAL
+        and context.grid is not None
+        and isinstance(context.decoder, PriorDecoder)
+    )
+    if encoder is None or encoder.ordered or drawn:
         return None
     kind = "leaves" if context.grid is None else "scenes"
     return f"procedural:{kind}?channels={context.shape[2]}"

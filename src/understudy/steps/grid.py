@@ -1,23 +1,28 @@
 """Latents on a grid: what they have in common with others of their kind, and the way back.
 
 A latent of shape (C, H, W) is taken apart by an orthonormal discrete cosine transform of each
-channel. Its *description* says how it looks, but not where things are: the mean of each channel;
-for each octave of frequencies the energy of each channel and how the leading channels go together;
-how skewed the leading channels are; and how much the fine detail gathers in a few places. These are
-the statistics that textures are made from (Portilla and Simoncelli 2000), few enough to be measured
-under noise.
+channel. Its *description* says how it looks: the mean of each channel; the *layout*, the leading
+directions of the lowest frequencies, with their signs; how skewed the leading channels are; how
+much the fine detail gathers in a few places; and for each octave of frequencies the energy of each
+channel and how the leading channels go together. All but the layout are the statistics that
+textures are made from (Portilla and Simoncelli 2000). The layout says roughly where things are: an
+object in the middle or many, a bright centre, a garment's outline. All of it is few numbers, which
+can be measured under noise.
 
-Where things are comes from public images. The way back takes the public latent whose description
-is nearest and moves it: its means to those wanted, and in each octave its channels to the energies
-and correlations wanted, by the linear map that moves Gaussians with the least change (optimal
-transport). Edges and lines stay what they were and get the colours, contrast and texture that were
-asked for. Both ways cost no privacy: forward is a public function of a record, backward sees
-no record.
+What is a description is settled by public latents (`Description`). The way back is a draw of a
+network that has learnt to (`PriorSpace`). Or it goes by the public latent whose description is
+nearest (`GridSpace`): its means are moved to those wanted, and in each octave its channels to the
+energies and correlations wanted, by the linear map that moves Gaussians with the least change
+(optimal transport). Edges and lines stay what they were and get the colours, contrast and texture
+that were asked for. Both ways cost no privacy: forward is a public function of a record, backward
+sees no record.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -26,7 +31,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.types import Shape, Vector
 
 Floats = NDArray[np.float32]
@@ -38,9 +45,12 @@ _DESCRIBED = 32  # channels described, the public data's leading ones; the rest 
 _LEADING = 6  # channels whose correlations are described
 _SKEWED = 4  # channels whose skewness is described
 _GROUPS = ((0, 2), (2, 8), (8, None))  # channels whose fine detail is looked at together
+_LAYOUT = 32  # numbers of the layout
+_LOWEST = 4  # half periods a side that the layout's frequencies have fewer of
 _FAINT = 0.02  # part of the public variance below which energies are not told apart
 _MOST = 3.0  # that a channel is amplified or weakened by, at most
 _MEAN_WEIGHT = 0.15  # of means in the distance of descriptions: they can be moved freely
+_LAYOUT_WEIGHT = 0.5  # of the layout
 _FAR = 6.0  # standard deviations of the public data that a description may lie from its centre
 _BLOCK = 512  # latents at a time
 
@@ -52,9 +62,19 @@ def is_grid(shape: Shape) -> bool:
 
 def description_length(shape: Shape) -> int:
     """How many numbers describe a latent of this shape."""
+    return sum(description_parts(shape))
+
+
+def description_parts(shape: Shape) -> tuple[int, ...]:
+    """How many numbers of a description every size of grid has, and how many each octave adds."""
     described, leading = min(shape[0], _DESCRIBED), min(shape[0], _LEADING)
+    general = described + _layout_length(shape) + min(shape[0], _SKEWED) + len(_groups(shape))
     octave = described + leading * (leading - 1) // 2
-    return described + len(_octaves(shape)) * octave + min(shape[0], _SKEWED) + len(_groups(shape))
+    return general, *(octave,) * len(_octaves(shape))
+
+
+def _layout_length(shape: Shape) -> int:
+    return min(_LAYOUT, shape[0] * (_LOWEST**2 - 1))
 
 
 def _octaves(shape: Shape) -> list[NDArray[np.bool_]]:
@@ -102,75 +122,122 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class GridSpace:
-    """Latents as descriptions, and back by way of public latents.
+class Description:
+    """What is measured of a latent, in terms of what public latents are like.
 
     Attributes:
         shape: (C, H, W).
         centre: (C,) the public mean of each channel's mean.
         means: The basis of the channels' means.
+        layout: (C * 15, k) orthonormal directions of the lowest frequencies, of falling variance.
         octaves: A basis for each octave.
         usual: (2, d) mean and standard deviation of the public descriptions.
-        public: (p, C * H * W) public latents.
+        scale: That coefficients are multiplied by: 1 on a grid as large as that of the public
+            latents, less on a larger one.
     """
 
     shape: Shape
     centre: Floats
     means: Basis
+    layout: Floats
     octaves: tuple[Basis, ...]
     usual: Floats
-    public: Floats
+    scale: float = 1.0
 
     @classmethod
-    def of(cls, public: NDArray[Any], shape: Shape) -> GridSpace:
-        """The space that public latents (p, C * H * W) span."""
+    def of(cls, public: NDArray[Any], shape: Shape) -> Description:
+        """What public latents (p, C * H * W) have in common."""
         latents = np.asarray(public, dtype=np.float32)
         waves = _waves(latents, shape)
         centre = waves[:, :, 0, 0].mean(axis=0)
-        channels = shape[0]
         octaves = tuple(
-            Basis.of(np.moveaxis(waves[:, :, mask], 1, 2).reshape(-1, channels))
+            Basis.of(np.moveaxis(waves[:, :, mask], 1, 2).reshape(-1, shape[0]))
             for mask in _octaves(shape)
         )
-        usual = np.zeros((2, description_length(shape)), dtype=np.float32)
-        usual[1] = 1.0
-        space = cls(shape, centre, Basis.of(waves[:, :, 0, 0] - centre), octaves, usual, latents)
-        descriptions = space.forward(latents)
-        usual = np.stack([descriptions.mean(axis=0), descriptions.std(axis=0) + 1e-6])
-        return cls(shape, centre, space.means, octaves, usual, latents)
+        plain = np.zeros((2, description_length(shape)), dtype=np.float32)
+        plain[1] = 1.0
+        layout = Basis.of(_lowest(waves)).axes[:, : _layout_length(shape)]
+        means = Basis.of(waves[:, :, 0, 0] - centre)
+        description = cls(shape, centre, means, np.ascontiguousarray(layout), octaves, plain)
+        values = description.forward(latents)
+        usual = np.stack([values.mean(axis=0), values.std(axis=0) + 1e-6])
+        return replace(description, usual=usual)
 
-    @cached_property
-    def _projection(self) -> Projection:
-        return Projection(self.means.axes)
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], shape: Shape) -> Description:
+        """A description from its `arrays`, for a grid of another size, too.
 
-    @cached_property
-    def _masks(self) -> list[NDArray[np.bool_]]:
-        return _octaves(self.shape)
+        Raises:
+            ConfigError: The arrays are of other channels, or of grids with more or fewer octaves.
+        """
+        measured = tuple(int(side) for side in arrays["shape"])
+        if (measured[0], *description_parts(measured)) != (shape[0], *description_parts(shape)):
+            raise ConfigError(
+                f"latents of shape {shape} have other descriptions than those of shape {measured}"
+            )
+        count = len(_octaves(shape))
+        octaves = (_basis_of(arrays, f"octave{number}") for number in range(count))
+        return cls(
+            shape,
+            arrays["centre"],
+            _basis_of(arrays, "means"),
+            arrays["layout"],
+            tuple(octaves),
+            arrays["usual"],
+            math.sqrt(math.prod(measured[1:]) / math.prod(shape[1:])),
+        )
 
-    @property
-    def _described(self) -> int:
-        return min(self.shape[0], _DESCRIBED)
-
-    @cached_property
-    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return np.triu_indices(min(self.shape[0], _LEADING), 1)
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that settles it, to be stored."""
+        bases = {"means": self.means}
+        bases |= {f"octave{number}": basis for number, basis in enumerate(self.octaves)}
+        parts = {f"{name}.axes": basis.axes for name, basis in bases.items()}
+        parts |= {f"{name}.variances": basis.variances for name, basis in bases.items()}
+        shape = np.array(self.shape, dtype=np.int64)
+        parts |= {"centre": self.centre, "layout": self.layout, "usual": self.usual}
+        return {"shape": shape, **parts}
 
     @property
     def dim(self) -> int:
         """d."""
         return int(self.usual.shape[1])
 
+    @property
+    def _described(self) -> int:
+        return min(self.shape[0], _DESCRIBED)
+
+    @cached_property
+    def _masks(self) -> list[NDArray[np.bool_]]:
+        return _octaves(self.shape)
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return np.triu_indices(min(self.shape[0], _LEADING), 1)
+
+    @cached_property
+    def _mean_projection(self) -> Projection:
+        return Projection(self.means.axes)
+
+    @cached_property
+    def _layout_projection(self) -> Projection:
+        return Projection(self.layout)
+
     def forward(self, values: NDArray[Any]) -> Floats:
         """Latents (n, C * H * W) to descriptions (n, d), each number of about unit variance."""
         descriptions = np.empty((len(values), self.dim), dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
-            latents = np.asarray(values[start : start + _BLOCK], dtype=np.float32)
-            descriptions[start : start + _BLOCK] = self._describe(_waves(latents, self.shape))
+            waves = self._waves(values[start : start + _BLOCK])
+            descriptions[start : start + _BLOCK] = self._describe(waves)
         return np.asarray((descriptions - self.usual[0]) / self.usual[1])
 
+    def _waves(self, latents: NDArray[Any]) -> Floats:
+        """Cosine coefficients (n, C, H, W) as on a grid of the public latents' size."""
+        return _waves(np.asarray(latents, dtype=np.float32), self.shape) * np.float32(self.scale)
+
     def _describe(self, waves: Floats) -> Floats:
-        means = self._projection(waves[:, :, 0, 0] - self.centre)
-        parts = [means[:, : self._described].astype(np.float32)]
+        means = self._mean_projection(waves[:, :, 0, 0] - self.centre)[:, : self._described]
+        layout = self._layout_projection(_lowest(waves))
+        parts: list[NDArray[Any]] = [means, layout, self._skewness(waves), self._gathering(waves)]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             part = basis.forward(waves[:, :, mask])
             faint = _FAINT * basis.variances
@@ -180,7 +247,7 @@ class GridSpace:
             first, second = self._pairs
             together = (part[:, first] * part[:, second]).mean(axis=2)
             parts.append(np.arctanh(0.97 * together / (deviation[:, first] * deviation[:, second])))
-        return np.concatenate([*parts, self._skewness(waves), self._gathering(waves)], axis=1)
+        return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def _skewness(self, waves: Floats) -> Floats:
         """Of the leading channels over the grid, without their means: (n, up to 4)."""
@@ -209,45 +276,39 @@ class GridSpace:
             logarithms.append(np.log((energy**2).mean(axis=1) / energy.mean(axis=1) ** 2))
         return np.stack(logarithms, axis=1)
 
-    def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
-        """Descriptions (n, d) to latents (n, C * H * W) that have about these; ``rng`` is unused.
-
-        Two equal descriptions give equal latents.
-        """
-        latents = np.empty((len(values), self.public.shape[1]), dtype=np.float32)
-        for start in range(0, len(values), _BLOCK):
-            wanted = np.clip(values[start : start + _BLOCK], -_FAR, _FAR).astype(np.float32)
-            waves = _waves(self.public[self._nearest(wanted)], self.shape)
-            self._move(waves, wanted * self.usual[1] + self.usual[0])
-            latents[start : start + _BLOCK] = scipy.fft.idctn(
-                waves, axes=(2, 3), norm="ortho"
-            ).reshape(len(wanted), -1)
-        return latents
-
     @cached_property
-    def _weights(self) -> Floats:
+    def weights(self) -> Floats:
+        """(d,) what each number counts for in the distance of two descriptions."""
         weights = np.ones(self.dim, dtype=np.float32)
-        weights[: self._described] = _MEAN_WEIGHT
+        layout = self._described + self.layout.shape[1]
+        weights[: self._described], weights[self._described : layout] = _MEAN_WEIGHT, _LAYOUT_WEIGHT
         return weights
 
-    @cached_property
-    def _targets(self) -> tuple[Floats, Floats]:
-        """Weighted public descriptions, and half their squared norms."""
-        targets = self.forward(self.public) * self._weights
-        return targets, 0.5 * (targets**2).sum(axis=1)
+    def moved(self, latents: NDArray[Any], descriptions: NDArray[Any]) -> Floats:
+        """Latents (n, C * H * W) with the means, energies and correlations wanted.
 
-    def _nearest(self, descriptions: Floats) -> NDArray[np.int64]:
-        """The public latent of the nearest description: (n,)."""
-        targets, half = self._targets
-        return np.asarray(((descriptions * self._weights) @ targets.T - half).argmax(axis=1))
+        Args:
+            latents: To be moved.
+            descriptions: (n, d) what is wanted of each.
+        """
+        result = np.empty((len(latents), math.prod(self.shape)), dtype=np.float32)
+        for start in range(0, len(latents), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            wanted = _within_reach(descriptions[rows]) * self.usual[1] + self.usual[0]
+            waves = self._waves(latents[rows])
+            self._move(waves, wanted)
+            back = scipy.fft.idctn(waves / np.float32(self.scale), axes=(2, 3), norm="ortho")
+            result[rows] = back.reshape(len(wanted), -1)
+        return result
 
     def _move(self, waves: Floats, wanted: Floats) -> None:
         """Give waves (n, C, H, W) the means, energies and correlations wanted, in place."""
-        described, (first, second) = self._described, self._pairs
+        described = self._described
         means = (waves[:, :, 0, 0] - self.centre) @ self.means.axes
         means[:, :described] = wanted[:, :described]
         waves[:, :, 0, 0] = means @ self.means.axes.T + self.centre
-        start = described
+        first, second = self._pairs
+        start = description_parts(self.shape)[0]
         for mask, basis in zip(self._masks, self.octaves, strict=True):
             middle, end = start + described, start + described + len(first)
             faint = _FAINT * basis.variances[:described]
@@ -258,11 +319,111 @@ class GridSpace:
             start = end
 
 
+@dataclass(frozen=True)
+class GridSpace:
+    """Latents as descriptions, and back by way of public latents.
+
+    Attributes:
+        description: What is measured of them.
+        public: (p, C * H * W) public latents.
+    """
+
+    description: Description
+    public: Floats
+
+    @classmethod
+    def of(cls, public: NDArray[Any], shape: Shape) -> GridSpace:
+        """The space that public latents (p, C * H * W) span."""
+        latents = np.asarray(public, dtype=np.float32)
+        return cls(Description.of(latents, shape), latents)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.description.dim
+
+    def forward(self, values: NDArray[Any]) -> Floats:
+        """Latents (n, C * H * W) to descriptions (n, d), each number of about unit variance."""
+        return self.description.forward(values)
+
+    def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
+        """Descriptions (n, d) to latents (n, C * H * W) that have about these; ``rng`` is unused.
+
+        Two equal descriptions give equal latents.
+        """
+        return self.description.moved(self.public[self._nearest(_within_reach(values))], values)
+
+    @cached_property
+    def _targets(self) -> tuple[Floats, Floats]:
+        """Weighted public descriptions, and half their squared norms."""
+        targets = self.forward(self.public) * self.description.weights
+        return targets, 0.5 * (targets**2).sum(axis=1)
+
+    def _nearest(self, descriptions: Floats) -> NDArray[np.int64]:
+        """The public latent of the nearest description: (n,)."""
+        targets, half = self._targets
+        nearest = np.empty(len(descriptions), dtype=np.int64)
+        for start in range(0, len(descriptions), _BLOCK):
+            weighted = descriptions[start : start + _BLOCK] * self.description.weights
+            nearest[start : start + _BLOCK] = (weighted @ targets.T - half).argmax(axis=1)
+        return nearest
+
+
+@dataclass(frozen=True)
+class PriorSpace:
+    """Latents as descriptions, and back by way of latents that a prior draws.
+
+    Attributes:
+        description: What is measured of them.
+        decoder: The decoder whose prior draws.
+    """
+
+    description: Description
+    decoder: PriorDecoder
+
+    @classmethod
+    def of(cls, decoder: PriorDecoder, shape: Shape) -> PriorSpace:
+        """The space of a decoder's latents (C, H, W)."""
+        return cls(Description.of_arrays(decoder.description, shape), decoder)
+
+    def forward(self, values: NDArray[Any]) -> Floats:
+        """Latents (n, C * H * W) to descriptions (n, d), each number of about unit variance."""
+        return self.description.forward(values)
+
+    def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
+        """Descriptions (n, d) to latents (n, C * H * W) that have about these.
+
+        Args:
+            values: The descriptions.
+            rng: Of the seeds that the prior draws by; None: the seeds 0, 1, 2, ...
+        """
+        seeds = np.arange(len(values), dtype=np.uint64)
+        if rng is not None:
+            seeds = rng.integers(0, 2**64, len(values), dtype=np.uint64)
+        latents: Floats = self.decoder.draw(_within_reach(values), seeds=seeds)
+        return latents
+
+
+def _within_reach(descriptions: NDArray[Any]) -> Floats:
+    """Descriptions (n, d) no farther from those of public latents than can be made sense of."""
+    return np.asarray(np.clip(descriptions, -_FAR, _FAR), dtype=np.float32)
+
+
 def _waves(latents: Floats, shape: Shape) -> Floats:
     """(n, C * H * W) as cosine coefficients (n, C, H, W)."""
     return np.asarray(
         scipy.fft.dctn(latents.reshape(len(latents), *shape), axes=(2, 3), norm="ortho")
     )
+
+
+def _lowest(waves: Floats) -> Floats:
+    """The lowest frequencies but the mean, of all channels: (n, C * 15)."""
+    lowest = waves[:, :, :_LOWEST, :_LOWEST].reshape(*waves.shape[:2], -1)
+    return lowest[:, :, 1:].reshape(len(waves), -1)
+
+
+def _basis_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Basis:
+    return Basis(arrays[f"{name}.axes"], arrays[f"{name}.variances"])
 
 
 def _moved(

@@ -19,6 +19,7 @@ from understudy.core.types import Release, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     PROCEDURAL,
+    PROCEDURAL_WHITENING,
     UNLABELLED,
     Context,
     Materials,
@@ -383,6 +384,13 @@ def _roots(
     )
 
 
+def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str]:
+    """The default codec, and public images for the space that the parameters ask for."""
+    linear = params.power is not None or params.components is not None
+    public = PROCEDURAL_WHITENING if linear else PROCEDURAL
+    return dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": public}
+
+
 METHOD = Method(
     name="clustering",
     summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
@@ -393,5 +401,5 @@ METHOD = Method(
     carried=_carried,
     check_resample=_check_resample,
     run=clustering,
-    roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
+    roles=_roles,
 )

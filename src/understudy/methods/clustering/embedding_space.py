@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
+from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials, planned
 from understudy.privacy.cells import Cells
 from understudy.steps import histogram, shrinkage
-from understudy.steps.grid import GridSpace, description_length
+from understudy.steps.grid import GridSpace, PriorSpace, description_length
 from understudy.steps.space import Leading, Space, Sphere, whitening
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
@@ -165,7 +166,7 @@ class EmbeddingSpace:
     settings: SpaceSettings
     classes: int
     radius: float
-    coordinates: Space | Leading | GridSpace
+    coordinates: Space | Leading | GridSpace | PriorSpace
     sphere: Sphere | None
     radii: Vector | None
     edges: Vector
@@ -253,7 +254,12 @@ def _centre(vault: Vault, settings: SpaceSettings, bound: float, stage: Stage | 
     return np.asarray(shrink(groups.means, groups.variances)[0])
 
 
-def _coordinates(materials: Materials, settings: SpaceSettings) -> Space | Leading | GridSpace:
+def _coordinates(
+    materials: Materials, settings: SpaceSettings
+) -> Space | Leading | GridSpace | PriorSpace:
+    decoder = materials.decoder
+    if settings.grid is not None and materials.public is None and isinstance(decoder, PriorDecoder):
+        return PriorSpace.of(decoder, settings.grid)
     if not settings.whiten or materials.public is None:
         return Leading(settings.total, settings.dim, settings.power or 1.0)
     embeddings: list[NDArray[Any]] = []

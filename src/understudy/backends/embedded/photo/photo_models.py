@@ -14,13 +14,19 @@ from typing import Any
 
 import diffusers
 import numpy as np
+from numpy.typing import NDArray
 
-from understudy.backends.arrays import require_images
+from understudy.backends.arrays import check_embeddings, require_images
 from understudy.backends.diffusion.autoencoders import AutoencoderDecoder, AutoencoderEncoder
 from understudy.backends.diffusion.loading import read_network
 from understudy.backends.diffusion.options import LatentOptions
+from understudy.backends.diffusion.pipeline_calls import check_seeds
+from understudy.backends.embedded.photo.latent_prior import (
+    LatentPrior,
+    PriorOptions,
+    read_latent_prior,
+)
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
-from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
@@ -28,22 +34,25 @@ from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 PHOTO_NAME = "embedded:photo"
+PRIOR = "prior"
+"""The prior's folder in that of its autoencoder."""
 
 _STEP = 8  # pixels a side of one place
 _LEAST = 8  # pixels a side of an image
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoOptions(HubOptions):
-    """Options of ``embedded:photo``; those of `HubOptions` besides.
+class PhotoOptions(PriorOptions):
+    """Options of ``embedded:photo``; those of `PriorOptions` besides.
 
     Attributes:
-        batch: Images run at once.
         folder: Another autoencoder than the one in this package.
+        prior: Whether the decoder draws latents from descriptions, where the autoencoder has a
+            prior for latents of that size; false: public images stand in for it.
     """
 
-    batch: int = 32
     folder: str | None = None
+    prior: bool = True
 
 
 class PhotoEncoder:
@@ -123,9 +132,59 @@ class PhotoDecoder:
         return np.ascontiguousarray(images[:, down, across])
 
 
+class PhotoPriorDecoder(PhotoDecoder):
+    """A `PhotoDecoder` that draws latents from descriptions besides.
+
+    Args:
+        shape: (height, width, channels) of the images to make.
+        options: See `PhotoOptions`.
+        prior: The prior, which has learnt latents of this size.
+
+    Attributes:
+        description: What settles descriptions of its latents.
+        sampling: Steps and guidance of the prior, in words.
+
+    Raises:
+        BackendError: As of `PhotoDecoder`.
+    """
+
+    def __init__(self, shape: Shape, options: PhotoOptions, prior: LatentPrior) -> None:
+        super().__init__(shape, options)
+        self._prior = prior
+        self.description = prior.descriptions_of(self.latent) or {}
+        self.sampling = f"{options.steps} steps, guidance {options.guidance:g} ({PHOTO_NAME})"
+
+    def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
+        """Latents of descriptions (n, k) and (n,) seeds: (n, d) float32.
+
+        Raises:
+            BackendError: Descriptions of another length or not finite, or another number of seeds.
+        """
+        check_embeddings(descriptions, self.description["usual"].shape[1], self.name)
+        check_seeds(seeds, len(descriptions), self.name)
+        return self._prior.draw(descriptions, self.latent, seeds)
+
+
+def prior_of(options: PhotoOptions) -> LatentPrior | None:
+    """The prior of an autoencoder's folder; None without one, or where it is not wanted.
+
+    Raises:
+        BackendError: It is of another autoencoder, or not whole.
+    """
+    folder = autoencoder_folder(options)
+    if not options.prior or not (folder / PRIOR / "config.json").is_file():
+        return None
+    return read_latent_prior(folder / PRIOR, folder, options)
+
+
+def autoencoder_folder(options: PhotoOptions) -> Path:
+    """Where the autoencoder lies."""
+    return PHOTO_WEIGHTS if options.folder is None else Path(options.folder)
+
+
 def opened(options: PhotoOptions) -> tuple[Any, LatentOptions, str]:
     """The autoencoder, how it is run, and the licence of its weights."""
-    folder = PHOTO_WEIGHTS if options.folder is None else Path(options.folder)
+    folder = autoencoder_folder(options)
     if not (folder / "config.json").is_file():
         raise BackendError(
             f"{folder} holds no autoencoder: it has no config.json. "
@@ -184,5 +243,9 @@ def photo_decoder(
                 f"{PHOTO_NAME} decodes its own embeddings only, found those of {encoder.name}"
             )
         inherited["folder"] = encoder.folder
-    merged = {**inherited, **options}
-    return PhotoDecoder(shape, read_options(merged, PhotoOptions, name=PHOTO_NAME))
+    read = read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
+    prior = prior_of(read)
+    plain = PhotoDecoder(shape, read)
+    if prior is None or prior.descriptions_of(plain.latent) is None:
+        return plain
+    return PhotoPriorDecoder(shape, read, prior)

@@ -1,0 +1,111 @@
+"""Clustering with a decoder that draws: its prior stands in for public images, and they for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("diffusers")
+pytest.importorskip("aggdraw")
+
+from tests.run.samples import save
+from tests.tiny_prior import tiny_prior
+
+from understudy import synthesize
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.types import Shape
+from understudy.data import open_source
+from understudy.methods.base import Context
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
+from understudy.methods.clustering.embedding_space import SpaceSettings
+from understudy.run.models import procedural_name
+
+COLOURS = {"red": (200, 60, 60), "blue": (60, 60, 200)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick(one_thread: None) -> None:
+    """Tiny networks: threads cost more than they give."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_prior(tmp_path_factory.mktemp("prior") / "vae")
+
+
+def context_of(
+    folder: Path, shape: Shape = (32, 32, 3), *, public: bool, **options: str
+) -> Context:
+    name = f"embedded:photo?folder={folder}"
+    encoder = load_encoder(name, shape=shape)
+    decoder = load_decoder(name, shape=shape, encoder=encoder, **options)
+    return Context(shape, encoder=encoder, decoder=decoder, public=public, mu=0.3)
+
+
+def test_a_prior_makes_a_grid_without_public_images(folder: Path) -> None:
+    context = context_of(folder, public=False)
+    assert context.grid == (28, 4, 4)
+    params = METHOD.settle(ClusteringParams(), context)
+    assert (params.clusters, params.covariance, params.normalise) == (1, "class", False)
+    settings = SpaceSettings.of(context, None, None, matrix=True, whiten=True)
+    assert settings.dim == 110
+    assert context_of(folder, public=False, prior="false").grid is None
+    assert context_of(folder, (72, 64, 3), public=False).grid is None
+
+
+def test_drawings_are_public_images_only_where_no_prior_draws(folder: Path) -> None:
+    asked = [
+        procedural_name("procedural", context_of(folder, shape, public=True, **options))
+        for shape, options in [
+            ((32, 32, 3), {}),
+            ((32, 32, 3), {"prior": "false"}),
+            ((72, 64, 3), {}),
+        ]
+    ]
+    assert asked[0] is None
+    assert all(str(name).startswith("procedural:") for name in asked[1:])
+    context = context_of(folder, public=True)
+    assert procedural_name("photos/", context) == "photos/"
+    roles = METHOD.roles(ClusteringParams(components=40), frozenset())
+    assert str(procedural_name(roles["public"], context)).startswith("procedural:")
+    assert METHOD.roles(ClusteringParams(), frozenset())["public"] == "procedural"
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bright spots on red and on blue ground."""
+    folder = tmp_path_factory.mktemp("tiles")
+    rng = np.random.default_rng(2)
+    for name, colour in COLOURS.items():
+        (folder / name).mkdir()
+        for number in range(40):
+            tile = np.array(colour) + rng.normal(0, 12) + rng.normal(0, 6, (32, 32, 1))
+            tile[rng.integers(4, 20) :][:6] += 50
+            save(np.clip(tile, 0, 255).astype(np.uint8), folder / name / f"{number}.png")
+    return folder
+
+
+def test_a_release_is_drawn_without_public_images_and_moved_with_some(
+    folder: Path, tiles: Path, tmp_path: Path
+) -> None:
+    name = f"embedded:photo?folder={folder}"
+    images = {}
+    for public in (None, "procedural:scenes?count=60"):
+        out = tmp_path / str(public is None)
+        result = synthesize(
+            tiles,
+            out=out,
+            epsilon=400.0,
+            accept_epsilon=True,
+            count=24,
+            ledger=str(tmp_path / "ledger.db"),
+            encoder=name,
+            decoder=f"{name}&steps=2",
+            public=public,
+        )
+        images[public] = next(iter(open_source(result.release).batches(100))).values
+        assert images[public].shape == (24, 32, 32, 3)
+    drawn, moved = (rows.std(axis=(1, 2)).mean() for rows in images.values())
+    assert drawn > 2 * moved  # an untrained prior gives noise, and tiles of one colour are calm
