@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(machine())
     table = Table(
         f"Balanced accuracy, {panel.seeds} seeds on {panel.device}, "
-        f"{panel.epochs or 'as many epochs as the recipes say, at least 4'}",
+        + ("the recipes' own epochs" if panel.epochs is None else f"{panel.epochs} epochs"),
         ("release", "samples", *HEADS),
         first=44,
     )
