@@ -14,6 +14,7 @@ Needs ``../shared/data`` and Fashion-MNIST.
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,7 +87,7 @@ class Asked:
 
 
 def private_folder(subset: Subset, folder: Path) -> tuple[Path, Path]:
-    """Folders of links to a subset's private training images and to its test images."""
+    """Folders of a subset's private training images and of its test images, copied."""
     images = need(DATA / "images" / subset.folder)
     names = subset.sizes or {path.name: None for path in sorted((images / "train").iterdir())}
     for split in ("train", "test"):
@@ -95,7 +96,7 @@ def private_folder(subset: Subset, folder: Path) -> tuple[Path, Path]:
             target.mkdir(parents=True)
             files = sorted((images / split / name).iterdir())
             for file in private_files(subset.folder, files)[:size] if split == "train" else files:
-                (target / file.name).symlink_to(file.resolve())
+                shutil.copyfile(file, target / file.name)
     return folder / "train", folder / "test"
 
 
