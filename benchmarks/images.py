@@ -153,6 +153,7 @@ def release(source: Path, epsilon: float, size: int | None, **options: Any) -> L
             delta=DELTA,
             size=size,
             format="parquet",
+            progress="none",
             ledger=f"sqlite:///{name}/ledger.db",
             **options,
         )
@@ -173,8 +174,9 @@ def whole(dataset: str, epsilons: Sequence[float], size: int | None, asked: Aske
         if asked.pack is not None:
             write_pack(asked.pack / f"{TEST}{dataset}.npz", test, asked.quality)
         table = Table(
-            f"{dataset}, {size or 28} px, delta {DELTA:g}, balanced accuracy",
-            ("encoder", "epsilon", "samples", "seconds", *HEADS),
+            f"{dataset}, {size or 28} px, delta {DELTA:g}"
+            + (f", packed into {asked.pack}" if asked.pack else ", balanced accuracy"),
+            ("encoder", "epsilon", "samples", "seconds", *(() if asked.pack else HEADS)),
         )
         for encoder in asked.encoders:
             for epsilon in asked.epsilons or epsilons:

@@ -115,6 +115,7 @@ def run(
             size=PIXELS,
             format="parquet",
             ledger=f"sqlite:///{name}/ledger.db",
+            progress="none",
             **models,
         )
         real, held_out, release = load(train), load(test), load(result.release)
