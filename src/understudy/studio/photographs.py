@@ -324,8 +324,8 @@ def viewed(pixels: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     if view == "halved":
         return functional.avg_pool2d(pixels, 2)
     if view == "quarters":
-        parts = pixels.unflatten(-1, (2, -1)).unflatten(-3, (2, -1))
-        return parts.permute(0, 2, 4, 1, 3, 5).flatten(0, 2)
+        parts = pixels.reshape(-1, 3, 2, side // 2, 2, side // 2)
+        return parts.permute(0, 2, 4, 1, 3, 5).reshape(-1, 3, side // 2, side // 2)
     if view == "whole":
         return pixels
     length = 3 * side // 4 if view == "three quarters" else side // 2
