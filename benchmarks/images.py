@@ -4,7 +4,8 @@
 unbalanced classes, with what `understudy check` forecasts of them; ``timing`` is the seconds and
 the memory of one run. What the package has learnt from is public: so the private images are the
 *other* half here (every second file, and Fashion-MNIST's training images from the 10,000th on).
-``--encoder`` (repeated) chooses what is compared, ``--set NAME=VALUE`` a setting of the method.
+``--encoder`` (repeated) chooses what is compared; ``real`` are as many private images, without
+any privacy. ``--set NAME=VALUE`` is a setting of the method.
 
 Generating needs the privacy code and no GPU; judging the reverse. ``--pack FOLDER`` writes each
 release there instead of judging it; `benchmarks.judges` judges the folder, here or elsewhere.
@@ -39,6 +40,7 @@ from understudy.run.check import check_source
 from understudy.run.config import make_config
 
 DEFAULT = "the default"
+REAL = "real"
 ENCODERS = (DEFAULT, "embedded:photo")
 DELTA = 1e-5
 PIXELS = 64
@@ -63,7 +65,8 @@ class Asked:
     """What the command line asks for.
 
     Attributes:
-        encoders: Names of encoders, which also decode; `DEFAULT` for none.
+        encoders: Names of encoders, which also decode; `DEFAULT` for none; `REAL` for the private
+            images themselves, in whole datasets.
         settings: Of the method.
         epsilons: Those of each dataset where there are none here.
         count: Samples of a release.
@@ -160,10 +163,11 @@ def release(source: Path, epsilon: float, size: int | None, **options: Any) -> L
         return loaded(result.release)
 
 
-def pack_name(dataset: str, epsilon: float, encoder: str) -> str:
+def pack_name(dataset: str, epsilon: float, encoder: str, settings: Mapping[str, str]) -> str:
     """The file of a release: ``eurosat-1-photo.npz``."""
     short = "default" if encoder == DEFAULT else encoder.rpartition(":")[2].replace("?", "-")
-    return f"{dataset}-{epsilon:g}-{short.replace('/', '-')}.npz"
+    words = (dataset, f"{epsilon:g}", short, *(f"{name}={settings[name]}" for name in settings))
+    return "-".join(words).replace("/", "-") + ".npz"
 
 
 def whole(dataset: str, epsilons: Sequence[float], size: int | None, asked: Asked) -> None:
@@ -179,22 +183,28 @@ def whole(dataset: str, epsilons: Sequence[float], size: int | None, asked: Aske
             ("encoder", "epsilon", "samples", "seconds", *(() if asked.pack else HEADS)),
         )
         for encoder in asked.encoders:
-            for epsilon in asked.epsilons or epsilons:
-                options = options_of(encoder, asked.settings)
+            for epsilon in (np.inf,) if encoder == REAL else asked.epsilons or epsilons:
                 start = time.perf_counter()
-                samples = release(train, epsilon, size, count=asked.count, **options)
-                seconds = f"{time.perf_counter() - start:.0f}"
-                line = (encoder, f"{epsilon:g}", len(samples.labels), seconds)
-                name = pack_name(dataset, epsilon, encoder)
-                if asked.sheets is not None:
-                    asked.sheets.mkdir(parents=True, exist_ok=True)
-                    file = asked.sheets / name.replace(".npz", ".png")
-                    file.write_bytes(sheet(samples, test))
-                if asked.pack is not None:
-                    write_pack(asked.pack / name, samples, asked.quality)
-                    table.row(*line)
+                if encoder == REAL:
+                    samples = loaded(train, size=size).at_most(asked.count)
                 else:
-                    table.row(*line, *judge(samples, test, asked.panel).cells())
+                    options = options_of(encoder, asked.settings)
+                    samples = release(train, epsilon, size, count=asked.count, **options)
+                seconds = f"{time.perf_counter() - start:.0f}"
+                name = pack_name(dataset, epsilon, encoder, asked.settings)
+                cells = shown(name, samples, test, asked)
+                table.row(encoder, f"{epsilon:g}", len(samples.labels), seconds, *cells)
+
+
+def shown(name: str, samples: Labelled, test: Labelled, asked: Asked) -> tuple[str, ...]:
+    """Cells of the judges, or none where the samples are packed; the sheet if there is a folder."""
+    if asked.sheets is not None:
+        asked.sheets.mkdir(parents=True, exist_ok=True)
+        (asked.sheets / name.replace(".npz", ".png")).write_bytes(sheet(samples, test))
+    if asked.pack is not None:
+        write_pack(asked.pack / name, samples, asked.quality)
+        return ()
+    return judge(samples, test, asked.panel).cells()
 
 
 # Parts

@@ -106,8 +106,10 @@ def test_the_private_half_is_what_the_package_has_not_learnt_from() -> None:
 
 
 def test_packs_are_named_by_what_made_them() -> None:
-    assert pack_name("eurosat", 1.0, "the default") == "eurosat-1-default.npz"
-    assert pack_name("clothing", 8.0, "embedded:photo?batch=4") == "clothing-8-photo-batch=4.npz"
+    assert pack_name("eurosat", 1.0, "the default", {}) == "eurosat-1-default.npz"
+    name = pack_name("clothing", 8.0, "embedded:photo?batch=4", {"clusters": "2"})
+    assert name == "clothing-8-photo-batch=4-clusters=2.npz"
+    assert pack_name("eurosat", float("inf"), "real", {}) == "eurosat-inf-real.npz"
     assert options_of("the default", {}) == {}
     assert options_of("embedded:photo", {"clusters": "4"}) == {
         "encoder": "embedded:photo",
