@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.judges import HEADS, Panel, judge, sheet
 from benchmarks.packs import TEST, write_pack
-from benchmarks.small_classes import COLUMNS, Subset, lines
+from benchmarks.small_classes import SIZES, Subset, lines
 from benchmarks.tables import DATA, Table, need
 from understudy import synthesize
 from understudy.data import open_source
@@ -228,22 +228,22 @@ def fashion_mnist(asked: Asked) -> None:
 
 
 def subsets(asked: Asked) -> None:
-    """A line a class: sizes, the forecast of `understudy check`, static, recall by both judges."""
+    """A line a class: sizes, static, the forecast of `understudy check`, recall by both judges."""
     for encoder in asked.encoders:
         for name, subset in SUBSETS.items():
             table = Table(
                 f"{name}, {encoder}, {PIXELS} px, epsilon 1; forecast: clusters of a class "
                 "(*: not even a mean of its own)",
-                ("class", *COLUMNS[1:], "forecast"),
+                ("class", *SIZES, "forecast", *(() if asked.pack else HEADS)),
                 first=26,
             )
             with tempfile.TemporaryDirectory() as folder:
-                for line in subset_lines(subset, Path(folder), encoder, asked):
+                for line in subset_lines(name, subset, Path(folder), encoder, asked):
                     table.row(*line)
 
 
 def subset_lines(
-    subset: Subset, folder: Path, encoder: str, asked: Asked
+    name: str, subset: Subset, folder: Path, encoder: str, asked: Asked
 ) -> Iterator[tuple[object, ...]]:
     """Lines of `subsets`: one of all, and a class each."""
     train, test = private_folder(subset, folder / "data")
@@ -252,10 +252,16 @@ def subset_lines(
     forecast = check_source(make_config({**config, **options})).carried.get(1.0, {})
     samples = release(train, 1.0, PIXELS, **options)
     real, held_out = loaded(train, size=PIXELS), loaded(test, size=PIXELS)
-    verdict = judge(samples, held_out, asked.panel)
-    for name, *cells in lines(real, samples, verdict):
-        carried = forecast.get(str(name).strip())
-        yield name, *cells, "" if carried is None else forecast_words(carried)
+    verdict = None
+    if asked.pack is None:
+        verdict = judge(samples, held_out, asked.panel)
+    else:
+        write_pack(asked.pack / f"{TEST}{name}.npz", held_out, asked.quality)
+        file = asked.pack / pack_name(name, 1.0, encoder, asked.settings)
+        write_pack(file, samples, asked.quality)
+    for line in lines(real, samples, verdict):
+        carried = forecast.get(str(line[0]).strip())
+        yield *line[:4], "" if carried is None else forecast_words(carried), *line[4:]
 
 
 def forecast_words(carried: Carried) -> str:

@@ -28,7 +28,8 @@ from understudy.metrics.utility import Labelled, gather
 
 EPSILON = 1.0
 PIXELS = 64
-COLUMNS = ("", "real images", "samples", "static %", *HEADS)
+SIZES = ("real images", "samples", "static %")
+COLUMNS = ("", *SIZES, *HEADS)
 SMALL = 16  # pixels a side where images are compared
 ALIKE = 0.99  # of the real images lie nearer to another of their class than the limit
 
@@ -124,8 +125,8 @@ def run(
     return lines(real, release, judge(release, held_out, panel))
 
 
-def lines(real: Labelled, release: Labelled, verdict: Verdict) -> list[tuple[object, ...]]:
-    """One line of all, and a class each: sizes, static, and what the judges find."""
+def lines(real: Labelled, release: Labelled, verdict: Verdict | None) -> list[tuple[object, ...]]:
+    """One line of all, and a class each: sizes, static, and what the judges find, if they did."""
     shares = static(release, real)
     sizes = {
         name: [int((each.labels == each.classes.index(name)).sum()) for each in (real, release)]
@@ -133,14 +134,14 @@ def lines(real: Labelled, release: Labelled, verdict: Verdict) -> list[tuple[obj
     }
     weights = [sizes[name][1] for name in shares]
     overall = percent(float(np.average(list(shares.values()), weights=weights)))
-    total = ("all", len(real.labels), len(release.labels), overall, *verdict.cells())
-    return [
-        total,
-        *(
-            (f"  {name}", *sizes[name], percent(shares[name]), *verdict.recalls(name))
-            for name in real.classes
-        ),
+    cells = () if verdict is None else verdict.cells()
+    table: list[tuple[object, ...]] = [
+        ("all", len(real.labels), len(release.labels), overall, *cells)
     ]
+    for name in real.classes:
+        cells = () if verdict is None else verdict.recalls(name)
+        table.append((f"  {name}", *sizes[name], percent(shares[name]), *cells))
+    return table
 
 
 def main(
