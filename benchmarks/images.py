@@ -58,6 +58,7 @@ SUBSETS = {
 
 TIMED = Subset("eurosat", dict.fromkeys(("Forest", "Residential", "River", "SeaLake"), 1000))
 TIMED_COUNT = 2_000
+COMMAND = (sys.executable, "-c", "from understudy.cli.main import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ def timing(asked: Asked) -> None:
     for encoder in asked.encoders:
         with tempfile.TemporaryDirectory() as folder:
             train, _ = private_folder(TIMED, Path(folder) / "data")
-            words = [sys.executable, "-m", "understudy", "synthesize", str(train), "--epsilon", "1"]
+            words = [*COMMAND, "synthesize", str(train), "--epsilon", "1", "--yes"]
             words += ["--count", str(TIMED_COUNT), "--size", str(PIXELS), "--out", f"{folder}/out"]
             words += ["--ledger", f"sqlite:///{folder}/ledger.db", "--progress", "none"]
             if encoder != DEFAULT:
