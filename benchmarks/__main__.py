@@ -21,7 +21,7 @@ from benchmarks.tables import Skipped, machine
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "photo", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
-    *("independence", "small_classes", "selection", "selection_privacy"),
+    *("independence", "small_classes", "images", "selection", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
     "sanitize_photos",
 )
@@ -62,6 +62,12 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--count", type=int, help="rows of a release")
     parser.add_argument("--epochs", type=int, help="of every network; else those of its recipe")
     parser.add_argument("--sheets", type=Path, help="a folder for contact sheets")
+    parser.add_argument("--encoder", action="append", help="to compare; may be repeated")
+    parser.add_argument("--set", action="append", dest="settings", metavar="NAME=VALUE")
+    parser.add_argument("--epsilon", action="append", type=float, help="may be repeated")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="of the judges")
+    parser.add_argument("--pack", type=Path, help="a folder for releases to be judged elsewhere")
+    parser.add_argument("--quality", type=int, help="of JPEG in packs; else lossless")
     options = vars(parser.parse_args(arguments))
     try:
         chosen = _chosen(options.pop("names"))

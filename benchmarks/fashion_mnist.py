@@ -1,7 +1,8 @@
 """Fashion-MNIST without pretrained weights: images by DCT, embeddings by wavelet scattering.
 
-Beside what others reached without pretrained weights, as DPImageBench publishes it. Needs the
-Debian package ``dataset-fashion-mnist``.
+Images are judged by both judges (`benchmarks.judges`), embeddings by the two-layer network. Beside
+what others reached without pretrained weights, as DPImageBench publishes it. Needs the Debian
+package ``dataset-fashion-mnist``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.judges import HEADS, Panel, judge
 from benchmarks.tables import Table, load, need, percent
 from understudy import synthesize
-from understudy.metrics.utility import utility
 from understudy.run.run_result import Result
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
@@ -29,40 +30,42 @@ def release(out: Path, epsilon: float, **options: Any) -> Result:
     return synthesize(FOLDER, out=out, epsilon=epsilon, delta=DELTA, ledger=ledger, **options)
 
 
-def images(out: Path, epsilon: float) -> tuple[float, Result, float]:
-    """Balanced accuracy of a small CNN on synthetic images, the run, and seconds of training."""
+def images(out: Path, epsilon: float, panel: Panel) -> tuple[tuple[str, ...], Result, float]:
+    """The judges' cells on synthetic images, the run, and seconds of training."""
     result = release(out, epsilon, count=ROWS, format="parquet")
     start = time.perf_counter()
-    found = utility(load(result.release), load(FOLDER, "test"), network="cnn")
-    return found.balanced, result, time.perf_counter() - start
+    verdict = judge(load(result.release), load(FOLDER, "test"), panel)
+    return verdict.cells(), result, time.perf_counter() - start
 
 
-def embeddings(out: Path, epsilon: float) -> tuple[float, Result, float]:
-    """The same of the two-layer network on synthetic scattering embeddings."""
+def embeddings(out: Path, epsilon: float, panel: Panel) -> tuple[tuple[str, ...], Result, float]:
+    """The accuracy of the two-layer network on synthetic scattering embeddings, likewise."""
     result = release(out, epsilon, encoder="embedded:scattering", test=str(FOLDER))
-    return result.accuracy[0].synthetic, result, result.seconds["measure accuracy"]
+    accuracy = percent(result.accuracy[0].synthetic)
+    return ("", "", accuracy, ""), result, result.seconds["measure accuracy"]
 
 
-def main() -> None:
+def main(*, seeds: int | None = None) -> None:
     """Print balanced accuracies on the real test split, and the seconds of each part."""
     need(FOLDER)
+    panel = Panel() if seeds is None else Panel(seeds=seeds)
     table = Table(
         f"Fashion-MNIST, delta {DELTA:g}, {ROWS:,} synthetic rows",
-        ("", "epsilon", "balanced accuracy %", "fit s", "sample s", "training s"),
+        ("", "epsilon", *HEADS, "fit s", "sample s", "training s"),
         first=44,
     )
     for words, make in (
-        ("images by DCT, small CNN", images),
+        ("images by DCT, two judges", images),
         ("embeddings by scattering, two layers", embeddings),
     ):
         for epsilon in EPSILONS:
             with tempfile.TemporaryDirectory() as name:
-                accuracy, result, training = make(Path(name) / "out", epsilon)
+                cells, result, training = make(Path(name) / "out", epsilon, panel)
             fit, sample = result.seconds["embed and fit"], result.seconds["sample and write"]
-            table.row(words, f"{epsilon:g}", percent(accuracy), fit, sample, training)
+            table.row(words, f"{epsilon:g}", *cells, fit, sample, training)
     for words, *published in PUBLISHED:
         for epsilon, accuracy in zip(EPSILONS, published, strict=True):
-            table.row(f"{words}, published", f"{epsilon:g}", accuracy)
+            table.row(f"{words}, published", f"{epsilon:g}", "", "", accuracy)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.small_classes import SUBSETS, run
+from benchmarks.small_classes import COLUMNS, SUBSETS, run
 from benchmarks.tables import DATA, Table, need
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.types import Images
@@ -110,7 +110,7 @@ def release() -> None:
     """A release of EuroSAT's vegetation by the default and by this encoder."""
     table = Table(
         "EuroSAT's vegetation, 64 px, epsilon 1",
-        ("encoder", "real images", "samples", "static %", "accuracy %"),
+        ("encoder", *COLUMNS[1:]),
     )
     for name in ("embedded:dct", PHOTO):
         line, *_ = run(SUBSETS["vegetation"], None, encoder=name, decoder=name)

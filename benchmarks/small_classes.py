@@ -2,7 +2,8 @@
 
 Subsets at 64 pixels, epsilon 1, defaults. Static: the share of samples whose nearest real image of
 the same class, at 16 x 16 pixels, is farther than for 99 % of the real images of that class (each
-against the others). The small CNN learns from the release and is tested on the real test split.
+against the others). Both judges (`benchmarks.judges`) learn from the release and are tested on the
+real test split: recall of each class, and balanced accuracy of all.
 ``--sheets FOLDER`` also writes real images and samples side by side. The parts are the subsets.
 Needs ``../shared/data``.
 """
@@ -13,24 +14,24 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from benchmarks.judges import HEADS, Panel, Verdict, judge, sheet
 from benchmarks.tables import DATA, Table, need, percent
 from understudy import synthesize
 from understudy.core.types import Images, Vector
 from understudy.data import open_source
-from understudy.metrics.utility import Labelled, gather, utility
-from understudy.report import contact_sheet
+from understudy.metrics.utility import Labelled, gather
 
 EPSILON = 1.0
 PIXELS = 64
+SIZES = ("real images", "samples", "static %")
+COLUMNS = ("", *SIZES, *HEADS)
 SMALL = 16  # pixels a side where images are compared
 ALIKE = 0.99  # of the real images lie nearer to another of their class than the limit
-COLUMNS = 8  # images of a class on each side of the sheet
 
 
 @dataclass(frozen=True)
@@ -97,21 +98,15 @@ def static(release: Labelled, real: Labelled) -> dict[str, float]:
     return shares
 
 
-def sheet(release: Labelled, real: Labelled) -> bytes:
-    """A row a class: real images on the left, samples on the right."""
-    rows = []
-    for label in range(min(len(real.classes), 5)):
-        for side in (real, release):
-            rows.append(side.values[side.labels == label][:COLUMNS])
-            missing = COLUMNS - len(rows[-1])
-            rows[-1] = np.pad(rows[-1], ((0, missing), (0, 0), (0, 0), (0, 0)))
-    return contact_sheet(np.concatenate(rows), 2 * COLUMNS)
-
-
 def run(
-    subset: Subset, file: Path | None, epsilon: float = EPSILON, **models: str
+    subset: Subset,
+    file: Path | None,
+    panel: Panel | None = None,
+    *,
+    epsilon: float = EPSILON,
+    **models: str,
 ) -> list[tuple[object, ...]]:
-    """Lines of the table: one of all, and a class each; ``models`` as for `synthesize`."""
+    """Lines under `COLUMNS`: one of all, and a class each; ``models`` as for `synthesize`."""
     with tempfile.TemporaryDirectory() as name:
         train, test = extract(subset, Path(name) / "data")
         result = synthesize(
@@ -121,34 +116,43 @@ def run(
             size=PIXELS,
             format="parquet",
             ledger=f"sqlite:///{name}/ledger.db",
+            progress="none",
             **models,
         )
         real, held_out, release = load(train), load(test), load(result.release)
     if file is not None:
-        file.write_bytes(sheet(release, real))
+        file.write_bytes(sheet(release, real, classes=5))
+    return lines(real, release, judge(release, held_out, panel))
+
+
+def lines(real: Labelled, release: Labelled, verdict: Verdict | None) -> list[tuple[object, ...]]:
+    """One line of all, and a class each: sizes, static, and what the judges find, if they did."""
     shares = static(release, real)
-    learned = utility(release, held_out, network="cnn")
-    counts = partial(np.bincount, minlength=len(real.classes))
-    lines: list[tuple[object, ...]] = [
-        (f"  {each}", int(n), int(m), percent(shares[each]), percent(learned.per_class[each] or 0))
-        for each, n, m in zip(
-            real.classes, counts(real.labels), counts(release.labels), strict=True
-        )
+    sizes = {
+        name: [int((each.labels == each.classes.index(name)).sum()) for each in (real, release)]
+        for name in real.classes
+    }
+    weights = [sizes[name][1] for name in shares]
+    overall = percent(float(np.average(list(shares.values()), weights=weights)))
+    cells = () if verdict is None else verdict.cells()
+    table: list[tuple[object, ...]] = [
+        ("all", len(real.labels), len(release.labels), overall, *cells)
     ]
-    overall = float(np.average(list(shares.values()), weights=counts(release.labels)))
-    total = (len(real.labels), len(release.labels), percent(overall), percent(learned.balanced))
-    return [("all (recall: balanced accuracy)", *total), *lines]
+    for name in real.classes:
+        cells = () if verdict is None else verdict.recalls(name)
+        table.append((f"  {name}", *sizes[name], percent(shares[name]), *cells))
+    return table
 
 
-def main(parts: tuple[str, ...] = (), *, sheets: Path | None = None) -> None:
+def main(
+    parts: tuple[str, ...] = (), *, seeds: int | None = None, sheets: Path | None = None
+) -> None:
     """Print class sizes, static and recall, a line a class; all subsets, or some (`PARTS`)."""
-    table = Table(
-        f"Images of {PIXELS} pixels, epsilon {EPSILON:g}, defaults",
-        ("", "real images", "samples", "static %", "recall %"),
-    )
+    panel = Panel() if seeds is None else Panel(seeds=seeds)
+    table = Table(f"Images of {PIXELS} pixels, epsilon {EPSILON:g}, defaults", COLUMNS)
     for name in parts or PARTS:
         table.row(name)
-        for line in run(SUBSETS[name], None if sheets is None else sheets / f"{name}.png"):
+        for line in run(SUBSETS[name], None if sheets is None else sheets / f"{name}.png", panel):
             table.row(*line)
 
 

@@ -34,6 +34,7 @@ from understudy.studio.photographs import (  # noqa: E402
     disturbed,
     photograph_rows,
     public_images,
+    viewed,
 )
 from understudy.studio.train import Order, train_photo_autoencoder  # noqa: E402
 
@@ -135,9 +136,17 @@ def test_every_source_has_its_turn(tmp_path: Path) -> None:
 def test_an_image_is_disturbed_without_new_colours(seed: int) -> None:
     pixels = torch.rand((2, 3, 32, 32)) * 2 - 1
     other = disturbed(pixels, torch.Generator().manual_seed(seed))
-    assert other.shape[-1] in (16, 32)
     assert other.abs().max() <= 1
-    assert other.shape[:2] == (2, 3)
+    assert other.shape in {(2, 3, side, side) for side in (16, 24, 32)} | {(8, 3, 16, 16)}
+
+
+def test_four_to_a_square_come_alone() -> None:
+    tiles = torch.arange(8.0).view(2, 4, 1, 1, 1).expand(2, 4, 3, 8, 8)
+    square = tiles.unflatten(1, (2, 2)).permute(0, 3, 1, 4, 2, 5).reshape(2, 3, 16, 16)
+    every = [viewed(square, np.random.default_rng(seed)) for seed in range(20)]
+    assert {tuple(view.shape) for view in every} >= {(2, 3, 16, 16), (8, 3, 8, 8), (2, 3, 12, 12)}
+    alone = next(view for view in every if len(view) == 8)
+    assert torch.equal(alone, tiles.reshape(8, 3, 8, 8))
 
 
 def test_it_is_trained_in_two_stages_and_opened_by_name(tmp_path: Path) -> None:

@@ -197,6 +197,7 @@ def utility(
     seed: int = 0,
     epochs: int | None = None,
     at_most: int | None = None,
+    device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> UtilityResult:
     """Train on one dataset, test on another; classes are matched by name.
@@ -208,6 +209,7 @@ def utility(
         seed: Of the training, and of the choice of rows.
         epochs: Passes over the training set; None for the recipe's own number.
         at_most: Train on so many rows, chosen at random, where there are more (paper, C.3).
+        device: Where the network is trained and tested: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
     Raises:
@@ -218,7 +220,9 @@ def utility(
         raise InputError(f"at_most must be at least 1, found {at_most}")
     _check_fit(train, test)
     used = train.at_most(at_most, seed)
-    classifier = fit(used, network=network, seed=seed, epochs=epochs, progress=progress)
+    classifier = fit(
+        used, network=network, seed=seed, epochs=epochs, device=device, progress=progress
+    )
     return score(classifier, test, train.classes, n_train=len(used.labels), seed=seed)
 
 
@@ -228,6 +232,7 @@ def fit(
     network: Network,
     seed: int = 0,
     epochs: int | None = None,
+    device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train a network, and give it back.
@@ -237,6 +242,7 @@ def fit(
         network: ``"two-layer"`` for embeddings, one of the others for images.
         seed: Of the training.
         epochs: Passes over the training set; None for the recipe's own number.
+        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
     Raises:
@@ -254,6 +260,7 @@ def fit(
         classes=len(train.classes),
         seed=seed,
         epochs=epochs,
+        device=device,
         progress=progress,
     )
 

@@ -46,7 +46,18 @@ PHOTO_STAGES = ("vae", "decoder", "prior")
 
 PLAYHOUSE = "playhouse:world"
 
+VIEWS = {
+    "whole": 0.32,
+    "halved": 0.18,
+    "quarters": 0.2,
+    "half": 0.12,
+    "three quarters": 0.12,
+    "enlarged": 0.06,
+}
+"""How an image comes while the autoencoder learns, and how often."""
+
 _LATENT_NOISE = 0.03
+_DECODER_NOISE = 0.1
 _GAME = 0.1  # what the adversarial losses count beside those of the mini studio
 _BLOCKS_MEASURED = 200_000
 _READ = 64  # images at a time
@@ -213,8 +224,8 @@ def _shrunk(image: Images) -> Images:
 class PhotoStage:
     """Learns to give images of any kind back from latents of zero mean and unit variance.
 
-    An image comes whole, at half its size, or as a quarter of it; its colours may be exchanged,
-    turned to their opposites, or left out.
+    An image comes whole, at half its size, in parts or enlarged (`VIEWS`); its colours may be
+    exchanged, turned to their opposites, or left out.
     """
 
     name = "vae"
@@ -265,7 +276,9 @@ class PhotoDecoderStage:
         pixels = disturbed(to_network(images, self._device), random)
         with torch.no_grad():
             latents = self.vae.encode(pixels).latent.float()
-        decoded = self.vae.decode(noised(latents, random)).sample.float()
+        share = torch.rand((len(latents), 1, 1, 1), generator=random, device=latents.device)
+        disturbed_latents = noised(latents, random, _DECODER_NOISE * share)
+        decoded = self.vae.decode(disturbed_latents).sample.float()
         return {**errors(decoded, pixels), **game(self.discriminator, decoded, pixels, _GAME)}
 
     def sheet(self) -> Images:
@@ -285,10 +298,12 @@ def errors(decoded: torch.Tensor, pixels: torch.Tensor) -> dict[str, torch.Tenso
     }
 
 
-def noised(latents: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+def noised(
+    latents: torch.Tensor, random: torch.Generator, deviation: torch.Tensor | float = _LATENT_NOISE
+) -> torch.Tensor:
     """Latents disturbed a little, so that the decoder forgives what is slightly wrong."""
     noise = torch.randn(latents.shape, generator=random, device=latents.device)
-    return latents + _LATENT_NOISE * noise
+    return latents + deviation * noise
 
 
 @torch.no_grad()
@@ -300,27 +315,41 @@ def reconstructions(corpus: Corpus, vae: Any, device: torch.device) -> Images:
 
 
 def disturbed(pixels: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """Images (n, 3, side, side) in [-1, 1] in another way: (n, 3, side', side')."""
-    view, change, order = torch.randint(12, (3,), generator=random, device=random.device).tolist()
-    side = pixels.shape[-1]
-    if view < 3:
-        pixels = functional.avg_pool2d(pixels, 2)
-    elif view < 6:
-        y, x = (
-            torch.randint(side // 8 + 1, (2,), generator=random, device=random.device) * 4
-        ).tolist()
-        pixels = pixels[:, :, y : y + side // 2, x : x + side // 2]
+    """Images (n, 3, side, side) in [-1, 1] in another way: (n', 3, side', side').
+
+    The choices follow the generator's seed, so that no pass waits for its device.
+    """
+    rng = np.random.default_rng(random.initial_seed())
+    pixels = viewed(pixels, rng)
+    change, order = rng.integers(12, size=2)
     if change % 2:
         pixels = pixels.flip(-1)
     if change % 4 > 1:
         pixels = pixels.transpose(-1, -2)
     if order < 4:
-        pixels = pixels[:, torch.randperm(3, generator=random, device=random.device)]
+        pixels = pixels[:, rng.permutation(3).tolist()]
     elif order < 6:
         pixels = pixels.mean(1, keepdim=True).expand(-1, 3, -1, -1)
     if change > 8:
         pixels = -pixels
     return pixels.contiguous(memory_format=torch.channels_last)
+
+
+def viewed(pixels: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Images (n, 3, side, side) whole, smaller, in parts or enlarged: (n', 3, side', side')."""
+    side = pixels.shape[-1]
+    view = rng.choice(tuple(VIEWS), p=tuple(VIEWS.values()))
+    if view == "halved":
+        return functional.avg_pool2d(pixels, 2)
+    if view == "quarters":
+        parts = pixels.reshape(-1, 3, 2, side // 2, 2, side // 2)
+        return parts.permute(0, 2, 4, 1, 3, 5).reshape(-1, 3, side // 2, side // 2)
+    if view == "whole":
+        return pixels
+    length = 3 * side // 4 if view == "three quarters" else side // 2
+    y, x = 4 * rng.integers((side - length) // 4 + 1, size=2)
+    part = pixels[:, :, y : y + length, x : x + length]
+    return functional.interpolate(part, side, mode="bilinear") if view == "enlarged" else part
 
 
 def begun(corpus: Corpus, latents: int) -> Any:

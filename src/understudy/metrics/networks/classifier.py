@@ -71,11 +71,11 @@ class Classifier:
         with torch.inference_mode():
             for start in range(0, len(x), batch):
                 rows = self.prepare(torch.from_numpy(np.array(x[start : start + batch])))
-                yield slice(start, start + batch), self.model(rows)
+                yield slice(start, start + batch), self.model(rows).cpu()
 
     def prepare(self, rows: Tensor) -> Tensor:
         """Standardise; images also go from (n, h, w, c) bytes to (n, c, h, w)."""
-        rows = (rows.float() - self.mean) * self.gain
+        rows = (rows.to(self.mean.device).float() - self.mean) * self.gain
         return rows.permute(0, 3, 1, 2) if rows.ndim == 4 else rows
 
 
@@ -90,9 +90,12 @@ def accuracy(classifier: Classifier, x: NDArray[Any], y: Labels) -> float:
     return float((classifier.predict(x) == y).mean())
 
 
-def untrained(network: str, model: nn.Module, x: NDArray[Any], classes: int) -> Classifier:
-    """A network and the statistics of the rows it is to be trained on."""
-    return Classifier(network, model, x.shape[1:], classes, *input_statistics(x))
+def untrained(
+    network: str, model: nn.Module, x: NDArray[Any], classes: int, device: str = "cpu"
+) -> Classifier:
+    """A network and the statistics of the rows it is to be trained on, both on a device."""
+    mean, gain = (part.to(device) for part in input_statistics(x))
+    return Classifier(network, model.to(device), x.shape[1:], classes, mean, gain)
 
 
 def input_statistics(x: NDArray[Any]) -> tuple[Tensor, Tensor]:

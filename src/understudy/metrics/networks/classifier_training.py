@@ -42,6 +42,7 @@ def train_on_embeddings(
     batch: int = 512,
     lr: float = 1e-2,
     momentum: float = 0.9,
+    device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train the two-layer network on embeddings (clustering paper, appendix C.3).
@@ -61,6 +62,7 @@ def train_on_embeddings(
         batch: Rows of a step.
         lr: Learning rate at the start.
         momentum: Nesterov momentum.
+        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
     Raises:
@@ -70,8 +72,9 @@ def train_on_embeddings(
         raise InputError(f"embeddings must be (n, d), found an array of shape {x.shape}")
     recipe = replace(EMBEDDINGS, epochs=epochs, batch=batch, lr=lr, momentum=momentum)
     _check(x, y, classes, recipe)
-    with seeded_torch(seed):
-        classifier = untrained("two-layer", networks.two_layer(x.shape[1], classes), x, classes)
+    with seeded_torch(seed, device):
+        model = networks.two_layer(x.shape[1], classes)
+        classifier = untrained("two-layer", model, x, classes, device)
         _fit(classifier, x, y, recipe, None, progress)
     return classifier
 
@@ -89,6 +92,7 @@ def train_on_images(
     flip: bool = False,
     width: int | None = None,
     validation: tuple[Images, Labels] | None = None,
+    device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train a small network on images. Memory beyond ``images`` is that of one batch.
@@ -110,6 +114,7 @@ def train_on_images(
             none to choose.
         validation: Images and classes: of all epochs the weights of the best accuracy on them are
             given.
+        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
     Raises:
@@ -126,10 +131,9 @@ def train_on_images(
     options = {} if width is None else {"width": width}
     recipe = usual.asked(len(images), epochs=epochs, batch=batch)
     _check(images, y, classes, recipe)
-    with seeded_torch(seed):
-        classifier = untrained(
-            network, build(images.shape[1:], classes, **options), images, classes
-        )
+    with seeded_torch(seed, device):
+        model = build(images.shape[1:], classes, **options)
+        classifier = untrained(network, model, images, classes, device)
         change = _augmentation(images.shape[1:], shift=augment, flip=flip)
         _fit(classifier, images, y, recipe, change, progress, validation)
     return classifier
@@ -143,6 +147,7 @@ def train(
     classes: int,
     seed: int = 0,
     epochs: int | None = None,
+    device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> Classifier:
     """Train any network by its name: ``"two-layer"`` on embeddings, the others on images.
@@ -154,12 +159,18 @@ def train(
         classes: Number of classes.
         seed: Of everything random.
         epochs: Passes over the training set; None for the recipe's own number.
+        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
     Raises:
         InputError: As :func:`train_on_embeddings` and :func:`train_on_images`.
     """
-    options: dict[str, Any] = {"classes": classes, "seed": seed, "progress": progress}
+    options: dict[str, Any] = {
+        "classes": classes,
+        "seed": seed,
+        "device": device,
+        "progress": progress,
+    }
     if epochs is not None:
         options["epochs"] = epochs
     if network == "two-layer":
@@ -203,7 +214,7 @@ def _fit(
             rows = torch.from_numpy(x[index])
             scores = model(classifier.prepare(rows if change is None else change(rows)))
             optimiser.zero_grad()
-            loss(scores, torch.from_numpy(y[index])).backward()
+            loss(scores, torch.from_numpy(y[index]).to(scores.device)).backward()
             optimiser.step()
             rate.step()
         model.eval()
@@ -255,8 +266,10 @@ def _check(x: NDArray[Any], y: Labels, classes: int, recipe: Recipe) -> None:
 
 
 @contextmanager
-def seeded_torch(seed: int) -> Iterator[None]:
-    """Torch's default generator seeded, and put back as it was afterwards."""
-    with torch.random.fork_rng(devices=[]):
+def seeded_torch(seed: int, device: str = "cpu") -> Iterator[None]:
+    """Torch's default generators seeded, and put back as they were afterwards."""
+    with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
         torch.default_generator.manual_seed(seed)
+        if device != "cpu":  # dropout draws on the device
+            torch.cuda.manual_seed(seed)
         yield

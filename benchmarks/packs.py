@@ -1,0 +1,105 @@
+"""Labelled images in one small file, to be judged on another machine.
+
+A pack is an npz of encoded sheets, 256 images each, lossless WebP or, where a quality is asked for,
+JPEG without colour subsampling; with ``labels``, ``classes`` and ``shape``. The release
+``NAME-anything.npz`` of a folder is tested on ``test-NAME.npz``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from understudy.core.errors import InputError
+from understudy.metrics.labelled import Labelled
+
+TEST = "test-"
+ROW = 16  # images in a row of a sheet, and rows of it
+
+
+def write_pack(file: Path, data: Labelled, quality: int | None = None) -> None:
+    """Write labelled images.
+
+    Args:
+        file: The npz to write.
+        data: (n, height, width, 1 or 3) uint8 images and their classes.
+        quality: Of JPEG, up to 100; None: not a pixel changes.
+    """
+    arrays = {
+        f"sheet_{at:04d}": np.frombuffer(
+            _encoded(data.values[start : start + ROW**2], quality), "u1"
+        )
+        for at, start in enumerate(range(0, len(data.values), ROW**2))
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(
+        file,
+        labels=data.labels.astype(np.uint16),
+        classes=np.array(data.classes),
+        shape=np.array(data.values.shape),
+        **arrays,
+    )
+
+
+def read_pack(file: Path) -> Labelled:
+    """What `write_pack` wrote.
+
+    Raises:
+        InputError: The file is no pack.
+    """
+    with np.load(file, allow_pickle=False) as arrays:
+        if not {"labels", "classes", "shape"} <= set(arrays.files):
+            raise InputError(f"{file} is no pack: it holds {', '.join(arrays.files)}")
+        n, height, width, channels = arrays["shape"].tolist()
+        sheets = sorted(name for name in arrays.files if name.startswith("sheet_"))
+        parts = [_decoded(arrays[name].tobytes(), (height, width, channels)) for name in sheets]
+        labels = arrays["labels"].astype(np.int64)
+        classes = tuple(arrays["classes"].tolist())
+    return Labelled(np.concatenate(parts)[:n], labels, classes)
+
+
+def packs(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Every release of a folder, in the order of names, with the test images that belong to it.
+
+    Raises:
+        InputError: There are none, or the test images are missing.
+    """
+    releases = [file for file in sorted(folder.glob("*.npz")) if not file.name.startswith(TEST)]
+    if not releases:
+        raise InputError(
+            f"{folder} holds no packs; `python -m benchmarks images --pack` writes some"
+        )
+    for file in releases:
+        test = folder / f"{TEST}{file.stem.partition('-')[0]}.npz"
+        if not test.is_file():
+            raise InputError(f"{file} is tested on {test.name}, which is not there")
+        yield file, test
+
+
+def _encoded(images: np.ndarray, quality: int | None) -> bytes:
+    """Up to 256 images as one: sixteen in a row, the rest black."""
+    missing = ROW**2 - len(images)
+    full = np.pad(images, ((0, missing), (0, 0), (0, 0), (0, 0)))
+    _, height, width, channels = full.shape
+    grid = full.reshape(ROW, ROW, height, width, channels).swapaxes(1, 2)
+    pixels = grid.reshape(ROW * height, ROW * width, channels)
+    stream = io.BytesIO()
+    image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    if quality is None:
+        image.save(stream, "WEBP", lossless=True, quality=60)
+    else:
+        image.save(stream, "JPEG", quality=quality, subsampling=0)
+    return stream.getvalue()
+
+
+def _decoded(data: bytes, shape: tuple[int, int, int]) -> np.ndarray:
+    """The inverse of `_encoded`: (256, height, width, channels)."""
+    height, width, channels = shape
+    with Image.open(io.BytesIO(data)) as image:
+        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    grid = pixels.reshape(ROW, height, ROW, width, channels).swapaxes(1, 2)
+    return np.ascontiguousarray(grid.reshape(-1, height, width, channels))
