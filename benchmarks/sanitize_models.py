@@ -62,6 +62,9 @@ SIDE = 64
 FIRST_TEST = 1000
 """Photos from this day on are tested on."""
 
+GENERATOR, STUDIO = "embedded:studio?dtype=float32&batch=100", "embedded:studio?dtype=float32"
+"""On a GPU, too, in the numbers of a processor."""
+
 Levels = tuple[int, ...]
 """Of the background, then of each object."""
 
@@ -78,7 +81,7 @@ class Size:
     steps: int = 400
     epochs: int | None = None
     search: SearchSettings = field(default_factory=SearchSettings)
-    compose: ComposeSettings = field(default_factory=ComposeSettings)
+    compose: ComposeSettings = field(default_factory=lambda: ComposeSettings(batch=100))
 
 
 QUICK = Size(
@@ -202,22 +205,22 @@ class Models:
     @staticmethod
     @cache
     def generator() -> Generator:
-        return load_model(Generator, "embedded:studio", seam=0)
+        return load_model(Generator, GENERATOR, seam=0)
 
     @staticmethod
     @cache
     def tuner() -> Tuner:
-        return load_model(Tuner, "embedded:studio", seam=0)
+        return load_model(Tuner, GENERATOR, seam=0)
 
     @staticmethod
     @cache
     def segmenter() -> Segmenter:
-        return load_model(Segmenter, "embedded:studio")
+        return load_model(Segmenter, STUDIO)
 
     @staticmethod
     @cache
     def encoder() -> TextEncoder:
-        encoder = load_encoder("embedded:studio", shape=(SIDE, SIDE, 3))
+        encoder = load_encoder(STUDIO, shape=(SIDE, SIDE, 3))
         assert isinstance(encoder, TextEncoder)
         return encoder
 
