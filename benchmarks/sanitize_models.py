@@ -13,10 +13,12 @@ prompts                  Table 4d
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from understudy.core.ports import Generator, ScoringSegmenter, Segmenter, TextEn
 from understudy.core.types import Found, Images, Labels, Masks
 from understudy.methods.sanitize.background import HoleSettings, backgrounds
 from understudy.methods.sanitize.compose import ComposeSettings
-from understudy.methods.sanitize.customise import TuningPlan
+from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.cutouts import box_of, cut_out, object_pixels
 from understudy.methods.sanitize.jobs import JobMaterial
 from understudy.methods.sanitize.sanitizers import (
@@ -55,12 +57,16 @@ from understudy.metrics.disclosure import PartMessages, disclosed_information
 from understudy.metrics.semantic import prompt_similarity, semantic_similarity
 from understudy.playhouse import DrawnImage, Home
 from understudy.server.model_training import SmallModelTraining
-from understudy.server.serve import STUDIO_TUNING
 
 PARTS = ("pet", "activity", "bottle", "noise", "two-objects", "generic", "prompts")
 SIDE = 64
 FIRST_TEST = 1000
 """Photos from this day on are tested on."""
+
+FOLDER = os.environ.get("UNDERSTUDY_STUDIO")
+STUDIO = "embedded:studio?dtype=float32" + (f"&folder={FOLDER}" if FOLDER else "")
+"""On a GPU, too, in the numbers of a processor; another studio where a folder is named."""
+GENERATOR = f"{STUDIO}&batch=100"
 
 Levels = tuple[int, ...]
 """Of the background, then of each object."""
@@ -78,7 +84,7 @@ class Size:
     steps: int = 400
     epochs: int | None = None
     search: SearchSettings = field(default_factory=SearchSettings)
-    compose: ComposeSettings = field(default_factory=ComposeSettings)
+    compose: ComposeSettings = field(default_factory=lambda: ComposeSettings(batch=100))
 
 
 QUICK = Size(
@@ -202,22 +208,22 @@ class Models:
     @staticmethod
     @cache
     def generator() -> Generator:
-        return load_model(Generator, "embedded:studio", seam=0)
+        return load_model(Generator, GENERATOR, seam=0)
 
     @staticmethod
     @cache
     def tuner() -> Tuner:
-        return load_model(Tuner, "embedded:studio", seam=0)
+        return load_model(Tuner, GENERATOR, seam=0)
 
     @staticmethod
     @cache
     def segmenter() -> Segmenter:
-        return load_model(Segmenter, "embedded:studio")
+        return load_model(Segmenter, STUDIO)
 
     @staticmethod
     @cache
     def encoder() -> TextEncoder:
-        encoder = load_encoder("embedded:studio", shape=(SIDE, SIDE, 3))
+        encoder = load_encoder(STUDIO, shape=(SIDE, SIDE, 3))
         assert isinstance(encoder, TextEncoder)
         return encoder
 
@@ -354,14 +360,33 @@ def trained_score(
     task: Task, images: LabelledSet, tests: Photos, seed: int, size: Size
 ) -> tuple[float, float]:
     """On the synthetic tenth, and on real photos by the exported model."""
-    import onnxruntime
-
-    training, classes = SmallModelTraining(epochs=size.epochs), len(task.classes)
-    model = train_model(training, task.kind, images, classes, seed)  # type: ignore[arg-type]
-    data = training.export(task.kind, model.state, (SIDE, SIDE, 3), classes)  # type: ignore[arg-type]
+    training = SmallModelTraining(epochs=size.epochs)
+    model = train_model(training, task.kind, images, len(task.classes), seed)  # type: ignore[arg-type]
     pixels = tests.images.transpose(0, 3, 1, 2).astype(np.float32)
-    (result,) = onnxruntime.InferenceSession(data).run(None, {"images": pixels})
+    result = outputs_of(training, task, model.state, pixels)
     return model.validation, real_score(task, result, tests)
+
+
+def outputs_of(
+    training: SmallModelTraining, task: Task, state: bytes, pixels: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Of the exported model; of the network itself, the same to 1e-4, where ONNX is missing."""
+    shape, classes = (SIDE, SIDE, 3), len(task.classes)
+    if find_spec("onnx") is not None:
+        import onnxruntime
+
+        data = training.export(task.kind, state, shape, classes)  # type: ignore[arg-type]
+        return np.asarray(onnxruntime.InferenceSession(data).run(None, {"images": pixels})[0])
+    import safetensors.torch
+    import torch
+
+    tensors = safetensors.torch.load(state)
+    mean, gain = (tensors.pop(f"input.{name}")[:, None, None] for name in ("mean", "gain"))
+    network = training._network(task.kind, shape, classes)  # type: ignore[arg-type]
+    network.load_state_dict(tensors)
+    with torch.inference_mode():
+        result = network.eval()((torch.from_numpy(pixels) - mean) * gain)
+    return np.asarray(result.numpy())
 
 
 def real_score(task: Task, result: NDArray[np.float32], tests: Photos) -> float:

@@ -11,17 +11,16 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Generator, Segmenter, Tuner
-from understudy.methods.sanitize.customise import TuningPlan
+from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
 from understudy.methods.sanitize.text_pipeline import TextPipeline
@@ -143,9 +142,6 @@ def _text_pipeline(options: ServerOptions) -> JobPipeline:
 
     return TextPipeline(load_model(Generator, options.generator), SmallModelTraining())
 
-
-STUDIO_TUNING: Mapping[str, Any] = {"steps": 400, "rate": 1e-4, "rank": 16, "batch": 2}
-"""How the small studio is tuned (LoRA, docs/studio.md): at the paper's rate it learns nothing."""
 
 PIPELINES: dict[str, Callable[[ServerOptions], JobPipeline]] = {
     "spinml": _spinml_pipeline,

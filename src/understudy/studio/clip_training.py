@@ -120,7 +120,7 @@ class ClipStage:
         self.network = _WithHeads(clip, values)
         self.rows = len(corpus)
         self._corpus, self._device = corpus, device
-        self._tokens = caption_tokens(tokenizer, corpus)
+        self._tokens = caption_tokens(tokenizer, corpus.captions)
         self._targets = {
             key: torch.tensor([_index(of, row.get(key)) for row in corpus.attributes])
             for key, of in values.items()
@@ -132,8 +132,10 @@ class ClipStage:
         pixels = to_network(self._corpus.images[rows.numpy()], self._device)
         flipped = torch.rand(len(pixels), generator=random, device=self._device) < 0.5
         pixels = torch.where(flipped[:, None, None, None], pixels.flip(-1), pixels)
-        which = torch.randint(self._tokens.shape[1], (len(rows),), generator=random)
-        tokens = self._tokens[rows, which].long().to(self._device)
+        which = torch.randint(
+            self._tokens.shape[1], (len(rows),), generator=random, device=self._device
+        )
+        tokens = self._tokens[rows, which.cpu()].long().to(self._device)
         clip = self.network.clip
         images = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
         texts = clip.text_projection(clip.text_model(input_ids=tokens).pooler_output)
@@ -162,12 +164,12 @@ class ClipStage:
         return None
 
 
-def caption_tokens(tokenizer: Any, corpus: Corpus) -> torch.Tensor:
+def caption_tokens(tokenizer: Any, captions: Sequence[Sequence[str]]) -> torch.Tensor:
     """Tokens of every caption: (n, captions an image, length) int16."""
-    most = max(len(texts) for texts in corpus.captions)
-    flat = [texts[at % len(texts)] for texts in corpus.captions for at in range(most)]
+    most = max(len(texts) for texts in captions)
+    flat = [texts[at % len(texts)] for texts in captions for at in range(most)]
     blocks = [tokenise(tokenizer, flat[i : i + 4096]).short() for i in range(0, len(flat), 4096)]
-    return torch.cat(blocks).view(len(corpus.captions), most, -1)
+    return torch.cat(blocks).view(len(captions), most, -1)
 
 
 def _values(attributes: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:

@@ -19,6 +19,9 @@ _ARRAYS = {"images": 4, "segments": 3, "edges": 3, "poses": 4}
 _TARGETS = ("dog", "person", "bottle", "frame")
 """Segments that a picture is of; the others are its surroundings."""
 
+_BELONGINGS = "prop"
+"""The segment of what a target eats from, plays with or reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
@@ -32,6 +35,8 @@ class Corpus:
         poses: (n, height, width, 3) uint8 drawn skeletons, or None.
         classes: Names of the segments.
         attributes: For each image, a value of each attribute that is known, or empty mappings.
+        surroundings: n lists of captions of the images as they would be without what they are of;
+            empty where these are not known.
         held_out: How many of the last rows are kept from training, to measure on.
     """
 
@@ -42,6 +47,7 @@ class Corpus:
     poses: Images | None = None
     classes: tuple[str, ...] = ()
     attributes: tuple[Mapping[str, str], ...] = ()
+    surroundings: tuple[tuple[str, ...], ...] = ()
     held_out: int = 0
 
     def __len__(self) -> int:
@@ -53,12 +59,19 @@ class Corpus:
         start = len(self) if self.held_out >= count else len(self.images) - count
         return np.arange(max(0, start), min(len(self.images), max(0, start) + count))
 
-    def targets(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Where the pictures show what they are of: (n, height, width); nowhere if not known."""
+    def targets(self, rows: NDArray[np.int64], *, belongings: bool = False) -> NDArray[np.bool_]:
+        """Where the pictures show what they are of: (n, height, width); nowhere if not known.
+
+        Args:
+            rows: Of the corpus.
+            belongings: Count what belongs to a target, such as its bowl, as a part of it.
+        """
         if self.segments is None:
             return np.zeros((len(rows), *self.images.shape[1:3]), dtype=bool)
-        wanted = [at for at, name in enumerate(self.classes) if name in _TARGETS]
-        return np.isin(self.segments[rows], wanted)
+        names = (*_TARGETS, _BELONGINGS) if belongings else _TARGETS
+        wanted = np.zeros(256, dtype=bool)
+        wanted[[at for at, name in enumerate(self.classes) if name in names]] = True
+        return wanted[self.segments[rows]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,7 @@ class CorpusRow:
     edges: NDArray[np.uint8] | None = None
     pose: Images | None = None
     attributes: Mapping[str, str] | None = None
+    surroundings: Sequence[str] = ()
 
 
 def write_corpus(
@@ -102,7 +116,11 @@ def write_corpus(
                 )
             for key, value in parts.items():
                 arrays[key][at] = value
-            line = {"captions": list(row.captions), "attributes": dict(row.attributes or {})}
+            line = {
+                "captions": list(row.captions),
+                "attributes": dict(row.attributes or {}),
+                "surroundings": list(row.surroundings),
+            }
             texts.write(json.dumps(line) + "\n")
             written = at + 1
     if written < count:
@@ -141,10 +159,12 @@ def read_corpus(folder: Path) -> Corpus | None:
     }
     with (folder / "texts.jsonl").open() as file:
         lines = [json.loads(line) for line in file]
+    surroundings = tuple(tuple(line.get("surroundings", ())) for line in lines)
     return Corpus(
         **arrays,
         captions=tuple(tuple(line["captions"]) for line in lines),
         attributes=tuple(line["attributes"] for line in lines),
+        surroundings=surroundings if all(surroundings) else (),
         classes=tuple(about["classes"]),
         held_out=about["held_out"],
     )

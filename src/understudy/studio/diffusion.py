@@ -91,8 +91,8 @@ class _Noised:
         self.studied = studied
         self.rows = len(studied.corpus)
         self.noising = diffusers.DDPMScheduler(**NOISING)
-        self.tokens = caption_tokens(studied.tokenizer, studied.corpus)
-        self.silence = tokenise(studied.tokenizer, [""])[0].short()
+        self.tokens = caption_tokens(studied.tokenizer, studied.corpus.captions).to(studied.device)
+        self.silence = tokenise(studied.tokenizer, [""])[0].short().to(studied.device)
 
     def noised(
         self,
@@ -118,9 +118,16 @@ class _Noised:
         self, rows: torch.Tensor, dropped: torch.Tensor, random: torch.Generator
     ) -> torch.Tensor:
         """One caption of each row as the text encoder reads it, silence where dropped."""
-        which = torch.randint(self.tokens.shape[1], (len(rows),), generator=random)
-        tokens = torch.where(dropped.cpu()[:, None], self.silence, self.tokens[rows, which])
-        return self.studied.text_states(tokens)
+        tokens = self.choice(self.tokens, rows, random)
+        return self.studied.text_states(torch.where(dropped[:, None], self.silence, tokens))
+
+    def choice(
+        self, tokens: torch.Tensor, rows: torch.Tensor, random: torch.Generator
+    ) -> torch.Tensor:
+        """One of the texts of each row: (n, length)."""
+        device = self.studied.device
+        which = torch.randint(tokens.shape[1], (len(rows),), generator=random, device=device)
+        return tokens[rows.to(device), which]
 
 
 class UNetStage(_Noised):
@@ -148,8 +155,8 @@ class UNetStage(_Noised):
         text = self.text(rows, (kind >= 0.65) & (kind < 1.0), random)
         embedding = self.embedding(rows, random) * (kind >= 0.55)[:, None] * (kind < 0.92)[:, None]
         prediction = self.network(noised, steps, text, class_labels=embedding).sample
-        target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].float()
-        return {"velocity": mostly_where(target.to(device), prediction, velocity, times=3)}
+        target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].to(device)
+        return {"velocity": mostly_where(target.float(), prediction, velocity, times=3)}
 
     @torch.no_grad()
     def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -208,29 +215,55 @@ class UNetStage(_Noised):
 
 
 class InpaintingStage(_Noised):
-    """The velocity of latents where the surroundings of a hole are given."""
+    """The velocity of latents where the surroundings of a hole are given.
+
+    Where the hole is all but the target, the caption mostly says what is in the hole, a room
+    without the target: so the network learns to draw an empty room about a dog that is given.
+    """
 
     name = "inpainting"
 
     def __init__(self, studied: Studied, base: Any) -> None:
         super().__init__(studied)
         self.network = widened(base, base.config.in_channels + 1)
+        texts = studied.corpus.surroundings
+        known = caption_tokens(studied.tokenizer, texts) if texts else self.tokens
+        self.surroundings = known.to(studied.device)
 
     def loss(self, rows: torch.Tensor, random: torch.Generator) -> dict[str, torch.Tensor]:
         """Mean squared error of the velocity."""
         noised, steps, velocity = self.noised(rows, random)
-        dropped = torch.rand(len(rows), generator=random, device=self.studied.device) < 0.15
-        given = self.given(rows, self.holes(rows, random))
-        text = self.text(rows, dropped, random)
+        holes, around = self.holes(rows, random)
+        given = self.given(rows, holes)
+        text = self.studied.text_states(self.hole_tokens(rows, around, random))
         prediction = self.network(torch.cat([noised, given], dim=1), steps, text).sample
         return {"velocity": functional.mse_loss(prediction.float(), velocity)}
 
-    def holes(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-        """Boxes, targets, all but targets, or everything: (n, 1, height, width), 1 to be drawn."""
+    def hole_tokens(
+        self, rows: torch.Tensor, around: torch.Tensor, random: torch.Generator
+    ) -> torch.Tensor:
+        """A text of what is in each hole: (n, length); silence for some.
+
+        Args:
+            rows: Of the corpus.
+            around: (n,): whether the hole is all but the target.
+            random: On the device.
+        """
+        draw = torch.rand((2, len(rows)), generator=random, device=self.studied.device)
+        captions = self.choice(self.tokens, rows, random)
+        rooms = self.choice(self.surroundings, rows, random)
+        tokens = torch.where((around & (draw[1] < 0.75))[:, None], rooms, captions)
+        return torch.where((draw[0] < 0.15)[:, None], self.silence, tokens)
+
+    def holes(
+        self, rows: torch.Tensor, random: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`drawn_holes` of rows, about targets with what belongs to them, on the device."""
         device = self.studied.device
         draw = torch.rand((len(rows), 6), generator=random, device=device).cpu().numpy()
-        holes = drawn_holes(self.studied.corpus.targets(rows.numpy()), draw)
-        return torch.from_numpy(holes).to(device)
+        targets = self.studied.corpus.targets(rows.numpy(), belongings=True)
+        holes, around = drawn_holes(targets, draw)
+        return torch.from_numpy(holes).to(device), torch.from_numpy(around).to(device)
 
     @torch.no_grad()
     def given(self, rows: torch.Tensor, holes: torch.Tensor) -> torch.Tensor:
@@ -245,7 +278,7 @@ class InpaintingStage(_Noised):
     def sheet(self) -> Images:
         """Held-out images, their holes in grey, and what was drawn in them."""
         rows = torch.from_numpy(self.studied.corpus.last(8))
-        holes = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
+        holes, _ = self.holes(rows, torch.Generator(self.studied.device).manual_seed(0))
         given = self.given(rows, holes)
         silence = self.studied.text_states(self.silence.expand(8, -1))
         states = self.studied.text_states(self.tokens[rows, 0])
@@ -330,16 +363,22 @@ class ControlStage(_Noised):
         return np.concatenate([images, shown, draw_latents(self.studied, guided_velocity, 8)])
 
 
-def drawn_holes(targets: NDArray[np.bool_], draw: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Holes to learn inpainting from: (n, 1, height, width), 1 to be drawn.
+def drawn_holes(
+    targets: NDArray[np.bool_], draw: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Holes to learn inpainting from: boxes, targets, all but targets, or everything.
 
     Args:
         targets: (n, height, width): where each image shows its target. One that shows none, such
             as an empty room, has a box for a hole, or everything.
         draw: (n, 6) numbers in [0, 1): the box, and the kind of hole.
+
+    Returns:
+        (n, 1, height, width), 1 to be drawn, and (n,): whether it is all but the target.
     """
     height, width = targets.shape[1:]
     holes = np.zeros((len(targets), 1, height, width), dtype=np.float32)
+    around = targets.any(axis=(1, 2)) & (draw[:, 4] < 0.6) & (draw[:, 5] >= 0.5)
     for hole, target, d in zip(holes[:, 0], targets, draw, strict=True):
         top, left = int(d[0] * height * 0.7), int(d[1] * width * 0.7)
         tall, wide = int((0.2 + 0.7 * d[2]) * height), int((0.2 + 0.7 * d[3]) * width)
@@ -349,7 +388,7 @@ def drawn_holes(targets: NDArray[np.bool_], draw: NDArray[np.float32]) -> NDArra
             hole[top : top + tall, left : left + wide] = 1
         else:
             hole[:] = 1
-    return holes
+    return holes, around
 
 
 def mostly_where(

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.types import Images
@@ -18,7 +16,7 @@ from understudy.data.captions import captioned_files, read_captions
 from understudy.data.encoded_images import Options, RecordSource
 from understudy.report.images import contact_sheet
 from understudy.run.progress import Bars, ProgressMode, reporting
-from understudy.steps.hints import LIMBS, edges, skeleton
+from understudy.steps.hints import edges
 
 if TYPE_CHECKING:
     from understudy.backends.training_loop import LossReport, Machine
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
     from understudy.studio.plan import StudioPlan
 
 _Plan = TypeVar("_Plan", "StudioPlan", "PhotoPlan")
-
-CORPUS_TARGETS = ("dog",) * 4 + ("person",) * 4 + ("bottle", "two-objects", "empty")
-"""What the playhouse's pictures show, in these parts."""
-
-_CAPTIONS = 3  # of each picture, in different words
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +278,9 @@ def _stages(order: Order, possible: tuple[str, ...]) -> tuple[str, ...]:
 
 def _studio_rows(order: Order, plan: StudioPlan) -> Iterator[CorpusRow]:
     if order.data is None or order.captions is None:
-        return playhouse_rows(plan.side)
+        from understudy.studio.playhouse_corpus import playhouse_rows
+
+        return playhouse_rows(plan.side, plan.count)
     return captioned_rows(order.data, order.captions, plan.side)
 
 
@@ -318,42 +313,6 @@ def _counted_plan(plan: _Plan, count: int | None) -> _Plan:
     if count is None:
         return plan
     return replace(plan, count=count, held_out=min(plan.held_out, count // 10))
-
-
-def playhouse_rows(side: int, first: int = 0) -> Iterator[CorpusRow]:
-    """Pictures of the public world without end, with all that is known about them.
-
-    Args:
-        side: Pixels a side.
-        first: Seed of the first picture.
-    """
-    from understudy.playhouse import World
-    from understudy.playhouse.dice import Dice
-    from understudy.playhouse.grammar import describe
-    from understudy.studio.corpus import CorpusRow
-
-    world = World(side, CORPUS_TARGETS)
-    seed = first
-    while True:
-        image = world.draw(seed)
-        dice = Dice("captions", seed)
-        pose = np.zeros_like(image.image)
-        for instance in image.instances:
-            if instance.name in LIMBS and instance.keypoints is not None:
-                drawn = skeleton(
-                    instance.keypoints, instance.names, instance.name, image.image.shape[:2]
-                )
-                pose = np.maximum(pose, drawn)
-        more = [describe(image.attributes, dice) for _ in range(_CAPTIONS - 1)]
-        yield CorpusRow(
-            image=image.image,
-            captions=[image.caption, *more],
-            segments=image.segments,
-            edges=edges(image.image[None])[0],
-            pose=pose,
-            attributes=image.attributes,
-        )
-        seed += 1
 
 
 def captioned_rows(data: Path, captions: Path, side: int) -> Iterator[CorpusRow]:

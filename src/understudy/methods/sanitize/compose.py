@@ -36,7 +36,6 @@ from understudy.methods.sanitize.training_set import LabelledSet
 from understudy.methods.sanitize.wire import JobRequest
 from understudy.methods.sanitize.wire_items import FILL
 
-_BATCH = 32
 _SMALLEST, _LARGEST = 0.004, 0.5  # parts of an image that a cutout may have
 _MARGIN = 3  # pixels about an object that are not taken for a second one
 
@@ -53,6 +52,7 @@ class ComposeSettings:
         rounds: How often objects are drawn anew for what was dropped.
         light: Largest relative change of a reference background's brightness.
         soft: Mix an object's outermost pixels with what is next to them.
+        batch: Images that are composed at a time; a job says that it lives before each batch.
         placed: Cut objects out and place them; False leaves images as the class prompt gave them,
             the paper's pipeline without any mask.
     """
@@ -64,14 +64,16 @@ class ComposeSettings:
     rounds: int = 4
     light: float = 0.15
     soft: bool = True
+    batch: int = 32
     placed: bool = True
 
     def __post_init__(self) -> None:
         low, high = self.scale
-        if not 0 < low <= high or self.pool < 1 or min(self.rooms, self.rounds) < 1:
+        if not 0 < low <= high or self.pool < 1 or min(self.rooms, self.rounds, self.batch) < 1:
             raise ConfigError(
-                "scale must be two positive factors in order, pool, rooms and rounds 1 or more, "
-                f"found {self.scale}, {self.pool}, {self.rooms} and {self.rounds}"
+                "scale must be two positive factors in order, pool, rooms, rounds and batch 1 or "
+                f"more, found {self.scale}, {self.pool}, {self.rooms}, {self.rounds} and "
+                f"{self.batch}"
             )
 
 
@@ -163,10 +165,10 @@ class Composer:
         images: list[NDArray[np.uint8]] = []
         truth: list[Found] = []
         for _ in range(self._settings.rounds):
-            missing = count - len(images)
-            for start in range(0, missing, _BATCH):
+            missing, batch = count - len(images), self._settings.batch
+            for start in range(0, missing, batch):
                 self._beat()
-                drawn, boxes = self._batch(class_name, min(_BATCH, missing - start), rng)
+                drawn, boxes = self._batch(class_name, min(batch, missing - start), rng)
                 images += drawn
                 truth += boxes
             if len(images) == count:
@@ -276,11 +278,11 @@ class Composer:
     ) -> Images:
         noun, word = self._request.parts[part].noun, self._material.word(part)
         texts = [self._prompts.target(noun, class_name, rng, word=word) for _ in range(count)]
-        generator = self._material.generators[part]
+        generator, batch = self._material.generators[part], self._settings.batch
         return np.concatenate(
             [
-                generator.generate(texts[start : start + _BATCH], seed=int(rng.integers(2**32)))
-                for start in range(0, count, _BATCH)
+                generator.generate(texts[start : start + batch], seed=int(rng.integers(2**32)))
+                for start in range(0, count, batch)
             ]
         )
 

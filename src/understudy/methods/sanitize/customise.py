@@ -158,6 +158,10 @@ class TuningPlan:
     merge_background: bool = False
 
 
+STUDIO_TUNING: Mapping[str, Any] = {"steps": 400, "rate": 1e-4, "rank": 16, "batch": 2}
+"""How the mini studio is tuned (LoRA, docs/studio.md): at the paper's rate it learns nothing."""
+
+
 def tuned_changes(
     tuner: Tuner,
     references: References,

@@ -21,8 +21,9 @@ _FURNITURE = ("a sofa", "a bed", "a table", "a lamp", "a plant", "a rug")
 
 OBJECT_LOOKS: Mapping[str, Sequence[str]] = {
     "dog": tuple(
-        f"{size} {coat} dog"
+        f"{size} {pattern}{coat} dog"
         for size in ("small", "big")
+        for pattern in ("", "spotted ", "patched ")
         for coat in ("brown", "black", "white", "golden", "grey")
     ),
     "cat": tuple(f"{coat} cat" for coat in ("brown", "black", "white", "ginger", "grey")),

@@ -1,0 +1,223 @@
+"""The tables of `sanitize_models` by many processes: every run is written down as it ends.
+
+``python -m benchmarks.sanitize_runs --out FOLDER --processes 10 --seconds 500``; the same command
+again goes on with what is missing, and ``--print`` prints what is there. Runs are in order of their
+weight: the preferences that the paper compares, at one seed, then at others, then the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.sanitize_models import (
+    TASKS,
+    Levels,
+    Models,
+    Size,
+    averaged,
+    measured,
+    name_of,
+    oracle,
+    tests_of,
+    trained_score,
+    zero_shot,
+)
+from benchmarks.tables import Table, machine
+from understudy.methods.sanitize.training_set import LabelledSet, mixed_set
+from understudy.report.images import contact_sheet
+
+MAIN: dict[str, tuple[Levels, ...]] = {
+    "pet": ((0, 0), (0, 2), (2, 2)),
+    "activity": ((0, 0), (2, 2)),
+    "bottle": ((0, 0), (2, 0), (2, 1), (2, 2)),
+    "two-objects": ((2, 1, 1),),
+}
+"""What is asked of each task first: levels of the background, then of the objects."""
+
+MIXED: dict[str, tuple[Levels, Levels]] = {"pet": ((0, 0), (0, 2))}
+LABELLED = (400, 40)
+"""Photos that the oracles learn from."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Runs of one task, home and seed, by one process; no preferences: those without a server."""
+
+    task: str
+    home: int
+    seed: int
+    preferences: tuple[Levels, ...] = ()
+
+
+def blocks(size: Size) -> Iterator[Block]:
+    """All runs, the weightiest first."""
+    for seed in range(size.seeds):
+        for task, levels in MAIN.items():
+            yield from (Block(task, home, seed, levels) for home in range(size.homes))
+        if not seed:
+            tasks = ("pet", "activity", "bottle")
+            yield from (Block(task, home, 0) for task in tasks for home in range(size.homes))
+    for seed in range(size.seeds):
+        for task, main in MAIN.items():
+            rest = tuple(one for one in TASKS[task].preferences if one not in main)
+            yield from (Block(task, home, seed, rest) for home in range(size.homes))
+
+
+def run_block(block: Block, size: Size, folder: Path, deadline: float) -> None:
+    """Measure the preferences of a block that are not measured yet, and write each down."""
+    known, sets = set(written(folder)), dict[Levels, LabelledSet]()
+    task = TASKS[block.task]
+    if not block.preferences:
+        if (block.task, "zero-shot", block.home, 0) not in known and time.time() < deadline:
+            _without_server(block, size, folder)
+        return
+    for levels in block.preferences:
+        name = name_of(levels)
+        if (block.task, name, block.home, block.seed) in known or time.time() > deadline:
+            continue
+        start = time.time()
+        row, images = measured(task, levels, block.home, block.seed, size)
+        sets[levels] = images
+        different = len(np.unique(images.images.reshape(len(images), -1), axis=0))
+        _write(
+            folder,
+            block,
+            name,
+            real=row.real,
+            synthetic=row.synthetic,
+            second=row.second,
+            information=row.information,
+            similarity=row.similarity,
+            different=different / len(images),
+            seconds=time.time() - start,
+        )
+        if not block.home and not block.seed:
+            _sheet(folder, block.task, name, images)
+    pair = MIXED.get(block.task)
+    if pair and set(pair) <= set(sets) and time.time() < deadline:
+        mixture = mixed_set([sets[one] for one in pair], block.seed)
+        tests = tests_of(task, block.home, size)
+        synthetic, real = trained_score(task, mixture, tests, block.seed, size)
+        _write(folder, block, " + ".join(map(name_of, pair)), real=real, synthetic=synthetic)
+
+
+def _without_server(block: Block, size: Size, folder: Path) -> None:
+    """Zero-shot, and models of labelled photos of the home."""
+    task = TASKS[block.task]
+    tests = tests_of(task, block.home, size)
+    for count in LABELLED:
+        _write(
+            folder,
+            block,
+            f"oracle, {count} photos",
+            real=oracle(task, block.home, count, tests, size),
+        )
+    _write(folder, block, "zero-shot", real=zero_shot(task, tests))
+
+
+def _write(folder: Path, block: Block, name: str, **values: Any) -> None:
+    line = {"task": block.task, "name": name, "home": block.home, "seed": block.seed, **values}
+    with (folder / "runs.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _sheet(folder: Path, task: str, name: str, images: LabelledSet) -> None:
+    """A few images of every class."""
+    rows = np.concatenate([np.flatnonzero(images.labels == one)[:16] for one in range(4)])
+    sheet = contact_sheet(images.images[rows if len(rows) else np.arange(64)], columns=16)
+    (folder / f"{task}-{name}.png".replace(" ", "")).write_bytes(sheet)
+
+
+def written(folder: Path) -> dict[tuple[str, str, int, int], dict[str, Any]]:
+    """The runs that are written down, by task, name, home and seed."""
+    file = folder / "runs.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    runs = [json.loads(line) for line in lines]
+    return {(one["task"], one["name"], one["home"], one["seed"]): one for one in runs}
+
+
+def tables(folder: Path) -> None:
+    """What is written down, as means and 95 % intervals over the runs."""
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for (task, name, _, _), run in written(folder).items():
+        groups[task][name].append(run)
+    for task, names in groups.items():
+        columns = ("runs", "synthetic", "real", "MI t, b", "SIM t, b", "two", "different", "s")
+        table = Table(TASKS[task].name, ("(target, background)", *columns))
+        for name, runs in sorted(names.items()):
+            table.row(name, str(len(runs)), *_cells(runs))
+
+
+def _cells(runs: Sequence[dict[str, Any]]) -> list[str]:
+    def cell(key: str) -> str:
+        values = [run[key] for run in runs if key in run]
+        return averaged(values) if values else "-"
+
+    def pair(key: str) -> str:
+        values = [run[key] for run in runs if key in run]
+        return ", ".join(f"{100 * one:.1f}" for one in np.mean(values, axis=0)) if values else "-"
+
+    seconds = [run["seconds"] for run in runs if "seconds" in run]
+    return [
+        cell("synthetic"),
+        cell("real"),
+        pair("information"),
+        pair("similarity"),
+        cell("second"),
+        cell("different"),
+        f"{np.mean(seconds):.0f}" if seconds else "-",
+    ]
+
+
+def _ready() -> None:
+    """Load the models of a process."""
+    import torch
+
+    torch.set_num_threads(1)
+    Models.generator()
+    Models.segmenter()
+
+
+def main() -> None:
+    """Run what is missing and print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sanitize_runs", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=1e9, help="no run begins after these")
+    parser.add_argument("--count", type=int, default=400, help="images a class")
+    parser.add_argument("--homes", type=int, default=5, help="private homes")
+    parser.add_argument("--seeds", type=int, default=3, help="repetitions")
+    parser.add_argument("--steps", type=int, default=400, help="of DreamBooth")
+    parser.add_argument("--tasks", nargs="*", default=list(MAIN), help="those to run")
+    parser.add_argument("--print", action="store_true", help="only print what is there")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    deadline = time.time() + options.seconds
+    size = replace(
+        Size(), homes=options.homes, seeds=options.seeds, images=options.count, steps=options.steps
+    )
+    if not options.print:
+        print(machine(), flush=True)
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(options.processes, context, initializer=_ready) as pool:
+            wanted = [one for one in blocks(size) if one.task in options.tasks]
+            jobs = {pool.submit(run_block, one, size, options.out, deadline): one for one in wanted}
+            for job in as_completed(jobs):
+                if (error := job.exception()) is not None:
+                    print(f"{jobs[job]} failed: {error!r}", flush=True)
+    tables(options.out)
+
+
+if __name__ == "__main__":
+    main()
