@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from understudy.core.types import Images
 from understudy.studio.autoencoder import from_network, to_network
-from understudy.studio.clip_training import caption_tokens, tokenise
+from understudy.studio.clip_training import any_caption, caption_tokens, tokenise
 from understudy.studio.corpus import Corpus
 
 NOISING: dict[str, Any] = {
@@ -118,8 +118,8 @@ class _Noised:
         self, rows: torch.Tensor, dropped: torch.Tensor, random: torch.Generator
     ) -> torch.Tensor:
         """One caption of each row as the text encoder reads it, silence where dropped."""
-        which = torch.randint(self.tokens.shape[1], (len(rows),), generator=random)
-        tokens = torch.where(dropped.cpu()[:, None], self.silence, self.tokens[rows, which])
+        tokens = any_caption(self.tokens, rows, random)
+        tokens = torch.where(dropped.cpu()[:, None], self.silence, tokens)
         return self.studied.text_states(tokens)
 
 
@@ -148,8 +148,8 @@ class UNetStage(_Noised):
         text = self.text(rows, (kind >= 0.65) & (kind < 1.0), random)
         embedding = self.embedding(rows, random) * (kind >= 0.55)[:, None] * (kind < 0.92)[:, None]
         prediction = self.network(noised, steps, text, class_labels=embedding).sample
-        target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].float()
-        return {"velocity": mostly_where(target.to(device), prediction, velocity, times=3)}
+        target = torch.from_numpy(self.studied.corpus.targets(rows.numpy()))[:, None].to(device)
+        return {"velocity": mostly_where(target.float(), prediction, velocity, times=3)}
 
     @torch.no_grad()
     def guess(self, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
