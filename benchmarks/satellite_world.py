@@ -114,7 +114,7 @@ class Look:
     """How a tile looks: season, sensor, air and compression, in this order.
 
     Attributes:
-        hue: Degrees that colours turn about grey.
+        hue: Degrees that colours turn about grey, from green to yellow and red.
         saturation: What they are multiplied by.
         gains: Of red, green and blue.
         gamma: Exponent of pixels in [0, 1].
