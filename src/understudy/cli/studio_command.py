@@ -12,6 +12,11 @@ from understudy.cli.option_values import Progress
 
 studio_app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
+_Minutes = Annotated[
+    float | None,
+    typer.Option(min=0.01, help="Learn so long instead: steps by this machine's speed."),
+]
+
 
 @studio_app.command("train")
 def train_studio_command(
@@ -40,10 +45,7 @@ def train_studio_command(
     scale: Annotated[
         float, typer.Option(min=0.001, help="How long to learn, against the default.")
     ] = 1.0,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0.01, help="Learn so long instead: steps by this machine's speed."),
-    ] = None,
+    minutes: _Minutes = None,
     batch: Annotated[
         int, typer.Option(min=1, help="Times the default's images in a step: more on a GPU.")
     ] = 1,
