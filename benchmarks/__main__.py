@@ -20,8 +20,9 @@ from benchmarks.tables import Skipped, machine
 
 NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
-    *("studio", "photo", "alignment", "evolution", "audit", "evaluate", "leakage", "leakage_shift"),
-    *("independence", "small_classes", "images", "selection", "selection_privacy"),
+    *("studio", "photo", "alignment", "evolution", "satellite", "audit", "evaluate"),
+    *("leakage", "leakage_shift", "independence", "small_classes", "images"),
+    *("selection", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
     "sanitize_photos",
 )

@@ -61,9 +61,9 @@ def named(options: str = "") -> str:
     return "embedded:studio" + ("?" + "&".join(told) if told else "")
 
 
-def studio_sum() -> str:
-    """A short sum of its networks, for the names of what they drew."""
-    folder = Path(STUDIO) if STUDIO else STUDIO_WEIGHTS
+def studio_sum(folder: Path | None = None) -> str:
+    """A short sum of its networks, or of those in a folder, for the names of what they drew."""
+    folder = folder or (Path(STUDIO) if STUDIO else STUDIO_WEIGHTS)
     sums = (hashlib.sha256(file.read_bytes()) for file in sorted(folder.glob("*/*.safetensors")))
     return hashlib.sha256(b"".join(one.digest() for one in sums)).hexdigest()[:12]
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -39,7 +40,7 @@ from understudy.studio.corpus import (  # noqa: E402
 )
 from understudy.studio.diffusion import drawn_holes, mostly_where  # noqa: E402
 from understudy.studio.plan import STAGES, StudioPlan  # noqa: E402
-from understudy.studio.stages import train_stage  # noqa: E402
+from understudy.studio.stages import paced, train_stage  # noqa: E402
 from understudy.studio.train import (  # noqa: E402
     Order,
     export_studio,
@@ -231,6 +232,26 @@ def test_a_training_that_was_stopped_ends_like_one_that_was_not(tmp_path: Path) 
     assert parts.seen == whole.seen[19 * 3 :]
 
 
+def test_a_stage_by_the_clock_has_as_many_steps_as_fit_and_keeps_them(tmp_path: Path) -> None:
+    schedule, machine = Schedule(30, 3, 0.01, warmup=300), Machine(precision="float32")
+    stage, file = Line(1000), tmp_path / "line" / "steps.json"
+    weight = stage.network.weight.detach().clone()
+    within = paced(stage, schedule, machine, file, time.monotonic() + 60)
+    assert torch.equal(stage.network.weight, weight), "passes that are timed teach nothing"
+    assert within.steps > 60
+    assert within.warmup <= within.steps / 5
+    assert paced(stage, schedule, machine, file, time.monotonic()) == within, "as it was begun"
+    assert paced(stage, schedule, machine, tmp_path / "late.json", time.monotonic()).steps == 1
+
+
+@pytest.mark.slow
+def test_a_studio_is_trained_in_so_many_minutes(tmp_path: Path) -> None:
+    train_tiny_studio(tmp_path, stages=("vae",), minutes=0.02)
+    steps = int((tmp_path / "work" / "vae" / "steps.json").read_text())
+    last = (tmp_path / "work" / "vae" / "losses.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["step"] == steps
+
+
 def test_every_row_comes_once_before_any_comes_again(tmp_path: Path) -> None:
     seen = trained(tmp_path).seen
     assert [sorted(seen[at : at + 10]) for at in (0, 10, 20)] == [list(range(10))] * 3
@@ -359,6 +380,8 @@ def vars_of(plan: StudioPlan) -> dict[str, object]:
     [
         ({"world": "playhouse", "data": "slides"}, "one of the two"),
         ({"data": "slides"}, "go together"),
+        ({"minutes": 5.0, "scale": 2.0}, "both say how long"),
+        ({"world": "photographs", "images": ["slides"], "batch": 2}, "photographs has neither"),
         ({"device": "cuda:77"}, "cannot be used here"),
     ],
 )
@@ -384,3 +407,4 @@ def test_the_plan_refuses_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="held_out"):
         StudioPlan(count=10, held_out=10)
     assert {one.steps for one in PLAN.scaled(0.1).schedules.values()} == {1}
+    assert {one.batch for one in PLAN.batched(3).schedules.values()} == {24}

@@ -12,6 +12,11 @@ from understudy.cli.option_values import Progress
 
 studio_app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
+_Minutes = Annotated[
+    float | None,
+    typer.Option(min=0.01, help="Learn so long instead: steps by this machine's speed."),
+]
+
 
 @studio_app.command("train")
 def train_studio_command(
@@ -40,6 +45,10 @@ def train_studio_command(
     scale: Annotated[
         float, typer.Option(min=0.001, help="How long to learn, against the default.")
     ] = 1.0,
+    minutes: _Minutes = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Times the default's images in a step: more on a GPU.")
+    ] = 1,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the networks.")] = False,
     bfloat16: Annotated[
         bool | None,
@@ -61,6 +70,8 @@ def train_studio_command(
         device=device,
         count=count,
         scale=scale,
+        minutes=minutes,
+        batch=batch,
         compile=compile,
         bfloat16=bfloat16,
     )

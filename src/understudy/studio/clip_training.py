@@ -132,10 +132,7 @@ class ClipStage:
         pixels = to_network(self._corpus.images[rows.numpy()], self._device)
         flipped = torch.rand(len(pixels), generator=random, device=self._device) < 0.5
         pixels = torch.where(flipped[:, None, None, None], pixels.flip(-1), pixels)
-        which = torch.randint(
-            self._tokens.shape[1], (len(rows),), generator=random, device=self._device
-        )
-        tokens = self._tokens[rows, which.cpu()].long().to(self._device)
+        tokens = any_caption(self._tokens, rows, random).long().to(self._device)
         clip = self.network.clip
         images = clip.visual_projection(clip.vision_model(pixel_values=pixels).pooler_output)
         texts = clip.text_projection(clip.text_model(input_ids=tokens).pooler_output)
@@ -170,6 +167,12 @@ def caption_tokens(tokenizer: Any, captions: Sequence[Sequence[str]]) -> torch.T
     flat = [texts[at % len(texts)] for texts in captions for at in range(most)]
     blocks = [tokenise(tokenizer, flat[i : i + 4096]).short() for i in range(0, len(flat), 4096)]
     return torch.cat(blocks).view(len(captions), most, -1)
+
+
+def any_caption(tokens: torch.Tensor, rows: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """One caption of each row at random: (rows, length), where ``tokens`` lie."""
+    which = torch.randint(tokens.shape[1], (len(rows),), generator=random, device=random.device)
+    return tokens[rows.to(tokens.device), which.to(tokens.device)]
 
 
 def _values(attributes: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:

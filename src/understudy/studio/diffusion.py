@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from understudy.core.types import Images
 from understudy.studio.autoencoder import from_network, to_network
-from understudy.studio.clip_training import caption_tokens, tokenise
+from understudy.studio.clip_training import any_caption, caption_tokens, tokenise
 from understudy.studio.corpus import Corpus
 
 NOISING: dict[str, Any] = {
@@ -118,16 +118,8 @@ class _Noised:
         self, rows: torch.Tensor, dropped: torch.Tensor, random: torch.Generator
     ) -> torch.Tensor:
         """One caption of each row as the text encoder reads it, silence where dropped."""
-        tokens = self.choice(self.tokens, rows, random)
+        tokens = any_caption(self.tokens, rows, random)
         return self.studied.text_states(torch.where(dropped[:, None], self.silence, tokens))
-
-    def choice(
-        self, tokens: torch.Tensor, rows: torch.Tensor, random: torch.Generator
-    ) -> torch.Tensor:
-        """One of the texts of each row: (n, length)."""
-        device = self.studied.device
-        which = torch.randint(tokens.shape[1], (len(rows),), generator=random, device=device)
-        return tokens[rows.to(device), which]
 
 
 class UNetStage(_Noised):
@@ -250,8 +242,8 @@ class InpaintingStage(_Noised):
             random: On the device.
         """
         draw = torch.rand((2, len(rows)), generator=random, device=self.studied.device)
-        captions = self.choice(self.tokens, rows, random)
-        rooms = self.choice(self.surroundings, rows, random)
+        captions = any_caption(self.tokens, rows, random)
+        rooms = any_caption(self.surroundings, rows, random)
         tokens = torch.where((around & (draw[1] < 0.75))[:, None], rooms, captions)
         return torch.where((draw[0] < 0.15)[:, None], self.silence, tokens)
 

@@ -19,6 +19,18 @@ STAGES = (
 )
 """In the order in which they are trained: each needs those before it."""
 
+TIME_SHARES = {
+    "vae": 15,
+    "clip": 12,
+    "segmenter": 10,
+    "unet": 50,
+    "decoder": 14,
+    "inpainting": 10,
+    "controlnet-edges": 10,
+    "controlnet-pose": 30,
+}
+"""How the stages share the time, where a training is given so many minutes."""
+
 
 def _schedules() -> dict[str, Schedule]:
     return {
@@ -90,6 +102,13 @@ class StudioPlan:
     def scaled(self, scale: float) -> StudioPlan:
         """The same plan with ``scale`` times the steps of every stage, one at least."""
         return replace(self, schedules=scaled_schedules(self.schedules, scale))
+
+    def batched(self, factor: int) -> StudioPlan:
+        """The same plan with ``factor`` times the images in every step."""
+        schedules = {
+            name: replace(one, batch=factor * one.batch) for name, one in self.schedules.items()
+        }
+        return replace(self, schedules=schedules)
 
 
 def scaled_schedules(schedules: Mapping[str, Schedule], scale: float) -> dict[str, Schedule]:

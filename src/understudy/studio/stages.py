@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,7 +42,7 @@ from understudy.studio.diffusion import (
     UNetStage,
     new_unet,
 )
-from understudy.studio.plan import STAGES, StudioPlan
+from understudy.studio.plan import STAGES, TIME_SHARES, StudioPlan
 from understudy.studio.segmenter import SegmenterStage, new_segmenter
 from understudy.studio.sharpening import DecoderStage
 
@@ -49,6 +51,9 @@ from understudy.studio.sharpening import DecoderStage
 
 CONTINUED = ("unet", "inpainting")
 """Stages that can learn on from another studio's weights."""
+
+_PASSES_BEFORE, _PASSES_TIMED = 10, 30  # the first passes are slow
+_MARGIN = 0.95  # of the time that is left, for checkpoints and sheets
 
 
 class StudioStage(Protocol):
@@ -106,6 +111,7 @@ def train_stage(
     folder: Path,
     report: LossReport,
     show: Callable[[Images, int], None] | None = None,
+    until: float | None = None,
 ) -> None:
     """Train a stage to the end of its schedule, from its last checkpoint on if there is one.
 
@@ -116,6 +122,8 @@ def train_stage(
         folder: For the checkpoint and the losses.
         report: Called with the losses now and then.
         show: Called with the sheet and its step at each checkpoint.
+        until: When it has to be over, on the clock of `time.monotonic`; None: the schedule says
+            how many steps there are.
     """
 
     def on_checkpoint(step: int) -> None:
@@ -124,6 +132,8 @@ def train_stage(
             show(sheet, step)
 
     stage.network.to(device=machine.device, memory_format=torch.channels_last)
+    if until is not None:
+        schedule = paced(stage, schedule, machine, folder / "steps.json", until)
     train_network(
         StageTask(stage, schedule.batch, machine),
         schedule,
@@ -132,6 +142,41 @@ def train_stage(
         folder=folder,
         on_checkpoint=None if show is None else on_checkpoint,
     )
+
+
+def paced(
+    stage: StudioStage, schedule: Schedule, machine: Machine, file: Path, until: float
+) -> Schedule:
+    """A schedule with as many steps as this machine takes until then.
+
+    A few passes are timed; the network is then as it was. The number of steps is stored, so that a
+    stage which was stopped goes on with the same one.
+
+    Args:
+        stage: What is to be trained, on its device.
+        schedule: All but the number of steps.
+        machine: Where.
+        file: Where the number of steps is stored.
+        until: On the clock of `time.monotonic`.
+    """
+    if not file.is_file():
+        before = {key: value.clone() for key, value in stage.network.state_dict().items()}
+        task = StageTask(stage, schedule.batch, machine)
+        start = now = time.monotonic()
+        for passes in (_PASSES_BEFORE, _PASSES_TIMED):
+            start = time.monotonic()
+            train_network(task, replace(schedule, steps=passes), machine, report=_unreported)
+            now = time.monotonic()
+        stage.network.load_state_dict(before)
+        speed = _PASSES_TIMED / (now - start)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(max(1, int(_MARGIN * speed * (until - now)))))
+    steps = int(json.loads(file.read_text()))
+    return replace(schedule, steps=steps, warmup=min(schedule.warmup, max(1, steps // 5)))
+
+
+def _unreported(stage: str, step: int, steps: int, losses: dict[str, float]) -> None:
+    """Passes that are timed are no part of the training."""
 
 
 class StudioTrainer:
@@ -146,6 +191,8 @@ class StudioTrainer:
         report: Told the losses of each stage now and then.
         show: Given (stage, sheet, step) when there is something to see.
         start: Another studio, with whose weights `CONTINUED` stages begin; None: they begin anew.
+        minutes: That all stages share, as `TIME_SHARES` says; None: the plan says how many steps
+            each of them takes.
     """
 
     def __init__(
@@ -158,9 +205,11 @@ class StudioTrainer:
         report: LossReport,
         show: Callable[[str, Images, int], None],
         start: Path | None = None,
+        minutes: float | None = None,
     ) -> None:
         self.corpus, self.plan, self.machine, self.folder = corpus, plan, machine, folder
         self._report, self._show, self._start = report, show, start
+        self._minutes = minutes
         self._work = folder / "work"
 
     def possible(self) -> tuple[str, ...]:
@@ -178,13 +227,18 @@ class StudioTrainer:
         Raises:
             ConfigError: A stage needs data that the corpus lacks.
         """
-        for name in stages:
-            if not self._done(name).is_file():
-                torch.manual_seed(self.machine.seed)
-                with quiet():
-                    self._train_stage(name)
+        left = [name for name in stages if not self._done(name).is_file()]
+        end = None if self._minutes is None else time.monotonic() + 60 * self._minutes
+        for position, name in enumerate(left):
+            until = None
+            if end is not None:
+                now, shares = time.monotonic(), [TIME_SHARES[later] for later in left[position:]]
+                until = now + (end - now) * shares[0] / sum(shares)
+            torch.manual_seed(self.machine.seed)
+            with quiet():
+                self._train_stage(name, until)
 
-    def _train_stage(self, name: str) -> None:
+    def _train_stage(self, name: str, until: float | None) -> None:
         makers: dict[str, Callable[[], Work]] = {
             "vae": self._vae,
             "clip": self._clip,
@@ -203,6 +257,7 @@ class StudioTrainer:
             self._work / name,
             self._report,
             lambda sheet, step: self._show(name, sheet, step),
+            until,
         )
         save(self._done(name).parent)
 

@@ -46,6 +46,8 @@ class Order:
         device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
         count: Pictures in the corpus; by default what the plan says, or all of ``data``.
         scale: Steps of every stage, against the plan's.
+        minutes: That the stages take together, in place of steps.
+        batch: Images in a step, against the plan's.
         compile: Whether to compile the networks.
         bfloat16: Whether products run in bfloat16; None: on a GPU.
     """
@@ -60,6 +62,8 @@ class Order:
     device: str = "auto"
     count: int | None = None
     scale: float = 1.0
+    minutes: float | None = None
+    batch: int = 1
     compile: bool = False
     bfloat16: bool | None = None
 
@@ -78,6 +82,13 @@ class Order:
             raise ConfigError(
                 "--world photographs and --images go together: public images of many kinds, such "
                 "as folders of them; --images may be repeated"
+            )
+        if self.minutes is not None and self.scale != 1:
+            raise ConfigError("--minutes and --scale both say how long to learn: give one of them")
+        if self.images and (self.minutes is not None or self.batch != 1):
+            raise ConfigError(
+                "--minutes and --batch are for a studio, and --world photographs has neither: "
+                "give --scale"
             )
 
 
@@ -108,7 +119,16 @@ def train_studio(
     start = None if order.start is None else _copied(order, CONTINUED)
     corpus = _corpus(order.out, plan, bars, lambda: _studio_rows(order, plan), _classes(order))
     show = _sheets(order.out)
-    trainer = StudioTrainer(corpus, plan, machine, order.out, report=report, show=show, start=start)
+    trainer = StudioTrainer(
+        corpus,
+        plan,
+        machine,
+        order.out,
+        report=report,
+        show=show,
+        start=start,
+        minutes=order.minutes,
+    )
     stages = _stages(order, trainer.possible())
     trainer.train(stages)
     return stages
@@ -149,7 +169,7 @@ def make_studio(order: Order, *, progress: ProgressMode | Events = "auto") -> tu
             return train_photo_autoencoder(
                 order, plan=photographs, machine=machine, report=report, bars=events.step
             )
-        plan = _counted_plan(StudioPlan().scaled(order.scale), count)
+        plan = _counted_plan(StudioPlan().scaled(order.scale).batched(order.batch), count)
         return train_studio(order, plan=plan, machine=machine, report=report, bars=events.step)
 
 
