@@ -125,7 +125,7 @@ def _grow(plane: Plane, lines: list[Line], start: Pixels, direction: float, widt
 
 
 def _net(plane: Plane) -> Pixels:
-    """Cells of random points, their borders or themselves: foam, cracks, veins, muscle cut across."""
+    """Meshes about random points, or their borders: foam, cracks, veins, muscle cut across."""
     rng = plane.rng
     count = int(np.exp(plane.uniform(2.0, 4.6)))
     points = rng.uniform(-0.7, 0.7, (2, count, 1, 1))

@@ -2,8 +2,8 @@
 
 Each garment is a few outlines through points that are moved a little for every image: half an
 outline, mirrored, for what is worn on the trunk, a whole one for shoes. It is filled with cloth
-(plain, striped, checked, dotted, printed), folds run through it, its edges are in shade, and it lies
-on black, white, a plain colour, boards or cloth.
+(plain, striped, checked, dotted, printed), folds run through it, its edges are in shade, and it
+lies on black, white, a plain colour, boards or cloth.
 """
 
 from __future__ import annotations
