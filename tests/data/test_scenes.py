@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from understudy.data.scenes import scene
 
 from understudy.data import open_source
+from understudy.data.drawings.scenes import scene
 
 
 def pixels(name, batch=16, **options):

@@ -167,6 +167,10 @@ class Plane:
         for points, widths, light in lines:
             at, wide = self._on_sheet(points), widths * scale
             level = round(255 * light)
+            if np.ptp(wide) < 1:
+                width = max(1, round(float(wide.mean())))
+                pen.line(at, fill=level, width=width, joint="curve")
+                continue
             for (x, y), (to_x, to_y), one in zip(at[:-1], at[1:], wide[1:], strict=True):
                 pen.line((x, y, to_x, to_y), fill=level, width=max(1, round(one)))
             for (x, y), radius in zip(at, wide / 2, strict=True):
