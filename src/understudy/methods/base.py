@@ -22,6 +22,9 @@ from understudy.steps.quality import Draw, QualityFilter
 PROCEDURAL = "procedural"
 """Default of the role ``public``: procedural images, where the encoder could use some."""
 
+AUTO = "auto"
+"""Default of the roles ``encoder`` and ``decoder``: a pair chosen by the size of the images."""
+
 UNLABELLED = ("all",)
 """The classes of a dataset, or of a release, without labels."""
 

@@ -3,50 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
-from understudy.core.roles import MODEL_ROLES, flag_of, port_of
-from understudy.methods.base import PROCEDURAL, Context, Method
+from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
+from understudy.core.types import Shape
+from understudy.data.procedural import ALL_FAMILIES
+from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
+from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
 from understudy.run.config import RunConfig
 
 
-def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, str | None]:
+def names_of_roles(
+    config: RunConfig, method: Method, params: Any, shape: Shape | None = None
+) -> dict[str, str | None]:
     """The name of each model and dataset that the method can use; None: none.
 
     What is left open gets the method's default; where the user named the same model for another
     role in a folder of their own (``embedded:studio?folder=mine``), then from there.
 
+    Args:
+        config: What the user named.
+        method: The method.
+        params: Its parameters.
+        shape: Of a private record, by which `AUTO` is decided.
+
     Raises:
         ConfigError: The user named something that the method has no use for.
     """
     given = named_roles(config)
-    defaults = method.roles(params, frozenset(given))
+    defaults = dict(method.roles(params, frozenset(given)))
     for role, name in given.items():
         if role not in defaults and name != "none":
             raise ConfigError(
                 f"{method.name} with these settings has no use for {flag_of(role)}: leave it out "
                 f"(it takes {', '.join(map(flag_of, defaults))})"
             )
+    paired = defaults.get("encoder") == AUTO
+    if paired:
+        defaults |= codec_roles(given, shape)
     alike = {_plain(name): _located(name) for name in given.values()}
     names = {
         role: given.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
     }
-    if "decoder" in names and "decoder" not in given and _other_encoder(names, defaults):
+    other = not paired and _other_encoder(names, defaults)
+    if "decoder" in names and "decoder" not in given and other:
         names["decoder"] = None
     return {role: None if name == "none" else name for role, name in names.items()}
 
 
 def named_roles(config: RunConfig) -> dict[str, str]:
-    """The models and datasets that the user named, by their roles."""
+    """The models and datasets that the user named, by their roles; ``auto`` names none."""
     names: Mapping[str, Any] = config.roles
-    return {role: name for role, name in names.items() if name is not None}
+    return {role: name for role, name in names.items() if name not in (None, AUTO)}
+
+
+def codec_choice(
+    config: RunConfig, method: Method, params: Any, shape: Shape
+) -> CodecChoice | None:
+    """Why a run gets the encoder and decoder that nobody named; None where that is not open."""
+    given = named_roles(config)
+    open_roles = method.roles(params, frozenset(given)).get("encoder") == AUTO
+    if len(shape) != 3 or not open_roles or given.get("decoder", "none") != "none":
+        return None
+    return None if "encoder" in given else choose_codec(shape, images="decoder" not in given)
+
+
+def with_codec(
+    config: RunConfig, choice: CodecChoice | None, names: Mapping[str, str | None]
+) -> RunConfig:
+    """The configuration with the chosen encoder and decoder by their names, for the record.
+
+    A run that goes on, or is sampled anew, works with these whatever is installed by then.
+    """
+    if choice is None:
+        return config
+    roles = {**config.roles, **{role: names[role] or "none" for role in ("encoder", "decoder")}}
+    return replace(config, roles=cast(RoleNames, roles))
 
 
 def _plain(name: str) -> str:
@@ -135,15 +175,15 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
     """The public dataset: procedural images where none is named and an encoder could use some.
 
     An encoder whose numbers come in order of importance says itself which of them matter. Where
-    images are decoded from latents on a grid, their lines and patches come from public pictures,
-    so these have some.
+    images are decoded from latents on a grid, their lines and patches come from public images, so
+    these are of every family that is drawn: each sample takes one that resembles it.
     """
     if asked != PROCEDURAL:
         return asked
     encoder = context.encoder
     if encoder is None or encoder.ordered:
         return None
-    kind = "leaves" if context.grid is None else "scenes"
+    kind = "leaves" if context.grid is None else ALL_FAMILIES
     return f"procedural:{kind}?channels={context.shape[2]}"
 
 

@@ -23,14 +23,17 @@ from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.run.books import with_epsilon
+from understudy.run.codec_rules import CodecChoice
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
 from understudy.run.models import (
+    codec_choice,
     load_models,
     names_of_roles,
     phrases_of,
     procedural_name,
     require_no_models,
+    with_codec,
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
@@ -46,7 +49,8 @@ class Prepared:
     """A run that is ready to start.
 
     Attributes:
-        config: What was asked; its epsilon is a number, whatever it was asked as.
+        config: What was asked; its epsilon is a number, whatever it was asked as, and a codec
+            that was chosen stands in it by its name.
         method: The method.
         params: Its parameters.
         plan: Budget and shares.
@@ -59,6 +63,7 @@ class Prepared:
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
         origin: Where the candidates come from; None without any.
+        codec: Which encoder and decoder were chosen, and why; None: the user named one.
     """
 
     config: RunConfig
@@ -74,6 +79,7 @@ class Prepared:
     quality: QualityFilter | None = None
     rows_held_out: int = 0
     origin: Provenance | None = None
+    codec: CodecChoice | None = None
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
@@ -94,7 +100,9 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
-    names = names_of_roles(config, chosen, params)
+    names = names_of_roles(config, chosen, params, source.shape)
+    codec = codec_choice(config, chosen, params, source.shape)
+    config = with_codec(config, codec, names)
     context = Context(
         source.shape,
         public=True,
@@ -134,7 +142,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     prepared = Prepared(
         config, chosen, params, plan, source, test, public, base, candidates, context, quality
     )
-    return replace(prepared, origin=origin)
+    return replace(prepared, origin=origin, codec=codec)
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:

@@ -17,6 +17,7 @@ from understudy.core.ports import PromptedDecoder
 from understudy.core.types import Release, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
+    AUTO,
     PROCEDURAL,
     UNLABELLED,
     Context,
@@ -336,6 +337,15 @@ def _roots(
     )
 
 
+def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]:
+    """The defaults; a linear space that is asked for gets the codec whose numbers are in order."""
+    linear = params.power is not None or params.components is not None
+    return {
+        **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if linear else AUTO),
+        "public": PROCEDURAL,
+    }
+
+
 METHOD = Method(
     name="clustering",
     summary="a Gaussian mixture per class over DP clusters of embeddings, decoded to images",
@@ -346,5 +356,5 @@ METHOD = Method(
     carried=_carried,
     check_resample=_check_resample,
     run=clustering,
-    roles=lambda *_: dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": PROCEDURAL},
+    roles=_roles,
 )
