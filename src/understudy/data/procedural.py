@@ -32,9 +32,9 @@ from understudy.data.drawings.textures import textures
 from understudy.data.encoded_images import Options
 from understudy.data.names import UNLABELLED_NAME
 
-Draw = Callable[[int, int, int, np.random.Generator], NDArray[np.float32]]
+DrawImage = Callable[[int, int, int, np.random.Generator], NDArray[np.float32]]
 
-FAMILIES: Mapping[str, Draw] = {
+FAMILIES: Mapping[str, DrawImage] = {
     "leaves": dead_leaves,
     "scenes": scene,
     "cells": cells,

@@ -109,7 +109,7 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
     return CodecChoice(rule.codec, reason)
 
 
-def codec_roles(named: Mapping[str, str], shape: Shape | None) -> dict[str, str | None]:
+def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:
     """Encoder and decoder of a run; where one half of a codec is named, the other is its own.
 
     Args:

@@ -20,19 +20,11 @@ from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
 from understudy.run.config import RunConfig
 
 
-def names_of_roles(
-    config: RunConfig, method: Method, params: Any, shape: Shape | None = None
-) -> dict[str, str | None]:
+def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, str | None]:
     """The name of each model and dataset that the method can use; None: none.
 
     What is left open gets the method's default; where the user named the same model for another
     role in a folder of their own (``embedded:studio?folder=mine``), then from there.
-
-    Args:
-        config: What the user named.
-        method: The method.
-        params: Its parameters.
-        shape: Of a private record, by which `AUTO` is decided.
 
     Raises:
         ConfigError: The user named something that the method has no use for.
@@ -47,7 +39,7 @@ def names_of_roles(
             )
     paired = defaults.get("encoder") == AUTO
     if paired:
-        defaults |= codec_roles(given, shape)
+        defaults |= codec_roles(given)
     alike = {_plain(name): _located(name) for name in given.values()}
     names = {
         role: given.get(role, default and alike.get(_plain(default), default))
@@ -65,28 +57,31 @@ def named_roles(config: RunConfig) -> dict[str, str]:
     return {role: name for role, name in names.items() if name not in (None, AUTO)}
 
 
-def codec_choice(
-    config: RunConfig, method: Method, params: Any, shape: Shape
-) -> CodecChoice | None:
-    """Why a run gets the encoder and decoder that nobody named; None where that is not open."""
-    given = named_roles(config)
-    open_roles = method.roles(params, frozenset(given)).get("encoder") == AUTO
-    if len(shape) != 3 or not open_roles or given.get("decoder", "none") != "none":
-        return None
-    return None if "encoder" in given else choose_codec(shape, images="decoder" not in given)
-
-
 def with_codec(
-    config: RunConfig, choice: CodecChoice | None, names: Mapping[str, str | None]
-) -> RunConfig:
-    """The configuration with the chosen encoder and decoder by their names, for the record.
+    config: RunConfig, method: Method, params: Any, shape: Shape
+) -> tuple[RunConfig, CodecChoice | None]:
+    """The configuration with an encoder and a decoder by their names, and why these.
 
-    A run that goes on, or is sampled anew, works with these whatever is installed by then.
+    A run that goes on, or is sampled anew, works with the names, whatever is installed by then.
+
+    Args:
+        config: What the user named.
+        method: The method.
+        params: Its parameters.
+        shape: Of a private record.
+
+    Returns:
+        The same configuration and None where nothing has to be chosen: for embeddings, for a method
+        with a default of its own, or where the user named an encoder or a decoder.
     """
-    if choice is None:
-        return config
-    roles = {**config.roles, **{role: names[role] or "none" for role in ("encoder", "decoder")}}
-    return replace(config, roles=cast(RoleNames, roles))
+    given = named_roles(config)
+    undecided = method.roles(params, frozenset(given)).get("encoder") == AUTO
+    decoder = given.get("decoder", AUTO)
+    if len(shape) != 3 or not undecided or "encoder" in given or decoder not in (AUTO, "none"):
+        return config, None
+    choice = choose_codec(shape, images=decoder == AUTO)
+    roles = {"encoder": choice.codec, "decoder": choice.codec if decoder == AUTO else decoder}
+    return replace(config, roles=cast(RoleNames, {**config.roles, **roles})), choice
 
 
 def _plain(name: str) -> str:

@@ -27,7 +27,6 @@ from understudy.run.codec_rules import CodecChoice
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
 from understudy.run.models import (
-    codec_choice,
     load_models,
     names_of_roles,
     phrases_of,
@@ -100,9 +99,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
-    names = names_of_roles(config, chosen, params, source.shape)
-    codec = codec_choice(config, chosen, params, source.shape)
-    config = with_codec(config, codec, names)
+    config, codec = with_codec(config, chosen, params, source.shape)
+    names = names_of_roles(config, chosen, params)
     context = Context(
         source.shape,
         public=True,

@@ -56,9 +56,9 @@ def _hair(plane: Plane) -> Pixels:
     for _ in range(count):
         direction = angle + rng.normal(0, spread)
         step = np.array([np.cos(direction), np.sin(direction)]) * plane.uniform(0.4, 0.9)
-        beside = np.array([-step[1], step[0]]) * (common + rng.normal(0, 0.15))
+        sideways = np.array([-step[1], step[0]]) * (common + rng.normal(0, 0.15))
         middle = rng.uniform(-0.6, 0.6, 2)
-        points = spline(np.stack([middle - step, middle + beside, middle + step]), 6)
+        points = spline(np.stack([middle - step, middle + sideways, middle + step]), 6)
         widths = np.full(len(points), width * np.exp(rng.normal(0, 0.25)))
         lines.append((points, widths, plane.uniform(0.3, 1.0)))
     shown = plane.curves(lines)

@@ -228,14 +228,14 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
     elif kind == "mottled":
         pattern = np.clip(0.5 + plane.texture(0.6, 2.2)[0], 0, 1)
     elif kind == "print":
-        spots = 0.5 * plane.texture(1.2, 2)[0]
+        blots = 0.5 * plane.texture(1.2, 2)[0]
         across, down, half = (
             rng.normal(0, 0.05),
             plane.uniform(-0.35, 0.1),
             plane.uniform(0.12, 0.3),
         )
         inside = np.maximum(np.abs(u - across), np.abs(v - down) * plane.uniform(0.7, 2)) < half
-        pattern = inside * np.clip(0.7 + spots, 0, 1)
+        pattern = inside * np.clip(0.7 + blots, 0, 1)
     else:
         return pixels
     return over(pixels, second, pattern)

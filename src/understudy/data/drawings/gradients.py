@@ -57,9 +57,9 @@ def _blobs(plane: Plane) -> Pixels:
         stretch, angle = np.exp(rng.normal(0, 0.3)), rng.uniform(0, np.pi)
         right, below = plane.across - x, plane.down - y
         along = (np.cos(angle) * right + np.sin(angle) * below) * stretch
-        beside = (np.cos(angle) * below - np.sin(angle) * right) / stretch
+        sideways = (np.cos(angle) * below - np.sin(angle) * right) / stretch
         wide = size * np.exp(rng.normal(0, 0.3))
-        total += np.exp(-((along**2 + beside**2) / wide**2)) * rng.uniform(0.4, 1)
+        total += np.exp(-((along**2 + sideways**2) / wide**2)) * rng.uniform(0.4, 1)
     return plane.graded(1 - np.exp(-plane.uniform(0.7, 2.5) * total), _tones(plane))
 
 

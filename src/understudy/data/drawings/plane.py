@@ -103,9 +103,9 @@ class Plane:
         rows = np.fft.fftfreq(height)[:, None] / self.pixel
         columns = np.fft.rfftfreq(width)[None] / self.pixel
         along = (np.cos(angle) * columns + np.sin(angle) * rows) * length
-        beside = np.cos(angle) * rows - np.sin(angle) * columns
+        sideways = np.cos(angle) * rows - np.sin(angle) * columns
         waves = self.rng.standard_normal((2, *along.shape))
-        spectrum = (waves[0] + 1j * waves[1]) / (1 + (period**2 * (along**2 + beside**2)) ** 1.5)
+        spectrum = (waves[0] + 1j * waves[1]) / (1 + (period**2 * (along**2 + sideways**2)) ** 1.5)
         spectrum[0, 0] = 0
         return unit_variance(np.fft.irfft2(spectrum, s=(height, width))[None])[0]
 

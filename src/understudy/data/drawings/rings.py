@@ -101,10 +101,10 @@ def _tori(plane: Plane) -> Pixels:
         centre, tilt = rng.uniform(-spread, spread, 2), rng.uniform(0, np.pi)
         right, below = plane.across - centre[0], plane.down - centre[1]
         along = np.cos(tilt) * right + np.sin(tilt) * below
-        beside = (np.cos(tilt) * below - np.sin(tilt) * right) * np.exp(abs(rng.normal(0, 0.3)))
+        sideways = (np.cos(tilt) * below - np.sin(tilt) * right) * np.exp(abs(rng.normal(0, 0.3)))
         outer = size * np.exp(rng.normal(0, 0.2))
         half = 0.5 * outer * thickness
-        distance = np.hypot(along, beside)
+        distance = np.hypot(along, sideways)
         off = (distance - (outer - half)) / half
         facing = off * np.cos(np.arctan2(below, right) - light_from)
         relief = np.sqrt(np.clip(1 - off**2, 0, 1))

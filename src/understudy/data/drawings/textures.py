@@ -151,8 +151,8 @@ def _stone(plane: Plane) -> Pixels:
     """Grains of noise that is cut at some level, on grains of another size."""
     ground = 0.5 + 0.15 * plane.texture(0.2, 1.5)[0]
     for _ in range(int(plane.rng.integers(1, 4))):
-        spots = plane.texture(0.8, 2.2)[0] > plane.uniform(0.3, 1.8)
-        ground = np.where(spots, plane.rng.random(), ground)
+        blots = plane.texture(0.8, 2.2)[0] > plane.uniform(0.3, 1.8)
+        ground = np.where(blots, plane.rng.random(), ground)
     return ground
 
 
