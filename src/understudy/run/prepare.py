@@ -137,10 +137,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
-    prepared = Prepared(
-        config, chosen, params, plan, source, test, public, base, candidates, context, quality
-    )
-    return replace(prepared, origin=origin, codec=codec)
+    parts = (plan, source, test, public, base, candidates, context, quality)
+    return Prepared(config, chosen, params, *parts, origin=origin, codec=codec)
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:

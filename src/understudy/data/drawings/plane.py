@@ -73,7 +73,7 @@ class Plane:
     @property
     def pixel(self) -> float:
         """The side of a pixel."""
-        return 1.0 / min(self.across.shape)
+        return 1.0 / float(min(self.across.shape))
 
     def chance(self, probability: float) -> bool:
         """True that often."""
@@ -95,7 +95,8 @@ class Plane:
     def texture(self, low: float, high: float, count: int = 1) -> Pixels:
         """(count, h, w) noise of unit variance and spectrum 1/f^a, a from low to high."""
         slopes = self.rng.uniform(low, high, count)
-        return unit_variance(power_noise(*self.across.shape, slopes, self.rng))
+        height, width = self.across.shape
+        return unit_variance(power_noise(height, width, slopes, self.rng))
 
     def stretched(self, period: float, length: float, angle: float) -> Pixels:
         """(h, w) noise of unit variance: streaks of this width, so many times as long."""
@@ -107,7 +108,7 @@ class Plane:
         waves = self.rng.standard_normal((2, *along.shape))
         spectrum = (waves[0] + 1j * waves[1]) / (1 + (period**2 * (along**2 + sideways**2)) ** 1.5)
         spectrum[0, 0] = 0
-        return unit_variance(np.fft.irfft2(spectrum, s=(height, width))[None])[0]
+        return np.asarray(unit_variance(np.fft.irfft2(spectrum, s=(height, width))[None])[0])
 
     def banded(self, period: float, sharpness: float) -> Pixels:
         """(h, w) noise of unit variance with waves of one length in every direction."""
@@ -115,7 +116,7 @@ class Plane:
         waves = self.rng.standard_normal((2, *radius.shape))
         weight = np.exp(-0.5 * ((radius - 1) * sharpness) ** 2)
         spectrum = (waves[0] + 1j * waves[1]) * weight
-        return unit_variance(np.fft.irfft2(spectrum, s=self.across.shape)[None])[0]
+        return np.asarray(unit_variance(np.fft.irfft2(spectrum, s=self.across.shape)[None])[0])
 
     def cover(self, distance: Pixels, softness: float = 0.0) -> Pixels:
         """Coverage from the signed distance to an edge, 1 inside, where it is negative."""

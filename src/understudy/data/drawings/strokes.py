@@ -74,8 +74,8 @@ def strokes(
         ink = _written(plane, [(0.0, 0.0)], plane.uniform(0.28, 0.45))
     elif kind == "word":
         count = int(rng.integers(2, 5))
-        places = np.linspace(-0.5, 0.5, count + 2)[1:-1]
-        ink = _written(plane, [(x, 0.0) for x in places], plane.uniform(0.5, 0.75) / (count + 1))
+        word = [(float(x), 0.0) for x in np.linspace(-0.5, 0.5, count + 2)[1:-1]]
+        ink = _written(plane, word, plane.uniform(0.5, 0.75) / (count + 1))
     elif kind == "page":
         size = plane.uniform(0.04, 0.09)
         rows, columns = np.arange(-0.5, 0.5, 3.2 * size), np.arange(-0.5, 0.5, 1.8 * size)

@@ -36,7 +36,7 @@ def _surface(plane: Plane) -> Pixels:
     tones = plane.palette(int(plane.rng.integers(2, 5)), plane.uniform(0.15, 1.0), 0.25)
     pixels = plane.graded(np.clip(draw(plane), 0, 1), tones)
     wear = plane.texture(0.3, 2.0)[0] * np.exp(plane.rng.normal(-3.5, 0.8))
-    return pixels + wear[:, :, None]
+    return np.asarray(pixels + wear[:, :, None])
 
 
 def _turned(plane: Plane) -> tuple[Pixels, Pixels]:
@@ -104,7 +104,7 @@ def _bricks(plane: Plane) -> Pixels:
     )
     tones = plane.rng.random(997)[(row * 31 + column * 17).astype(np.int64) % 997]
     joint = plane.cover(off - plane.uniform(0.004, 0.02))
-    return (0.45 + 0.45 * tones) * (1 - joint) + joint * plane.uniform(0, 0.3)
+    return np.asarray((0.45 + 0.45 * tones) * (1 - joint) + joint * plane.uniform(0, 0.3))
 
 
 def _checks(plane: Plane) -> Pixels:
@@ -131,13 +131,13 @@ def _marble(plane: Plane) -> Pixels:
     """Veins: waves that turbulence pulls about."""
     swirl = plane.texture(1.2, 2.4)[0]
     wave = plane.along(plane.uniform(0, 6)) * plane.uniform(1, 5) + swirl * plane.uniform(0.2, 0.8)
-    return np.abs(np.sin(np.pi * wave)) ** plane.uniform(0.3, 2)
+    return np.asarray(np.abs(np.sin(np.pi * wave)) ** plane.uniform(0.3, 2))
 
 
 def _clouds(plane: Plane) -> Pixels:
     """Noise with the spectrum 1/f^a, smooth or rough, also folded."""
     noise = plane.texture(0.4, 2.6)[0]
-    return np.abs(noise) / 2 if plane.chance(0.3) else 0.5 + 0.25 * noise
+    return np.asarray(np.abs(noise) / 2 if plane.chance(0.3) else 0.5 + 0.25 * noise)
 
 
 def _labyrinth(plane: Plane) -> Pixels:
@@ -153,7 +153,7 @@ def _stone(plane: Plane) -> Pixels:
     for _ in range(int(plane.rng.integers(1, 4))):
         blots = plane.texture(0.8, 2.2)[0] > plane.uniform(0.3, 1.8)
         ground = np.where(blots, plane.rng.random(), ground)
-    return ground
+    return np.asarray(ground)
 
 
 _SURFACES: tuple[Callable[[Plane], Pixels], ...] = (
