@@ -21,7 +21,7 @@ from tests.reading import NUMBERS, PROGRAM, refusal_of
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 
 CLASSES = ("cat", "dog", "eel")
-SIDE, EACH = 64, 24
+EACH = 24
 _FOLDERS = ("--test", "--base", "--public")
 _GIVEN = ("procedural:", "playhouse:", "none")
 
@@ -29,8 +29,8 @@ _GIVEN = ("procedural:", "playhouse:", "none")
 class Standins:
     """Makes the plans of the commands of the documents, in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, side: int = 64) -> None:
+        self.folder, self.side = folder, side
 
     def problem_of_plan(self, command: Command) -> str | None:
         """Why ``--dry-run`` refuses a synthesis; None where it plans it."""
@@ -61,7 +61,8 @@ class Standins:
             if (before == "synthesize" or before in _FOLDERS) and not word.startswith(_GIVEN):
                 cases = bool({"--unit-from", "--unit-from-name"} & set(words))
                 channels = given.get("--channels", "3")
-                _dataset(place / model, classes, columns, channels=channels, cases=cases)
+                shape = (self.side, self.side, 3)[: 2 if channels == "1" else 3]
+                _dataset(place / model, classes, columns, shape=shape, cases=cases)
             elif model.startswith("onnx:"):
                 file = place / model.removeprefix("onnx:")
                 (block_fill if "dec" in file.name else block_means)(file)
@@ -113,7 +114,7 @@ def _dataset(
     classes: tuple[str, ...],
     columns: tuple[str | None, str | None],
     *,
-    channels: str,
+    shape: tuple[int, ...],
     cases: bool,
 ) -> None:
     """A few embeddings in a file; else images in class folders, or with a manifest.
@@ -122,7 +123,7 @@ def _dataset(
         path: Where; an ``npz``, or a folder.
         classes: Class names.
         columns: The manifest's columns of labels and of units; None: no manifest is needed.
-        channels: ``"1"`` or ``"3"``.
+        shape: Of an image: (height, width), or with 3.
         cases: Whether a folder ``case_N`` lies about every two images.
     """
     if path.exists():
@@ -134,7 +135,6 @@ def _dataset(
         np.savez(path, embeddings=values, labels=np.array(classes)[labels])
         return
     label_column, unit_column = columns
-    shape = (SIDE, SIDE) if channels == "1" else (SIDE, SIDE, 3)
     rows = []
     for number, label in enumerate(labels.tolist()):
         folder = path if any(columns) else path / classes[label]

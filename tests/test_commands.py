@@ -72,7 +72,7 @@ def syntheses(repository: Path, *, slow: bool) -> list[Command]:
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_synthesis_has_a_plan(repository: Path, tmp_path: Path, slow: bool) -> None:
     """With the stand-ins: options that parse may still contradict each other, or the method."""
-    standins = Standins(tmp_path)
+    standins = Standins(tmp_path, side=64 if slow else 40)  # smaller ones need no autoencoder
     found = syntheses(repository, slow=slow)
     assert len(found) > 5
     problems = [

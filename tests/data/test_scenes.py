@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.data import open_source
-from understudy.data.scenes import scene
+from understudy.data.drawings.scenes import scene
 
 
 def pixels(name, batch=16, **options):

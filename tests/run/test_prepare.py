@@ -139,13 +139,13 @@ def test_shapes_of_images_must_agree_without_size(tmp_path):
     assert prepared(mixed, tmp_path, size=8).source.shape == (8, 8, 1)
 
 
-def test_public_pictures_suit_what_is_made_of_them(images, tmp_path):
-    """Scenes where a decoder makes images of a grid, leaves where features alone are released."""
+def test_public_images_suit_what_is_made_of_them(images, tmp_path):
+    """All drawings where a decoder makes images of a grid, leaves where features are released."""
     encoder = f"onnx:{block_means(tmp_path / 'enc.onnx')}"
     decoder = f"onnx:{block_fill(tmp_path / 'dec.onnx')}"
     drawn = {"size": 16, "settings": {}, "encoder": encoder}
     grid = prepared(images, tmp_path, decoder=decoder, **drawn)
-    assert grid.public.name == "procedural:scenes?channels=1"
+    assert grid.public.name == "procedural:all?channels=1"
     assert prepared(images, tmp_path, **drawn).public.name == "procedural:leaves?channels=1"
     pooled = f"onnx:{channel_means(tmp_path / 'pool.onnx')}"
     assert prepared(images, tmp_path, **{**drawn, "encoder": pooled}).public is not None

@@ -266,11 +266,16 @@ def accuracies(measurements: Sequence[Accuracy]) -> None:
 
 def method_table(methods: Mapping[str, Method]) -> None:
     """The methods with their settings."""
+    from understudy.methods.base import AUTO
+    from understudy.run.codec_rules import rules_in_words
+
     for method in methods.values():
         _console.print(f"{method.name}: {method.summary} ({method.source})")
         roles = method.roles(method.params(), frozenset())
         listed = (f"{flag_of(role)} ({default or 'none'})" for role, default in roles.items())
         _console.print(f"  takes, and by default works with: {', '.join(listed)}")
+        if AUTO in roles.values():
+            _console.print(f"  {AUTO}: {rules_in_words()}")
         table = _table("  --set", "default", "meaning")
         declared = declared_options(method.params)
         for field in dataclasses.fields(method.params):

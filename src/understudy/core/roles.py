@@ -48,7 +48,11 @@ class RoleNames(TypedDict, total=False):
 
     encoder: Annotated[
         str | None,
-        _role("See `understudy backends`.", "Encoder", "The encoder; open: embedded:dct."),
+        _role(
+            "auto, or one of `understudy backends`.",
+            "Encoder",
+            "The encoder; open, or auto: chosen by the size of the images (`understudy methods`).",
+        ),
     ]
     decoder: Annotated[
         str | None,

@@ -1,16 +1,15 @@
-"""``procedural:leaves`` and ``procedural:scenes``: public images nobody took, made when read.
+"""``procedural:NAME``: public images that are drawn when they are read.
 
-A dead-leaves image is a pile of shapes that hide one another, with sizes by a power law; it has the
-edges, occlusions and spectra of natural images (Lee, Mumford and Huang 2001), and networks trained
-on such images see well (Baradad et al. 2021). Here each leaf is a rotated diamond, ellipse or box,
-filled with 1/f texture. What an encoder does with them says much of what it does with any
-image, and no licence and no person is in them. Scenes are those of `understudy.data.scenes`.
+What an encoder does with them says much of what it does with any image, and no licence and no
+person is in them. Each name is a family of drawings (`understudy.data.drawings`);
+``procedural:all`` draws from every family in turn. Row ``i`` of a name and seed is always the same
+image.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -21,14 +20,42 @@ from PIL import Image
 
 from understudy.core.errors import ConfigError
 from understudy.core.types import Batch, Images, Shape
+from understudy.data.drawings.bodies import cells
+from understudy.data.drawings.fibres import fibres
+from understudy.data.drawings.garments import garments
+from understudy.data.drawings.gradients import gradients
+from understudy.data.drawings.leaves import dead_leaves
+from understudy.data.drawings.rings import rings
+from understudy.data.drawings.scenes import scene
+from understudy.data.drawings.strokes import strokes
+from understudy.data.drawings.textures import textures
 from understudy.data.encoded_images import Options
 from understudy.data.names import UNLABELLED_NAME
-from understudy.data.scenes import scene
+
+DrawImage = Callable[[int, int, int, np.random.Generator], NDArray[np.float32]]
+
+FAMILIES: Mapping[str, DrawImage] = {
+    "leaves": dead_leaves,
+    "scenes": scene,
+    "cells": cells,
+    "rings": rings,
+    "fibres": fibres,
+    "textures": textures,
+    "strokes": strokes,
+    "garments": garments,
+    "gradients": gradients,
+}
+"""How each family draws one image: height, width, channels and a generator to (h, w, channels)."""
+
+ALL_FAMILIES = "all"
+"""Images of every family in turn, so that each has an equal part."""
 
 PROCEDURAL_PREFIX = "procedural:"
+PROCEDURAL_NAMES = tuple(PROCEDURAL_PREFIX + family for family in FAMILIES)
 _DEFAULT_SIDE = 64
+_DEFAULT_COUNT = 4000
+_COUNTS = {"scenes": 6000, ALL_FAMILIES: 9000}
 _LARGEST_SIDE = 128  # pixels a side that are drawn; larger images are these, enlarged
-_MOST_LEAVES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +80,8 @@ class _Drawing:
 class ProceduralSource:
     """A ``Source`` of drawn images; the same name gives the same images.
 
+    Images of all families have their family as their class.
+
     Args:
         drawing: What was asked for in the name.
         options: Name and size; a square of 64 pixels where no size is given.
@@ -64,7 +93,8 @@ class ProceduralSource:
 
     def __init__(self, drawing: _Drawing, options: Options) -> None:
         self.name = options.name
-        self.classes: tuple[str, ...] = UNLABELLED_NAME
+        mixed = drawing.kind == ALL_FAMILIES
+        self.classes: tuple[str, ...] = tuple(FAMILIES) if mixed else UNLABELLED_NAME
         height, width = options.size or (_DEFAULT_SIDE, _DEFAULT_SIDE)
         self.shape: Shape = (height, width, drawing.channels)
         self._drawing = drawing
@@ -83,7 +113,7 @@ class ProceduralSource:
         for start in range(0, len(self), size):
             rows = range(start, min(start + size, len(self)))
             images = np.stack([self._image(row) for row in rows])
-            yield Batch(images, np.zeros(len(rows), dtype=np.int64))
+            yield Batch(images, np.array(rows, dtype=np.int64) % len(self.classes))
 
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed digest of each image's pixels."""
@@ -96,7 +126,9 @@ class ProceduralSource:
         rng = np.random.default_rng([self._drawing.seed, row])
         shrink = max(1.0, max(height, width) / _LARGEST_SIDE)
         drawn = (max(1, round(height / shrink)), max(1, round(width / shrink)))
-        draw = DRAWN[self._drawing.kind].draw
+        kind = self._drawing.kind
+        family = self.classes[row % len(self.classes)] if kind == ALL_FAMILIES else kind
+        draw = FAMILIES[family]
         pixels = np.rint(draw(*drawn, channels, rng) * 255).astype(np.uint8)
         if drawn == (height, width):
             return pixels
@@ -112,12 +144,11 @@ def open_procedural(options: Options) -> ProceduralSource:
         ConfigError: Another name, or an option that does not exist or makes no sense.
     """
     kind, _, query = options.name.removeprefix(PROCEDURAL_PREFIX).partition("?")
-    if kind not in DRAWN:
-        raise ConfigError(
-            f"there is no {PROCEDURAL_PREFIX}{kind}; there is {' and '.join(PROCEDURAL_NAMES)}"
-        )
+    kinds = (*FAMILIES, ALL_FAMILIES)
+    if kind not in kinds:
+        raise ConfigError(f"there is no {PROCEDURAL_PREFIX}{kind}; there is {', '.join(kinds)}")
     known = {"count", "seed", "channels"}
-    settings = {"count": DRAWN[kind].count}
+    settings = {"count": _COUNTS.get(kind, _DEFAULT_COUNT)}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known or not value.isdecimal():
             raise ConfigError(
@@ -126,68 +157,3 @@ def open_procedural(options: Options) -> ProceduralSource:
             )
         settings[name] = int(value)
     return ProceduralSource(_Drawing(kind, **settings), options)
-
-
-def dead_leaves(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """One image: (height, width, channels) in [0, 1], 1 to 12 leaves on black or on texture."""
-    count = int(rng.integers(1, _MOST_LEAVES + 1))
-    inside = _shapes(height, width, count, rng)
-    if rng.random() < 0.5:
-        inside[0] = True  # the lowest leaf covers everything: no black ground
-    top = np.where(inside.any(axis=0), count - 1 - inside[::-1].argmax(axis=0), count)
-    base = rng.random((count, 1)) + rng.normal(0.0, 0.15, (count, channels))
-    tint = 1 + rng.normal(0.0, 0.25, (count, channels))
-    black = rng.random(count) < 0.2
-    base[black], tint[black] = 0.0, 0.0
-    base, tint = (np.pad(part, ((0, 1), (0, 0))) for part in (base, tint))
-    texture = np.take_along_axis(_textures(height, width, count, rng), top[None] % count, axis=0)[0]
-    pixels = base[top] + tint[top] * texture[:, :, None]
-    return np.asarray(np.clip(pixels, 0.0, 1.0), dtype=np.float32)
-
-
-def _shapes(height: int, width: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """(count, height, width): the pixels of each diamond, ellipse or box."""
-    y, x = np.mgrid[:height, :width].astype(np.float32)
-
-    def each(values: NDArray[np.float64]) -> NDArray[np.float32]:
-        return values.astype(np.float32)[:, None, None]
-
-    size = each(0.7 * min(height, width) * rng.uniform(0.05, 1.0, count) ** 1.5)
-    aspect = each(np.exp(rng.normal(0.0, 0.5, count)))
-    angle = rng.uniform(0.0, np.pi, count)
-    cos, sin = each(np.cos(angle)), each(np.sin(angle))
-    down = y - each(rng.uniform(0, height, count))
-    right = x - each(rng.uniform(0, width, count))
-    along = np.abs(cos * right + sin * down) / (size * aspect)
-    across = np.abs(cos * down - sin * right) / (size / aspect)
-    kind = rng.integers(0, 3, count)[:, None, None]
-    radius = np.select([kind == 0, kind == 1], [along + across, np.hypot(along, across)])
-    return np.asarray(np.where(kind == 2, np.maximum(along, across), radius) < 1)
-
-
-def _textures(height: int, width: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """(count, height, width) noise of spectrum 1/f^a, mean 0, each with its own a and contrast."""
-    rows, columns = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None]
-    frequency = np.sqrt(rows**2 + columns**2)
-    frequency[0, 0] = np.inf
-    slope = rng.uniform(0.5, 2.0, count)[:, None, None]
-    waves = rng.standard_normal((2, count, *frequency.shape))
-    noise = np.fft.irfft2((waves[0] + 1j * waves[1]) * frequency**-slope, s=(height, width))
-    contrast = rng.uniform(0.0, 0.3, count)[:, None, None]
-    return np.asarray(noise * contrast / np.maximum(noise.std(axis=(1, 2), keepdims=True), 1e-9))
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A way to draw, and how many images there are where nobody says."""
-
-    draw: Callable[[int, int, int, np.random.Generator], NDArray[np.float32]]
-    count: int
-
-
-DRAWN = {"leaves": _Kind(dead_leaves, 4000), "scenes": _Kind(scene, 6000)}
-"""What can be drawn, by name."""
-
-PROCEDURAL_NAMES = tuple(PROCEDURAL_PREFIX + kind for kind in DRAWN)

@@ -34,6 +34,9 @@ PROCEDURAL = "procedural"
 PROCEDURAL_WHITENING = "procedural whitening"
 """The same for a linear space, of which no decoder's prior draws: where the encoder could."""
 
+AUTO = "auto"
+"""Default of the roles ``encoder`` and ``decoder``: a pair chosen by the size of the images."""
+
 UNLABELLED = ("all",)
 """The classes of a dataset, or of a release, without labels."""
 

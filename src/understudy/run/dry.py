@@ -231,6 +231,8 @@ def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
     """What the owner should know of the dataset and the guarantee before spending."""
     if is_unlabelled(prepared.source, prepared.config):
         yield ONE_CLASS
+    if prepared.codec is not None:
+        yield prepared.codec.reason
     if inherited := sum(bool(stage.origin) for stage in whole.stages):
         yield (
             f"with the {inherited} stages that the candidates' release was paid for with, the "

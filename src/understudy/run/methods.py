@@ -8,7 +8,8 @@ from typing import Any
 from understudy.core.entry_points import METHODS, registered, registration_of
 from understudy.core.errors import ConfigError
 from understudy.core.option import declared_options, option_of
-from understudy.methods.base import Method
+from understudy.methods.base import AUTO, Method
+from understudy.run.codec_rules import rules_in_words
 from understudy.run.config import unknown
 
 
@@ -51,7 +52,8 @@ def method_as_dict(chosen: Method) -> dict[str, Any]:
         "name": chosen.name,
         "summary": chosen.summary,
         "source": chosen.source,
-        "takes": dict(chosen.roles(chosen.params(), frozenset())),
+        "takes": dict(takes := chosen.roles(chosen.params(), frozenset())),
+        "auto": rules_in_words() if AUTO in takes.values() else None,
         "settings": [
             {
                 "name": field.name,

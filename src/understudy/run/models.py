@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
-from understudy.core.ports import (
-    Decoder,
-    Encoder,
-    PerceptualDistance,
-    PhrasedSource,
-    Source,
-)
+from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
 from understudy.core.prior_decoder import PriorDecoder
-from understudy.core.roles import MODEL_ROLES, flag_of, port_of
-from understudy.methods.base import PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
+from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
+from understudy.core.types import Shape
+from understudy.data.procedural import ALL_FAMILIES
+from understudy.methods.base import AUTO, PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
+from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
 from understudy.run.config import RunConfig
 
 
@@ -33,27 +31,58 @@ def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, 
         ConfigError: The user named something that the method has no use for.
     """
     given = named_roles(config)
-    defaults = method.roles(params, frozenset(given))
+    defaults = dict(method.roles(params, frozenset(given)))
     for role, name in given.items():
         if role not in defaults and name != "none":
             raise ConfigError(
                 f"{method.name} with these settings has no use for {flag_of(role)}: leave it out "
                 f"(it takes {', '.join(map(flag_of, defaults))})"
             )
+    paired = defaults.get("encoder") == AUTO
+    if paired:
+        defaults |= codec_roles(given)
     alike = {_plain(name): _located(name) for name in given.values()}
     names = {
         role: given.get(role, default and alike.get(_plain(default), default))
         for role, default in defaults.items()
     }
-    if "decoder" in names and "decoder" not in given and _other_encoder(names, defaults):
+    other = not paired and _other_encoder(names, defaults)
+    if "decoder" in names and "decoder" not in given and other:
         names["decoder"] = None
     return {role: None if name == "none" else name for role, name in names.items()}
 
 
 def named_roles(config: RunConfig) -> dict[str, str]:
-    """The models and datasets that the user named, by their roles."""
+    """The models and datasets that the user named, by their roles; ``auto`` names none."""
     names: Mapping[str, Any] = config.roles
-    return {role: name for role, name in names.items() if name is not None}
+    return {role: name for role, name in names.items() if name not in (None, AUTO)}
+
+
+def with_codec(
+    config: RunConfig, method: Method, params: Any, shape: Shape
+) -> tuple[RunConfig, CodecChoice | None]:
+    """The configuration with an encoder and a decoder by their names, and why these.
+
+    A run that goes on, or is sampled anew, works with the names, whatever is installed by then.
+
+    Args:
+        config: What the user named.
+        method: The method.
+        params: Its parameters.
+        shape: Of a private record.
+
+    Returns:
+        The same configuration and None where nothing has to be chosen: for embeddings, for a method
+        with a default of its own, or where the user named an encoder or a decoder.
+    """
+    given = named_roles(config)
+    undecided = method.roles(params, frozenset(given)).get("encoder") == AUTO
+    decoder = given.get("decoder", AUTO)
+    if len(shape) != 3 or not undecided or "encoder" in given or decoder not in (AUTO, "none"):
+        return config, None
+    choice = choose_codec(shape, images=decoder == AUTO)
+    roles = {"encoder": choice.codec, "decoder": choice.codec if decoder == AUTO else decoder}
+    return replace(config, roles=cast(RoleNames, {**config.roles, **roles})), choice
 
 
 def _plain(name: str) -> str:
@@ -142,8 +171,8 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
     """The public dataset: procedural images where none is named and an encoder could use some.
 
     An encoder whose numbers come in order of importance says itself which of them matter. Where
-    images are decoded from latents on a grid, their lines and patches come from public pictures,
-    so these have some, unless the decoder has a prior that draws them.
+    images are decoded from latents on a grid, their lines and patches come from public images, so
+    these are of every family that is drawn, unless the decoder has a prior that draws them.
     """
     if asked not in (PROCEDURAL, PROCEDURAL_WHITENING):
         return asked
@@ -155,7 +184,7 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
     )
     if encoder is None or encoder.ordered or drawn:
         return None
-    kind = "leaves" if context.grid is None else "scenes"
+    kind = "leaves" if context.grid is None else ALL_FAMILIES
     return f"procedural:{kind}?channels={context.shape[2]}"
 
 

@@ -23,6 +23,7 @@ from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.run.books import with_epsilon
+from understudy.run.codec_rules import CodecChoice
 from understudy.run.config import RunConfig, make_params
 from understudy.run.methods import method
 from understudy.run.models import (
@@ -31,6 +32,7 @@ from understudy.run.models import (
     phrases_of,
     procedural_name,
     require_no_models,
+    with_codec,
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
@@ -46,7 +48,8 @@ class Prepared:
     """A run that is ready to start.
 
     Attributes:
-        config: What was asked; its epsilon is a number, whatever it was asked as.
+        config: What was asked; its epsilon is a number, whatever it was asked as, and a codec
+            that was chosen stands in it by its name.
         method: The method.
         params: Its parameters.
         plan: Budget and shares.
@@ -59,6 +62,7 @@ class Prepared:
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
         origin: Where the candidates come from; None without any.
+        codec: Which encoder and decoder were chosen, and why; None: the user named one.
     """
 
     config: RunConfig
@@ -74,6 +78,7 @@ class Prepared:
     quality: QualityFilter | None = None
     rows_held_out: int = 0
     origin: Provenance | None = None
+    codec: CodecChoice | None = None
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
@@ -94,6 +99,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
+    config, codec = with_codec(config, chosen, params, source.shape)
     names = names_of_roles(config, chosen, params)
     context = Context(
         source.shape,
@@ -131,10 +137,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
-    prepared = Prepared(
-        config, chosen, params, plan, source, test, public, base, candidates, context, quality
-    )
-    return replace(prepared, origin=origin)
+    parts = (plan, source, test, public, base, candidates, context, quality)
+    return Prepared(config, chosen, params, *parts, origin=origin, codec=codec)
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:

@@ -22,8 +22,10 @@ from understudy.run.check import (
     command_line,
     option_words,
 )
+from understudy.run.codec_rules import choose_codec, codec_roles
 from understudy.run.config import RunConfig
 from understudy.run.dry import RunPlan, plan_of
+from understudy.run.models import named_roles
 from understudy.run.prepare import prepare
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
@@ -198,12 +200,12 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
 
 def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list[Choice]]:
     """The method, the models and datasets of the run, and why."""
-    named = config.roles
+    named = named_roles(config)
     base = named.get("base") or named.get("public")
     embeddings = check.shape is not None and len(check.shape) == 1
-    encoder = {} if embeddings else {"encoder": "embedded:dct"}
+    plain = {} if embeddings else {"encoder": "embedded:dct"}
     if base is not None and base != "none" and _same_classes(base, check):
-        roles = {**encoder, **named, "base": base}
+        roles = {**plain, **named, "base": base}
         roles.pop("public", None)
         reason = (
             "a public set has the same classes, so its images can be moved to where the private "
@@ -213,22 +215,25 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
     generator = named.get("generator")
     if generator is not None and generator.startswith("embedded:studio"):
         reason = "a small generator draws the classes, and its images are moved to the private ones"
-        return "alignment", named, [Choice("--method alignment", reason)]
+        return "alignment", config.roles, [Choice("--method alignment", reason)]
     if generator is not None:
         reason = "a text-to-image model is at hand, and votes of the private images steer it"
-        return "evolution", named, [Choice("--method evolution", reason)]
+        return "evolution", config.roles, [Choice("--method evolution", reason)]
     choices = [Choice("--method clustering", _WHY_CLUSTERING)]
     if embeddings:
-        return "clustering", named, choices
-    if named.get("encoder") is None:
+        return "clustering", config.roles, choices
+    if "encoder" not in named:
+        encoder = codec_roles(named, check.shape)["encoder"]
+        codec = choose_codec(check.shape, images=named.get("decoder") != "none")
+        why = codec.reason if encoder == codec.codec else f"{encoder} is the decoder's own"
         reason = (
-            "no encoder that knows these images is named, and this one needs no model; an ONNX or "
-            "hub encoder and its decoder are what gains most (docs/benchmarks.md)"
+            f"no encoder is named, and {why}; an ONNX or hub encoder that knows these "
+            "images, and its decoder, are what gains most (docs/benchmarks.md)"
         )
-        choices.append(Choice("--encoder embedded:dct", reason))
-        return "clustering", cast(RoleNames, {**named, **encoder}), choices
+        choices.append(Choice(f"--encoder {encoder}", reason))
+        return "clustering", cast(RoleNames, {**named, "encoder": encoder}), choices
     choices.append(Choice(f"--encoder {named['encoder']}", "it was named, as one that knows them"))
-    return "clustering", named, choices
+    return "clustering", config.roles, choices
 
 
 _WHY_CLUSTERING = (

@@ -113,7 +113,8 @@ def synthesize(
         method: Name of a method (``understudy methods``).
         delta: Its delta.
         accept_epsilon: Whether an epsilon above 100 is meant, which protects next to nothing.
-        encoder: Name of an encoder; None: the method's, ``embedded:dct`` for images.
+        encoder: Name of an encoder; None or ``auto``: the method's, which for clustering is chosen
+            by the size of the images (`understudy methods` says how).
         decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release
             embeddings only.
         public: A public dataset that the method may learn from for free; None: procedural images

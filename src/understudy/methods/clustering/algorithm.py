@@ -18,6 +18,7 @@ from understudy.core.ports import PromptedDecoder
 from understudy.core.types import Release, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
+    AUTO,
     PROCEDURAL,
     PROCEDURAL_WHITENING,
     UNLABELLED,
@@ -384,11 +385,13 @@ def _roots(
     )
 
 
-def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str]:
-    """The default codec, and public images for the space that the parameters ask for."""
+def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]:
+    """The defaults; a linear space that is asked for gets the codec whose numbers are in order."""
     linear = params.power is not None or params.components is not None
-    public = PROCEDURAL_WHITENING if linear else PROCEDURAL
-    return dict.fromkeys(("encoder", "decoder"), "embedded:dct") | {"public": public}
+    return {
+        **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if linear else AUTO),
+        "public": PROCEDURAL_WHITENING if linear else PROCEDURAL,
+    }
 
 
 METHOD = Method(

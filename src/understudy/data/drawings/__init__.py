@@ -1,0 +1,1 @@
+"""Drawn public images: families of drawings, each of the kind that many domains have."""

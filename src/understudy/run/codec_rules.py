@@ -1,0 +1,136 @@
+"""``--encoder auto``: which encoder and decoder of images a run gets where none is named.
+
+A codec is an encoder that brings the decoder of its own embeddings. What is chosen depends on
+public facts alone: the size and the channels of the images, and which packages are installed. Never
+on how many records there are, nor on what they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+
+from understudy.core.types import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class CodecRule:
+    """Images for which one codec is chosen.
+
+    Attributes:
+        codec: Its name.
+        images: Which images, in words.
+        reason: Why it is chosen for them, to follow "because".
+        channels: Channels that such images have.
+        least: Pixels of their shorter side, at least.
+        most: Pixels of their longer side, at most.
+        packages: What the codec needs, and the extra that brings each.
+    """
+
+    codec: str
+    images: str
+    reason: str
+    channels: tuple[int, ...] = (1, 3)
+    least: int = 1
+    most: int = 1 << 16
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether images (height, width, channels) are of these."""
+        height, width, channels = shape
+        sides = self.least <= min(height, width) and max(height, width) <= self.most
+        return sides and channels in self.channels
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Extras that the codec needs and that are not installed."""
+        lacking = (extra for name, extra in self.packages.items() if find_spec(name) is None)
+        return tuple(dict.fromkeys(lacking))
+
+
+ANY_SHAPE = CodecRule(
+    codec="embedded:dct",
+    images="all others",
+    reason="it keeps the most of few records and of small or grey images, and needs no package",
+)
+
+RULES = (
+    CodecRule(
+        codec="embedded:photo",
+        images="colour images of 48 to 256 pixels a side",
+        reason="of such images classifiers learned more from its releases than from embedded:dct's",
+        channels=(3,),
+        least=48,
+        most=256,
+        packages={"torch": "models", "diffusers": "models"},
+    ),
+    ANY_SHAPE,
+)
+"""The first that fits is taken; what was measured, and how: docs/methods/clustering.md."""
+
+CODECS = tuple(rule.codec for rule in RULES)
+
+
+@dataclass(frozen=True, slots=True)
+class CodecChoice:
+    """A codec for one run.
+
+    Attributes:
+        codec: Its name.
+        reason: Why, in a sentence.
+    """
+
+    codec: str
+    reason: str
+
+
+def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
+    """The codec of a run that names none.
+
+    Args:
+        shape: (height, width, channels) of the images; None, or that of embeddings: nothing is
+            encoded.
+        images: Whether images are released, not their embeddings.
+    """
+    if shape is None or len(shape) != 3 or not images:
+        return CodecChoice(ANY_SHAPE.codec, f"{ANY_SHAPE.codec} encodes where no image is decoded")
+    rule = next(rule for rule in RULES if rule.fits(shape))
+    size = f"{shape[0]} x {shape[1]}, {'grey' if shape[2] == 1 else 'colour'}"
+    if rule.missing:
+        extras = ",".join(rule.missing)
+        return CodecChoice(
+            ANY_SHAPE.codec,
+            f"{ANY_SHAPE.codec} is taken for these images ({size}) because {rule.codec}, which is "
+            f"better for them, needs packages that are not installed: pip install "
+            f"'understudy[{extras}]'",
+        )
+    reason = f"{rule.codec} is taken for these images ({size}) because {rule.reason}"
+    return CodecChoice(rule.codec, reason)
+
+
+def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:
+    """Encoder and decoder of a run; where one half of a codec is named, the other is its own.
+
+    Args:
+        named: The models that the user named, by their roles.
+        shape: As for `choose_codec`.
+    """
+    encoder, decoder = named.get("encoder"), named.get("decoder")
+    if encoder is not None:
+        own = encoder.partition("?")[0]
+        return {"encoder": encoder, "decoder": own if own in CODECS else None}
+    if decoder is not None and (own := decoder.partition("?")[0]) in CODECS:
+        return {"encoder": own, "decoder": decoder}
+    chosen = choose_codec(shape, images=decoder != "none").codec
+    return {"encoder": chosen, "decoder": chosen}
+
+
+def rules_in_words() -> str:
+    """What ``auto`` stands for, in a line."""
+    parts = []
+    for rule in RULES:
+        needs = " and ".join(rule.packages)
+        where = f", where {needs} are installed" if needs else ""
+        parts.append(f"{rule.codec} for {rule.images}{where} ({rule.reason})")
+    return "; ".join(parts)
