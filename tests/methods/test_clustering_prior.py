@@ -87,6 +87,7 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_release_is_drawn_without_public_images_and_moved_with_some(
     folder: Path, tiles: Path, tmp_path: Path
 ) -> None:
