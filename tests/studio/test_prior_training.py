@@ -102,6 +102,7 @@ def test_the_stage_writes_a_prior_beside_its_autoencoder(tmp_path: Path) -> None
     assert any((out / "work" / "sheets").glob("prior-*.png"))
 
 
+@pytest.mark.slow
 def test_a_prior_of_the_autoencoder_to_start_from(tmp_path: Path) -> None:
     images = written(tmp_path / "images", soft_images(6))
     trained(tmp_path / "first", images, TINY, stages=["vae"])
@@ -112,6 +113,7 @@ def test_a_prior_of_the_autoencoder_to_start_from(tmp_path: Path) -> None:
     assert (out / "vae" / "prior" / WEIGHTS).is_file()
 
 
+@pytest.mark.slow
 def test_a_prior_that_was_stopped_ends_like_one_that_was_not(tmp_path: Path) -> None:
     images = written(tmp_path / "images", soft_images(6))
     longer = replace(TINY.schedules["prior"], steps=4, final=1.0)
@@ -134,12 +136,17 @@ def test_it_learns_to_draw_what_is_described() -> None:
     corpus = Corpus(images=images, captions=((),) * 400, held_out=40)
     torch.manual_seed(0)
     stage = PriorStage(corpus, linear_code(images), CPU, variants=1, widths=(32, 48), embedding=64)
-    schedule = Schedule(steps=250, batch=32, rate=3e-3, warmup=20, average=0.97)
-    train_stage(stage, schedule, Machine(precision="float32"), None, lambda *_: None)  # type: ignore[arg-type]
     samples = stage.samples["whole"]
     wanted = samples.values[:60].float().numpy()
-    drawn = stage.prior().draw(wanted, samples.description.shape, np.arange(60, dtype=np.uint64))
-    layout = slice(0, 6)
-    off = samples.description.forward(drawn)[:, layout] - wanted[:, layout]
-    others = np.roll(wanted[:, layout], 1, axis=0) - wanted[:, layout]
-    assert np.abs(off).mean() < 0.5 * np.abs(others).mean()
+
+    def missed() -> float:
+        """Of the channels' means, against those of another image."""
+        seeds = np.arange(60, dtype=np.uint64)
+        drawn = stage.prior().draw(wanted, samples.description.shape, seeds)
+        off = samples.description.forward(drawn)[:, :6] - wanted[:, :6]
+        return float(np.abs(off).mean() / np.abs(np.roll(wanted, 1, axis=0) - wanted)[:, :6].mean())
+
+    before = missed()
+    schedule = Schedule(steps=250, batch=32, rate=3e-3, warmup=20, average=0.97)
+    train_stage(stage, schedule, Machine(precision="float32"), None, lambda *_: None)  # type: ignore[arg-type]
+    assert missed() < 0.7 < before
