@@ -225,7 +225,7 @@ def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
 
 
 def _augmentation(
-    shape: Shape, *, shift: bool, flip: bool, camera: CameraVariation | None
+    shape: Shape, *, shift: bool, flip: bool, camera: CameraVariation | None = None
 ) -> Callable[[Tensor], Tensor]:
     """Random shifts, mirror images and cameras of a (n, h, w, c) uint8 batch, each row its own."""
     height, width = shape[:2]
