@@ -40,7 +40,7 @@ from understudy.report.images import contact_sheet
 MAIN: dict[str, tuple[Levels, ...]] = {
     "pet": ((0, 0), (0, 2), (2, 2)),
     "activity": ((0, 0), (2, 2)),
-    "bottle": ((0, 0), (2, 0), (2, 1), (2, 2)),
+    "bottle": ((0, 0), (2, 0), (2, 2), (2, 1)),
     "two-objects": ((2, 1, 1),),
 }
 """What is asked of each task first: levels of the background, then of the objects."""

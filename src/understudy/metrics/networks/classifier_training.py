@@ -112,8 +112,7 @@ def train_on_images(
         batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
-        camera: Also change light, colours, sharpness and noise, for a model that learns from drawn
-            images and is used on a camera's; None: not.
+        camera: Light, sharpness and noise of other cameras, for what learns from drawn images.
         width: Filters of the first convolution; None: those of the network. The small CNN has
             none to choose.
         validation: Images and classes: of all epochs the weights of the best accuracy on them are
@@ -237,7 +236,7 @@ def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
 
 
 def _augmentation(
-    shape: Shape, *, shift: bool, flip: bool, camera: CameraVariation | None
+    shape: Shape, *, shift: bool, flip: bool, camera: CameraVariation | None = None
 ) -> Callable[[Tensor], Tensor]:
     """Random shifts, mirror images and cameras of a (n, h, w, c) uint8 batch, each row its own."""
     height, width = shape[:2]
