@@ -4,7 +4,7 @@ A tile whose number is even is public, one whose number is odd is private. The p
 taken in another season, by another sensor, through haze, and was compressed more: `PRIVATE_LOOK`,
 the same for every tile. The public half comes as it is, and once more as in `public_look`, with
 captions that say so: a model can only draw what it was shown, and what it was shown has to have
-words. Neither the amounts nor the order of the private gap are in the public half.
+words. The private look lies within the ranges of the public ones, and is none of them.
 """
 
 from __future__ import annotations
