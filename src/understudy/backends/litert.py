@@ -164,7 +164,7 @@ class LiteRtModel:
         step, zero = self._output["quantization"]
         if not step:
             return output
-        return ((output.astype(np.float32) - zero) * step).astype(np.float32)
+        return np.asarray((output.astype(np.float32) - zero) * step, dtype=np.float32)
 
 
 class LiteRtSegmenter:
@@ -199,7 +199,8 @@ class LiteRtSegmenter:
                 f"{len(self.classes)}"
             )
         image = Image.fromarray(output.astype(np.int32))
-        return np.asarray(image.resize(size[::-1], Image.Resampling.NEAREST), dtype=np.int64)
+        height, width = size
+        return np.asarray(image.resize((width, height), Image.Resampling.NEAREST), dtype=np.int64)
 
     def _cut(self, output: NDArray[Any], filled: tuple[int, int]) -> NDArray[Any]:
         """The part of an output that the image fills."""
