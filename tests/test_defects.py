@@ -543,8 +543,8 @@ def shown(scans: Path, out: Path, settings: Mapping[str, Any]) -> tuple[Any, NDA
     return (stages, facts), np.cov(pixels.T.astype(float))
 
 
-ELSEWHERE = {"shrink", "whiten"}
-"""Settings that need much noise or public images: tests/methods/test_clustering.py has them."""
+ELSEWHERE = {"shrink", "whiten", "labels", "labels_share"}
+"""Settings that need noise or public images (tests/methods/test_clustering.py) or embeddings."""
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ def test_built_ins_are_there_without_an_installation(monkeypatch: pytest.MonkeyP
     names = [info.name for info in backends()]
     assert names == [
         *("embedded:dct", "embedded:photo", "embedded:scattering", "embedded:studio"),
-        *("embedded:writer", "hf:MODEL", "inception:FILE", "onnx:FILE"),
+        *("embedded:writer", "hf:MODEL", "inception:FILE"),
+        *("litert:FILE", "litert:FILE", "onnx:FILE"),
     ]
 
 
@@ -122,8 +123,8 @@ def test_the_project_declares_the_built_ins(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dct", "no colon.*the families are embedded, hf, inception, onnx"),
-        ("embeded:dct", r"no backend 'embeded'. There are embedded, hf, inception, onnx"),
+        ("dct", "no colon.*the families are embedded, hf, inception, litert, onnx"),
+        ("embeded:dct", r"no backend 'embeded'. There are embedded, hf, inception, litert, onnx"),
         ("embedded:dtc", "no encoder embedded:dtc. There are embedded:dct, embedded:photo"),
         ("embedded:dct?coefs=3", r"no option 'coefs'. Its options are coefficients"),
         ("embedded:dct?coefficients=many", "must be a whole number, found 'many'"),

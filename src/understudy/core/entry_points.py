@@ -31,6 +31,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "embedded": "understudy.backends.embedded:backend",
         "hf": "understudy.backends.hub.hub_models:backend",
         "inception": "understudy.backends.inception:backend",
+        "litert": "understudy.backends.litert:backend",
         "onnx": "understudy.backends.onnx:backend",
     },
     SOURCES: {"playhouse": "understudy.playhouse:open_playhouse"},

@@ -29,6 +29,8 @@ NAMES = {
     "filter": "filter by private votes",
     "first": "base images per class before anything is asked",
     "keep": "samples that are selected",
+    "labels": "where classes end",
+    "labels_share": "budget of the label classifier",
     "last_degree": "degree of variation, last round",
     "learning_rate": "learning rate",
     "left_out": "not measured",

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from understudy.core.types import Embeddings, Labels, Stage, Vector
 from understudy.methods.base import Materials
@@ -147,7 +147,7 @@ def trained_on_records(
     moments, ridge = rows.T @ rows / len(rows), _RIDGE * np.eye(rows.shape[1])
 
     def of_samples(theta: Vector) -> Vector:
-        residuals = softmax(rows @ theta, axis=1) - truth
+        residuals = scipy.special.softmax(rows @ theta, axis=1) - truth
         return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
 
     vault, asked = space.vault.view(lambda values: values / space.radius), iter(stages)

@@ -131,11 +131,10 @@ def train_on_images(
             f"found {images.dtype} of shape {images.shape}"
         )
     build, usual = IMAGES[network]
-    options = {} if width is None else {"width": width}
     recipe = usual.asked(len(images), epochs=epochs, batch=batch)
     _check(images, y, classes, recipe)
     with seeded_torch(seed, device):
-        model = build(images.shape[1:], classes, **options)
+        model = build(images.shape[1:], classes, **({} if width is None else {"width": width}))
         classifier = untrained(network, model, images, classes, device)
         change = _augmentation(images.shape[1:], shift=augment, flip=flip, camera=camera)
         _fit(classifier, images, y, recipe, change, progress, validation)
