@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.special import softmax
 
 from understudy.backends.arrays import resized, with_channels
 from understudy.backends.onnx_model import scale_ends
@@ -247,7 +247,7 @@ class LiteRtScoringSegmenter(LiteRtSegmenter):
             if part.shape[-1] == 1:
                 scores = np.concatenate([1 - part, part], axis=-1)
             else:
-                scores = softmax(part, axis=-1)
+                scores = scipy.special.softmax(part, axis=-1)
             planes = [
                 Image.fromarray(np.ascontiguousarray(plane, dtype=np.float32))
                 for plane in np.moveaxis(scores, -1, 0)
