@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,6 @@ except ImportError as error:
     raise MissingExtra("training a model", "server") from error
 
 from understudy.metrics.networks import mobilenet_v2, small_cnn  # isort: skip  (torch after it)
-from understudy.metrics.networks.camera_variation import CameraVariation
 from understudy.metrics.networks.classifier import accuracy
 from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.detector import detector_ap50, one_stage_detector
@@ -38,12 +37,10 @@ class SmallModelTraining:
         network: Of classifiers: ``"cnn"``, which learns from a thousand images, or
             ``"mobilenetv2"`` at half its width, the paper's.
         epochs: Passes over the images; None for the recipe's own number.
-        camera: How a classifier's drawn images are changed while it learns.
     """
 
     network: Literal["cnn", "mobilenetv2"] = "cnn"
     epochs: int | None = None
-    camera: CameraVariation | None = field(default_factory=CameraVariation)
 
     def train(
         self,
@@ -80,7 +77,6 @@ class SmallModelTraining:
             seed=seed,
             epochs=self.epochs,
             flip=True,
-            camera=self.camera,
             validation=(held_out.images, held_out.labels),
             progress=progress,
         )

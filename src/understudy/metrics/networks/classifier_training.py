@@ -21,7 +21,6 @@ from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels, Shape
 from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
-from understudy.metrics.networks.camera_variation import CameraVariation
 from understudy.metrics.networks.classifier import Classifier, accuracy, untrained
 from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
 from understudy.metrics.utility import EpochProgress
@@ -91,7 +90,6 @@ def train_on_images(
     batch: int | None = None,
     augment: bool = True,
     flip: bool = False,
-    camera: CameraVariation | None = None,
     width: int | None = None,
     validation: tuple[Images, Labels] | None = None,
     device: str = "cpu",
@@ -112,7 +110,6 @@ def train_on_images(
         batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
-        camera: Light, sharpness and noise of other cameras, for what learns from drawn images.
         width: Filters of the first convolution; None: those of the network. The small CNN has
             none to choose.
         validation: Images and classes: of all epochs the weights of the best accuracy on them are
@@ -136,7 +133,7 @@ def train_on_images(
     with seeded_torch(seed, device):
         model = build(images.shape[1:], classes, **({} if width is None else {"width": width}))
         classifier = untrained(network, model, images, classes, device)
-        change = _augmentation(images.shape[1:], shift=augment, flip=flip, camera=camera)
+        change = _augmentation(images.shape[1:], shift=augment, flip=flip)
         _fit(classifier, images, y, recipe, change, progress, validation)
     return classifier
 
@@ -234,10 +231,8 @@ def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
     yield from np.array_split(order if n > 1 else order.repeat(2), math.ceil(n / size))
 
 
-def _augmentation(
-    shape: Shape, *, shift: bool, flip: bool, camera: CameraVariation | None = None
-) -> Callable[[Tensor], Tensor]:
-    """Random shifts, mirror images and cameras of a (n, h, w, c) uint8 batch, each row its own."""
+def _augmentation(shape: Shape, *, shift: bool, flip: bool) -> Callable[[Tensor], Tensor]:
+    """Random shifts and mirror images of a (n, h, w, c) uint8 batch, each row its own."""
     height, width = shape[:2]
     down, right = (height // 14, width // 14) if shift else (0, 0)
 
@@ -248,8 +243,7 @@ def _augmentation(
         if flip:
             x = torch.where(torch.rand(n, 1) < 0.5, x.flip(1), x)
         y, x = y.clamp(0, height - 1), x.clamp(0, width - 1)
-        moved = rows[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
-        return moved if camera is None else camera(moved)
+        return rows[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
 
     return change
 
