@@ -128,6 +128,11 @@ def test_robust_scores_of_normal_values_have_unit_scale_whatever_the_outliers():
     assert (scores[2000:] == 4).all()
 
 
+def test_robust_scores_do_not_overflow_where_the_scale_is_the_smallest_number():
+    scores = robust_scores(np.array([1.0, 5e-324, 1.0, 0.0, 0.0]))
+    np.testing.assert_array_equal(scores[[0, 2]], [4, 4])
+
+
 def test_robust_scores_of_values_that_are_mostly_equal_are_finite():
     scores = robust_scores(np.array([0.0] * 9 + [1.0]))
     assert scores[-1] > 0

@@ -135,6 +135,7 @@ def robust_scores(values: Vector) -> Vector:
     scale = _NORMAL * float(np.median(np.abs(deviations)))
     if scale == 0:
         scale = math.sqrt(math.pi / 2) * float(np.abs(deviations).mean())
-    return (
-        np.clip(deviations / scale, -_CLIPPED_AT, _CLIPPED_AT) if scale else np.zeros(len(values))
-    )
+    if scale == 0:
+        return np.zeros(len(values))
+    most = _CLIPPED_AT * scale  # cut first: a quotient by a tiny scale may overflow
+    return np.asarray(np.clip(deviations, -most, most) / scale)
