@@ -26,25 +26,9 @@ from understudy.backends.plugin import BackendInfo, Kind, full_name, installed, 
 from understudy.core.errors import BackendError, MissingExtra
 from understudy.core.types import Images, Maps, Scores, Texts
 
-COCO_KEYPOINTS = (
-    "nose",
-    "left eye",
-    "right eye",
-    "left ear",
-    "right ear",
-    "left shoulder",
-    "right shoulder",
-    "left elbow",
-    "right elbow",
-    "left wrist",
-    "right wrist",
-    "left hip",
-    "right hip",
-    "left knee",
-    "right knee",
-    "left ankle",
-    "right ankle",
-)
+_PAIRS = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
+
+COCO_KEYPOINTS = ("nose", *(f"{side} {part}" for part in _PAIRS for side in ("left", "right")))
 """The 17 keypoints of COCO, in the order in which MoveNet gives them."""
 
 _NOSE, _SHOULDERS = COCO_KEYPOINTS.index("nose"), slice(5, 7)

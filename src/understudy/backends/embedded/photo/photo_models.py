@@ -245,7 +245,8 @@ def photo_decoder(
         inherited["folder"] = encoder.folder
     read = read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
     prior = prior_of(read)
-    plain = PhotoDecoder(shape, read)
-    if prior is None or prior.descriptions_of(plain.latent) is None:
-        return plain
+    height, width, _ = enlarged(shape)
+    grid = (1, height // _STEP, width // _STEP)  # of one channel: the prior goes by the sides
+    if prior is None or prior.descriptions_of(grid) is None:
+        return PhotoDecoder(shape, read)
     return PhotoPriorDecoder(shape, read, prior)
