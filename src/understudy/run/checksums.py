@@ -98,7 +98,7 @@ def sign_release(release: Path, key: Path) -> str:
         ConfigError: The file is no such key.
         MissingExtra: The package of signatures is not installed.
     """
-    from understudy.methods.sanitize.signed_results import public_key_of, signature_of
+    from understudy.methods.sanitize.ed25519 import public_key_of, signature_of
 
     if faults := checksum_faults(release):
         raise RunError(f"{release}: cannot be signed: {faults[0]}")
@@ -124,7 +124,7 @@ def signature_faults(release: Path, key: str | None) -> tuple[str | None, list[s
     path, wanted = release / SIGNATURE, None if key is None else _public_key(key)
     if not path.is_file():
         return None, [] if key is None else [f"{SIGNATURE} is missing: nobody signed this release"]
-    from understudy.methods.sanitize.signed_results import signature_fits
+    from understudy.methods.sanitize.ed25519 import signature_fits
 
     text = path.read_bytes().decode("utf-8", "replace")
     words = text.split(" ")
@@ -140,7 +140,7 @@ def signature_faults(release: Path, key: str | None) -> tuple[str | None, list[s
 
 
 def _private_key(path: Path) -> bytes:
-    from understudy.methods.sanitize.signed_results import private_key_of_pem
+    from understudy.methods.sanitize.ed25519 import private_key_of_pem
 
     try:
         return private_key_of_pem(path.read_bytes())
@@ -157,7 +157,7 @@ def _public_key(key: str) -> str:
     """The key as 64 hexadecimal digits."""
     if len(key) == 64 and all(digit in "0123456789abcdef" for digit in key.lower()):
         return key.lower()
-    from understudy.methods.sanitize.signed_results import public_key_of_pem
+    from understudy.methods.sanitize.ed25519 import public_key_of_pem
 
     try:
         return public_key_of_pem(Path(key).read_bytes())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from understudy.core.errors import WireError
-from understudy.methods.sanitize import signed_results, wire
+from understudy.methods.sanitize import ed25519, signed_results, wire
 from understudy.methods.sanitize.wire_items import (
     FILL,
     HEADER_BYTES,
@@ -303,7 +303,7 @@ def test_a_manifest_has_as_many_items_of_every_part_as_the_request_states() -> N
 
 @pytest.fixture(scope="module")
 def private() -> bytes:
-    return signed_results.new_signing_key()
+    return ed25519.new_signing_key()
 
 
 def model_result(private: bytes, model: bytes) -> wire.ModelResult:
@@ -323,7 +323,7 @@ def model_result(private: bytes, model: bytes) -> wire.ModelResult:
 
 
 def test_a_model_comes_back_and_another_one_does_not(private: bytes) -> None:
-    model, key = b"model bytes", signed_results.public_key_of(private)
+    model, key = b"model bytes", ed25519.public_key_of(private)
     result = model_result(private, model)
     body = signed_results.encode_model(result, model)
     assert signed_results.decode_model(body, key) == (result, model)
@@ -333,7 +333,7 @@ def test_a_model_comes_back_and_another_one_does_not(private: bytes) -> None:
 
 
 def test_a_signature_binds_every_field(private: bytes) -> None:
-    key, result = signed_results.public_key_of(private), model_result(private, b"model")
+    key, result = ed25519.public_key_of(private), model_result(private, b"model")
     receipt = signed_results.sign(
         wire.DeletionReceipt,
         private,
@@ -351,7 +351,7 @@ def test_a_signature_binds_every_field(private: bytes) -> None:
         for name, value in other.items():
             with pytest.raises(WireError, match="was changed"):
                 signed_results.check_signature(message.model_copy(update={name: value}), key)
-    other_key = signed_results.new_signing_key()
+    other_key = ed25519.new_signing_key()
     with pytest.raises(WireError, match="another server"):
         signed_results.check_signature(model_result(other_key, b"model"), key)
 

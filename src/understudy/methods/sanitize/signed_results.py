@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from understudy.core.errors import MissingExtra, WireError
+from understudy.core.errors import WireError
+from understudy.methods.sanitize.ed25519 import public_key_of, signature_fits, signature_of
 from understudy.methods.sanitize.wire import (
     MESSAGE_BYTES,
     MODEL_BYTES,
@@ -25,79 +26,11 @@ from understudy.methods.sanitize.wire import (
 )
 from understudy.methods.sanitize.wire_items import first_problem
 
-try:
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
-        Ed25519PublicKey,
-    )
-    from cryptography.hazmat.primitives.serialization import (
-        load_pem_private_key,
-        load_pem_public_key,
-    )
-except ImportError as error:
-    raise MissingExtra("an Ed25519 signature", "sign") from error
-
 _MODEL_MAGIC = b"USPM"
 _LENGTHS = struct.Struct(">4sII")  # magic, bytes of the result, bytes of the model
 UNSIGNED = "0" * 128
 
 Signed = TypeVar("Signed", ModelResult, DeletionReceipt)
-
-
-def new_signing_key() -> bytes:
-    """A fresh private key, 32 bytes."""
-    return Ed25519PrivateKey.generate().private_bytes_raw()
-
-
-def public_key_of(private: bytes) -> str:
-    """The public key of a private one, in hexadecimal."""
-    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw().hex()
-
-
-def private_key_of_pem(pem: bytes) -> bytes:
-    """A private key, 32 bytes, from a PEM file without a password.
-
-    Raises:
-        ValueError: It holds another key, or none.
-    """
-    try:
-        key = load_pem_private_key(pem, password=None)
-    except (TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError(type(key).__name__)
-    return key.private_bytes_raw()
-
-
-def public_key_of_pem(pem: bytes) -> str:
-    """A public key, in hexadecimal, from a PEM file.
-
-    Raises:
-        ValueError: It holds another key, or none.
-    """
-    try:
-        key = load_pem_public_key(pem)
-    except UnsupportedAlgorithm as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(key, Ed25519PublicKey):
-        raise ValueError(type(key).__name__)
-    return key.public_bytes_raw().hex()
-
-
-def signature_of(private: bytes, content: bytes) -> str:
-    """The signature of some bytes, in hexadecimal."""
-    return Ed25519PrivateKey.from_private_bytes(private).sign(content).hex()
-
-
-def signature_fits(public_key: str, signature: str, content: bytes) -> bool:
-    """Whether the private key of this public one signed these bytes; both in hexadecimal."""
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(bytes.fromhex(signature), content)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 def signed_bytes(message: ModelResult | DeletionReceipt) -> bytes:
