@@ -21,7 +21,8 @@ from understudy.cli.program import COMMAND_TABLE
 from understudy.core.option import kinds_of
 from understudy.core.roles import ROLES
 from understudy.evaluation.inputs import EvaluationOptions
-from understudy.run.config import RunConfig, run_options
+from understudy.run.check import check_source
+from understudy.run.config import RunConfig, make_config, run_options
 from understudy.run.dry import PlanOptions
 from understudy.run.run_result import Result
 
@@ -187,6 +188,27 @@ def test_a_plan_is_made_of_options_of_a_run_and_leaves_nothing(
         understudy.dry_run(scans, epsilon=1.0, cluster=2)  # type: ignore[call-arg]
 
 
+def test_a_check_and_a_recommendation_are_those_of_the_command_line_and_leave_nothing(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scans, ledger = result.folder.parent / "scans", str(tmp_path / "ledger.db")
+    checked = understudy.check(scans, size=4, progress="none")
+    declared = make_config({"source": str(scans), "out": "out", "epsilon": 1.0, "size": 4})
+    assert (checked, checked.shape) == (check_source(declared), (4, 4, 1))
+    recommended = understudy.plan(
+        scans, epsilon=2.0, base=str(scans), ledger=ledger, progress="none"
+    )
+    assert recommended.choices[0].option == "--method alignment"
+    assert recommended.plan is not None
+    assert recommended.plan.epsilon == pytest.approx(2.0)
+    assert [path.name for path in tmp_path.iterdir() if "ledger" not in path.name] == []
+    with pytest.raises(understudy.InputError, match="unknown option 'cluster'"):
+        understudy.check(scans, cluster=2)  # type: ignore[call-arg]
+    with pytest.raises(understudy.InputError, match="unknown option 'cluster'"):
+        understudy.plan(scans, epsilon=1.0, cluster=2)  # type: ignore[call-arg]
+
+
 def test_arrays_are_refused_with_what_to_do(tmp_path: Path) -> None:
     images: Any = np.zeros((4, 8, 8, 1), dtype=np.uint8)
     remedy = "source is a folder, a file or hf:NAME, found ndarray. Arrays are read from a file"
@@ -194,6 +216,10 @@ def test_arrays_are_refused_with_what_to_do(tmp_path: Path) -> None:
         understudy.synthesize(images, out=tmp_path / "out", epsilon=1.0)
     with pytest.raises(understudy.InputError, match=remedy):
         understudy.dry_run(images, epsilon=1.0)
+    with pytest.raises(understudy.InputError, match=remedy):
+        understudy.check(images)
+    with pytest.raises(understudy.InputError, match=remedy):
+        understudy.plan(images, epsilon=1.0)
     assert not list(tmp_path.iterdir())
 
 

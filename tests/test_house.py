@@ -61,7 +61,7 @@ def test_functions_stay_short() -> None:
 def length(function: Function) -> int:
     """Lines of a function; of the public API those of its body, for every option is written out."""
     public = function.name in understudy.__all__ and ast.get_docstring(function)
-    first = function.body[1].lineno if public else function.lineno
+    first = function.body[1].lineno if public and function.body[1:] else function.lineno
     return (function.end_lineno or first) - first + 1
 
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger.ledger import Ledger
     from understudy.privacy.vault import Vault
+    from understudy.run.check import SourceCheck
+    from understudy.run.check import checked_dataset as check
     from understudy.run.dry import planned_run as dry_run
+    from understudy.run.recommendation import Recommendation
+    from understudy.run.recommendation import recommended_run as plan
     from understudy.run.report import RunReport
     from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
@@ -42,15 +46,19 @@ __all__ = [
     "Materials",
     "Method",
     "Metric",
+    "Recommendation",
     "Result",
     "RunReport",
+    "SourceCheck",
     "Stage",
     "UnderstudyError",
     "Vault",
     "audit",
+    "check",
     "compare",
     "dry_run",
     "evaluate",
+    "plan",
     "report",
     "resample",
     "select",
@@ -70,16 +78,20 @@ _HOMES = {
     "Materials": "methods.base",
     "Method": "methods.base",
     "Metric": "core.results",
+    "Recommendation": "run.recommendation",
     "Result": "run.run_result",
     "RunReport": "run.report",
+    "SourceCheck": "run.check",
     "Stage": "core.types",
     "UnderstudyError": "core.errors",
     "Vault": "privacy.vault",
     "__version__": "core.version",
     "audit": "audit.audit",
+    "check": "run.check:checked_dataset",
     "compare": "run.report:compare_folders",
     "dry_run": "run.dry:planned_run",
     "evaluate": "evaluation.evaluate",
+    "plan": "run.recommendation:recommended_run",
     "report": "run.report:load",
     "resample": "run.resample",
     "select": "run.selection.select",

@@ -41,6 +41,7 @@ ABUSES: list[tuple[str, int, str]] = [
     (f"synthesize {OF}", 2, "source is missing"),
     (f"synthesize '' {OF}", 2, "source is missing"),
     ("synthesize {scans} --ledger {ledger} --epsilon 1", 2, "out is missing"),
+    ("plan {scans}", 2, "epsilon is missing: say how much"),
     (f"synthesize {{file}} {OF}", 2, "is of no known kind"),
     (f"synthesize {{empty}} {OF}", 2, "0 other files, which is no known layout"),
     (f"synthesize {{notes}} {OF}", 2, "1 other files, which is no known layout"),

@@ -18,6 +18,7 @@ from understudy.core.errors import SourceError
 from understudy.data import encoded_images
 from understudy.run.check import SourceCheck, check_source
 from understudy.run.config import make_config
+from understudy.run.documents import ONE_CLASS
 from understudy.run.dry import dry_run
 
 
@@ -126,6 +127,17 @@ def test_classes_that_look_like_people_are_told(tmp_path: Path) -> None:
     (problem,) = (one for one in checked(tmp_path).problems if one.kind == "class names")
     assert "--label none --unit-from folder" in problem.message
     assert "class names" not in kinds(checked(tmp_path, label="none", unit_from="folder"))
+
+
+def test_images_without_classes_are_told_until_that_is_declared(tmp_path: Path) -> None:
+    class_folders(tmp_path, {"cat": 30})
+    for image in (tmp_path / "cat").iterdir():
+        image.rename(tmp_path / image.name)
+    (tmp_path / "cat").rmdir()
+    (problem,) = checked(tmp_path).problems
+    assert (problem.kind, problem.message) == ("no classes", ONE_CLASS)
+    assert checked(tmp_path).options["label"] == "none"
+    assert checked(tmp_path, label="none").problems == ()
 
 
 def test_what_cannot_be_opened_is_one_problem(tmp_path: Path) -> None:

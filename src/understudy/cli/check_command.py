@@ -10,8 +10,6 @@ from understudy.cli.option_values import Progress, options_of_a_run
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
-from understudy.run.config import make_config
-from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.methods.clustering.capacity import Carried
@@ -32,13 +30,9 @@ def check_command(
     **given: Any,
 ) -> None:
     """Read a dataset once and list all that is wrong with it. Spends nothing; owner only."""
-    config = make_config({"source": source, "out": "out", "epsilon": 1.0, **given})
-    with reporting(progress) as events:
-        from understudy.run.check import check_source
+    from understudy.run.check import checked_dataset
 
-        step = events.step("reading the dataset")
-        result = check_source(config)
-        step.finish()
+    result = checked_dataset(source, progress=progress, **given)
     if as_json:
         print_json(result.as_dict())
     else:

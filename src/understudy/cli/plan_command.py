@@ -11,8 +11,6 @@ from rich.table import Table
 
 from understudy.cli import show
 from understudy.cli.option_values import Progress, options_of_a_run
-from understudy.run.config import make_config
-from understudy.run.progress import reporting
 
 if TYPE_CHECKING:  # importing it takes a while, which every command would pay
     from understudy.run.recommendation import Recommendation
@@ -35,13 +33,10 @@ def plan_command(
     **given: Any,
 ) -> None:
     """Recommend a method and settings for a dataset, with the reasons. Spends nothing."""
-    config = make_config({"source": source, "out": "out", **given})
-    with reporting(progress) as events:
-        from understudy.run.recommendation import recommend
+    from understudy.run.recommendation import recommended_run
 
-        step = events.step("reading the dataset")
-        result = recommend(config)
-        step.finish()
+    epsilon = given.pop("epsilon", "")  # where it is missing, the error says what to do
+    result = recommended_run(source, epsilon=epsilon, progress=progress, **given)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False, default=list))
     else:

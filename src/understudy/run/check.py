@@ -10,10 +10,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from os import PathLike
+from typing import Any, Unpack
 
 from understudy.core.errors import BackendError, InputError, SourceError
-from understudy.core.ports import Source
+from understudy.core.ports import Events, Source
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
 from understudy.data.names import UNLABELLED_NAME
@@ -22,9 +23,11 @@ from understudy.methods.base import weights_of
 from understudy.methods.clustering.capacity import Carried
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.budget import Budget
-from understudy.run.config import RunConfig, make_params
-from understudy.run.dry import class_capacities
+from understudy.run.config import RunConfig, make_config, make_params, source_name
+from understudy.run.documents import ONE_CLASS, is_unlabelled
+from understudy.run.dry import ReadingOptions, class_capacities
 from understudy.run.prepare import Prepared, open_private, prepare
+from understudy.run.progress import ProgressMode, reporting
 
 EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
@@ -88,6 +91,33 @@ class SourceCheck:
         return {"kind": "owner-only", "ready": self.ready} | asdict(self)
 
 
+def checked_dataset(
+    source: str | PathLike[str],
+    *,
+    progress: ProgressMode | Events = "auto",
+    **options: Unpack[ReadingOptions],
+) -> SourceCheck:
+    """Read a dataset once and say everything that is wrong with it. Spends and writes nothing.
+
+    What comes back counts private records: it is for the owner alone.
+
+    Args:
+        source: The private dataset.
+        progress: Where events go, as for `understudy.synthesize`.
+        options: How it is read: options of `understudy.synthesize`, by their names.
+
+    Raises:
+        ConfigError: An option that makes no sense.
+    """
+    name = source_name("source", source)
+    config = make_config({**options, "source": name, "out": "out", "epsilon": EPSILONS[0]})
+    with reporting(progress) as events:
+        step = events.step("reading the dataset")
+        result = check_source(config)
+        step.finish()
+    return result
+
+
 def check_source(config: RunConfig) -> SourceCheck:
     """Read a dataset once and say everything that is wrong with it.
 
@@ -101,7 +131,7 @@ def check_source(config: RunConfig) -> SourceCheck:
     source, problems = _opened(config, inspection)
     problems += _counted(config, inspection)
     if source is not None:
-        problems += _of_source(source)
+        problems += _of_source(source, config)
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, inspection, source, problems)
     carried = {} if source is None else _carried(config, source, inspection, remedies)
@@ -180,10 +210,10 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
         yield Problem("class names", message, count=len(classes))
 
 
-def _of_source(source: Source) -> Iterator[Problem]:
+def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
     """What opening the dataset showed."""
-    if source.classes == UNLABELLED_NAME:
-        yield Problem("no classes", "nothing says what the class is: it is one class, 'all'")
+    if is_unlabelled(source, config):
+        yield Problem("no classes", ONE_CLASS)
     if not isinstance(source, RecordSource):
         return
     if source.stray:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.roles import RoleNames
@@ -122,29 +122,39 @@ def dry_run(config: RunConfig) -> RunPlan:
         return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
 
 
-class PlanOptions(RoleNames, total=False):
-    """The options of a run that its plan depends on, as `understudy.synthesize` takes them."""
+class ReadingOptions(TypedDict, total=False):
+    """How a private dataset is read, and delta, as `understudy.synthesize` takes them."""
 
-    method: str
     delta: float
-    accept_epsilon: bool
-    settings: Mapping[str, Any] | None
-    count: int | None
     unit: str | None
     unit_from: Literal["folder", "file"] | None
     unit_from_name: str | None
     unit_rows: int
-    adjacency: Adjacency
-    ledger: str | None
     size: int | None
     fit: Literal["stretch", "crop", "pad"]
     label: str | None
     classes: Sequence[str] | str | None
     channels: int | None
+    skip_bad: bool
+
+
+class RecommendationOptions(RoleNames, ReadingOptions, total=False):
+    """What a recommendation goes by: options of a run that do not depend on its method."""
+
+    accept_epsilon: bool
+    adjacency: Adjacency
+    ledger: str | None
+
+
+class PlanOptions(RecommendationOptions, total=False):
+    """The options of a run that its plan depends on, as `understudy.synthesize` takes them."""
+
+    method: str
+    settings: Mapping[str, Any] | None
+    count: int | None
     hold_out: float | str | None
     quality_share: float | str | None
     candidates_public: bool
-    skip_bad: bool
 
 
 def planned_run(

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from typing import Any, cast
+from os import PathLike
+from typing import Any, Unpack, cast
 
 from understudy.core.errors import InputError
+from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
@@ -23,10 +25,11 @@ from understudy.run.check import (
     option_words,
 )
 from understudy.run.codec_rules import choose_codec, codec_roles
-from understudy.run.config import RunConfig
-from understudy.run.dry import RunPlan, plan_of
+from understudy.run.config import RunConfig, make_config, source_name
+from understudy.run.dry import RecommendationOptions, RunPlan, plan_of
 from understudy.run.models import named_roles
 from understudy.run.prepare import prepare
+from understudy.run.progress import ProgressMode, reporting
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
 """Packages that models need, and the extra that brings each."""
@@ -92,6 +95,37 @@ class Recommendation:
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
         return {"kind": "owner-only"} | asdict(self)
+
+
+def recommended_run(
+    source: str | PathLike[str],
+    *,
+    epsilon: float | str,
+    progress: ProgressMode | Events = "auto",
+    **options: Unpack[RecommendationOptions],
+) -> Recommendation:
+    """Recommend a method and settings for a dataset, with the reasons. Spends and writes nothing.
+
+    What comes back counts private records: it is for the owner alone.
+
+    Args:
+        source: The private dataset.
+        epsilon: As for `understudy.synthesize`.
+        progress: Where events go, as for `understudy.synthesize`.
+        options: The models and public datasets that are at hand, and how the dataset is read:
+            options of `understudy.synthesize`, by their names.
+
+    Raises:
+        ConfigError: An option that makes no sense.
+        SourceError: The public dataset cannot be read.
+    """
+    name = source_name("source", source)
+    config = make_config({**options, "source": name, "out": "out", "epsilon": epsilon})
+    with reporting(progress) as events:
+        step = events.step("reading the dataset")
+        result = recommend(config)
+        step.finish()
+    return result
 
 
 def recommend(config: RunConfig) -> Recommendation:
