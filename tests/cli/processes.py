@@ -24,6 +24,14 @@ from typing import Any, NoReturn
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+PRELOADED = (
+    *(f"scipy.{part}" for part in ("fft", "linalg", "optimize", "sparse", "special")),
+    *("jinja2", "pydantic", "pydantic.type_adapter", "rich.progress", "rich.table", "zoneinfo"),
+    *("understudy.run.synthesize", "understudy.cli.synthesize_command", "understudy.cli.show"),
+    *("understudy.methods.clustering.algorithm", "understudy.backends.embedded.dct"),
+    *("understudy.backends.option_reading", "understudy.run.run_file"),
+)
+"""What most commands import: once, before they are forked."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,11 @@ def commands(folder: Path, preload: str = "understudy.cli.main") -> Iterator[Com
 
 def serve(preload: str) -> None:
     """Fork for every order on standard input."""
-    parts = [f"scipy.{part}" for part in ("fft", "linalg", "optimize", "sparse", "special")]
-    for name in ("understudy.run.synthesize", *parts, *preload.split(",")):
+    for name in (*PRELOADED, *preload.split(",")):
         importlib.import_module(name)
+    from PIL import Image
+
+    Image.preinit()  # the readers of formats, which are imported by the first image
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
