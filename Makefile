@@ -33,12 +33,13 @@ $(BENCH_STAMP): $(STAMP)
 # Two processes of one thread each: threads of several processes on two cores wait for each other.
 # Noise is drawn by the operating system and has no seed, so a test that looks at noise fails by
 # chance once in some thousand runs. One that fails is run once more, and listed as RERUN: a fault
-# fails twice.
+# fails twice. Compiled modules are kept, also where the environment says that none are: each of the
+# two processes and every command that a test starts would compile all of them anew.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --reruns 1 --only-rerun AssertionError -raR
+	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --reruns 1 --only-rerun AssertionError -raR
 
 test-all: setup
-	$(BIN)/pytest -m "slow or not slow"
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check .

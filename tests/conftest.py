@@ -8,6 +8,7 @@ a test cannot quietly stop running: ``UNDERSTUDY_REQUIRE_DATA=1`` for real data,
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
@@ -21,6 +22,12 @@ SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
 Missing = Callable[[str, str], NoReturn]
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has imported stays, so the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -148,7 +148,7 @@ def check_killed_at_random(
         check_complete(site)
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_clustering_killed_at_random_moments(
     understudy: Commands, tmp_path: Path, kills: int
 ) -> None:
@@ -167,7 +167,7 @@ class Aligned(Site):
         self.settings = ["--method", "alignment", *models, "--set", "clusters=2", "--count", "40"]
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_alignment_killed_at_random_moments(
     understudy: Commands, tmp_path: Path, kills: int
 ) -> None:

@@ -1,5 +1,6 @@
 """Clustering end to end on small clouds: what is released resembles what went in."""
 
+import itertools
 from typing import get_args
 
 import numpy as np
@@ -135,9 +136,15 @@ def planned(source, settings, **options):
     return {stage.name for stage in dry_run(config).stages}
 
 
-@pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("clusters", [1, 2])
-@pytest.mark.parametrize("covariance", get_args(Covariance))
+EVERY = list(itertools.product(get_args(Covariance), (1, 2), (False, True)))
+FEW = [(one, 1 + number % 2, number % 4 < 2) for number, one in enumerate(get_args(Covariance))]
+"""Every covariance, with one cluster and two in turn (each alone: tests/methods/test_stages.py)."""
+
+
+@pytest.mark.parametrize(
+    ("covariance", "clusters", "normalise"),
+    [case if case in FEW else pytest.param(*case, marks=pytest.mark.slow) for case in EVERY],
+)
 def test_what_is_planned_is_what_is_released(tmp_path, covariance, clusters, normalise):
     source = embeddings(tmp_path / "small.npz")
     given = {"covariance": covariance, "clusters": clusters, "normalise": normalise}
