@@ -244,9 +244,7 @@ def test_evolution_killed_at_random_moments(
 
 MOMENTS = [
     ("understudy.run.outputs:write_json", 1, "before"),  # start.json
-    ("understudy.run.outputs:write_json", 1, "after"),
     ("understudy.privacy.ledger.ledger:Ledger.register", 1, "after"),
-    ("understudy.privacy.rows:CachedRecords", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.charge", 1, "after"),  # paid, no noise drawn
     ("understudy.privacy.noise:add_discrete_gaussian", 1, "after"),  # drawn, not stored
@@ -256,16 +254,26 @@ MOMENTS = [
     ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "before"),
     ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
     ("understudy.privacy.account:Account._store", 3, "after"),
-    ("understudy.privacy.vault:Vault.close", 1, "after"),
     ("understudy.data.release:_PngWriter._name", 7, "after"),  # half of the images
     ("understudy.run.synthesize:write_release", 1, "after"),
-    ("understudy.run.synthesize:write_release_documents", 1, "after"),
-    ("understudy.run.synthesize:write_contact_sheet", 1, "after"),
     ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 
+BETWEEN = [
+    ("understudy.run.outputs:write_json", 1, "after"),
+    ("understudy.privacy.rows:CachedRecords", 1, "before"),
+    ("understudy.privacy.vault:Vault.close", 1, "after"),
+    ("understudy.run.synthesize:write_release_documents", 1, "after"),
+    ("understudy.run.synthesize:write_contact_sheet", 1, "after"),
+]
+"""Moments at which nothing is paid or drawn that is not at one of the others."""
 
-@pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}")
+EVERY_MOMENT = [*MOMENTS, *(pytest.param(moment, marks=pytest.mark.slow) for moment in BETWEEN)]
+
+
+@pytest.mark.parametrize(
+    "moment", EVERY_MOMENT, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}"
+)
 def test_killed_at_a_chosen_moment(
     understudy: Commands, site: Site, moment: tuple[str, int, str]
 ) -> None:

@@ -213,7 +213,17 @@ def test_the_shipped_mechanisms_hold_and_are_seen_to(name, bounded):
     assert audit_pairs(inside, outside, **{**options, "confidence": 0.95}).mu > 0
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+SUMMED_LIKE_OTHERS = {"ClippedSums", "CountAndSum", "DiagonalMoments", "NormHistogram"}
+"""Mechanisms whose noise is added by the code that adds it to the others: slow, by that fault."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in SUMMED_LIKE_OTHERS else [])
+        for name in MECHANISMS
+    ],
+)
 def test_half_the_noise_is_caught(half_the_noise, name):
     found = drawn(name, 0.975)
     assert found.broken
@@ -253,6 +263,7 @@ def refuted(method, tmp_path, runs, confidence=0.95, **options):
 K_MEANS = {"settings": {"clusters": 2, "lloyd_steps": 0}}
 
 
+@pytest.mark.slow
 def test_clusters_in_the_clear_are_caught(clusters_in_the_clear, tmp_path):
     """Every run with the row gives itself away, and none without it.
 
@@ -292,6 +303,7 @@ def test_a_whole_selection_with_gradients_that_are_not_clipped_is_caught(
     assert "a record adds " in sentence
 
 
+@pytest.mark.slow
 def test_a_whole_selection_with_half_the_noise_is_caught(half_the_noise, tmp_path):
     is_refuted, sentence, _ = refuted("selection", tmp_path, 40)
     assert is_refuted
@@ -314,6 +326,7 @@ def test_noise_that_repeats_after_a_chunk_is_caught(noise_in_chunks):
     assert repeats.startswith("3,0")  # and what is the same by chance
 
 
+@pytest.mark.slow
 def test_noise_of_one_stage_used_in_the_next_is_caught(noise_used_twice, tmp_path):
     is_refuted, sentence, _ = refuted("clustering", tmp_path, 40)
     assert is_refuted
@@ -336,6 +349,10 @@ def test_noise_that_every_run_repeats_is_caught(the_same_noise_in_every_run, tmp
 def test_correlated_noise_is_caught(correlated_noise, tmp_path):
     drawn_noise = audit_mechanism(MECHANISMS["Votes"], PLAN, 4000).noise
     assert [fault for fault in drawn_noise.faults if "correlated within a stage" in fault]
+
+
+@pytest.mark.slow
+def test_correlated_noise_is_caught_in_a_method(correlated_noise, tmp_path):
     is_refuted, sentence, _ = refuted("evolution", tmp_path, 80)
     assert is_refuted
     assert "the noise is correlated within a stage" in sentence

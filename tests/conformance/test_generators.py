@@ -27,6 +27,16 @@ GENERATORS: list[str] = [
     "embedded:studio?folder={studio}&steps=2&batch=3",
 ]
 
+LIKE_OTHERS = {
+    "hf:{models}/sd15?steps=2&batch=3&controlnet=edges:{models}/edges",
+    "hf:{models}/sd15-inpainting?steps=2&batch=3",
+    "hf:{models}/sdxl?steps=1&batch=3&guidance=0&scheduler=LCM",
+    "hf:{models}/flux?steps=2&batch=3&size=32",
+    "hf:{models}/z-image?steps=2&batch=3&size=32",
+    "hf:{models}/sd21-unclip?steps=2&batch=3&guidance=1&scheduler=UniPCMultistep",
+}
+"""Each goes through the code of another of its list, and waits for the slow tests."""
+
 DECODERS: list[str] = [
     "hf:{models}/sd21-unclip?steps=2&batch=3",
     "hf:{models}/sd21-unclip?steps=2&batch=3&guidance=1&scheduler=UniPCMultistep",
@@ -56,14 +66,22 @@ def located(name: str, request: pytest.FixtureRequest) -> str:
     return name.format(models=folder)
 
 
+def marked(names: list[str]) -> list[object]:
+    """The names as parameters, those that are like others among the slow tests."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow) if name in LIKE_OTHERS else name
+        for name in names
+    ]
+
+
 class TestGenerators(GeneratorSuite):
-    @pytest.fixture(params=GENERATORS)
+    @pytest.fixture(params=marked(GENERATORS))
     def generator(self, request: pytest.FixtureRequest) -> Generator:
         return load_once(Generator, located(request.param, request))
 
 
 class TestPromptedDecoders(PromptedDecoderSuite):
-    @pytest.fixture(params=DECODERS)
+    @pytest.fixture(params=marked(DECODERS))
     def decoder(self, request: pytest.FixtureRequest) -> PromptedDecoder:
         decoder = decoder_once(located(request.param, request), self.shape)
         assert isinstance(decoder, PromptedDecoder)
