@@ -131,13 +131,40 @@ def select(
             spent or disclosed.
         BudgetRefused: The dataset's budget does not cover the run; nothing was spent.
     """
-    given = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in locals().items()
-        if name != "progress"
-    }
-    config = make_select_config({**given, "settings": settings or {}})
-    return run_selection(config, progress=progress)
+    return run_selection(
+        make_select_config(
+            {
+                "candidates": str(candidates),
+                "out": out,
+                "keep": keep,
+                "private": None if private is None else str(private),
+                "reference": None if reference is None else str(reference),
+                "epsilon": epsilon,
+                "no_guarantee": no_guarantee,
+                "candidates_public": candidates_public,
+                "delta": delta,
+                "encoder": encoder,
+                "penalty_encoder": penalty_encoder,
+                "lpips": None if lpips is None else str(lpips),
+                "public": public,
+                "settings": settings or {},
+                "hold_out": hold_out,
+                "unit": unit,
+                "unit_rows": unit_rows,
+                "adjacency": adjacency,
+                "ledger": ledger,
+                "size": size,
+                "label": label,
+                "classes": classes,
+                "seed": seed,
+                "format": format,
+                "licence": licence,
+                "resume": resume,
+                "skip_bad": skip_bad,
+            }
+        ),
+        progress=progress,
+    )
 
 
 def run_selection(
