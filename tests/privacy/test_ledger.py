@@ -166,6 +166,20 @@ def test_the_next_run_at_another_delta_is_accepted_too(ledger: Ledger, photos: D
     ledger.charge(photos.id, [charge("r2", event=run_event(largest, 1e-7))], **IMAGE)
 
 
+def test_the_next_run_is_known_beside_releases_that_no_formula_composes(tmp_path: Path) -> None:
+    """It was 1 TB of memory: a run of epsilon 5,000,000 was accounted for numerically."""
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        photos = ledger.register(rows(30))
+        ledger.set_budget(photos.id, Budget(2.0, DELTA))
+        events: list[Event] = [run_at(0.5), Laplace(0.4)]
+        for number, event in enumerate(events):
+            ledger.charge(photos.id, [charge(f"r{number}", event=event)], **IMAGE)
+        largest = ledger.next_run(photos.id)
+    assert largest is not None
+    assert 2.0 - 1e-3 < epsilon_of([*events, run_at(largest)], DELTA) <= 2.0
+    assert epsilon_of([*events, run_at(largest * (1 + 1e-4))], DELTA) > 2.0
+
+
 def test_what_overlaps_bounds_the_next_run_and_nothing_does_without_a_budget(
     ledger: Ledger, photos: Dataset
 ) -> None:

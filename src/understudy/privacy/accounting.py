@@ -119,17 +119,24 @@ def delta_of(epsilon: float, mu: float) -> float:
     return math.exp(log_first) * -math.expm1(min(log_second - log_first, 0.0))
 
 
-def bracket(is_low: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def bracket(
+    is_low: Callable[[float], bool],
+    low: float,
+    high: float,
+    alike: Callable[[float], float] | None = None,
+) -> tuple[float, float]:
     """The last number of which ``is_low`` holds and the first of which it does not, by bisection.
 
     Args:
         is_low: Holds up to some number in the interval, and of none above it.
         low: Where it holds, or is taken to hold.
         high: Where it does not.
+        alike: What the caller makes of a number, where ``is_low`` takes long: once it makes the
+            same of both ends, it is no matter where between them the answer lies.
     """
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if not low < middle < high:
+        if not low < middle < high or (alike is not None and alike(low) == alike(high)):
             break
         low, high = (middle, high) if is_low(middle) else (low, middle)
     return low, high
