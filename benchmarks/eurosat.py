@@ -8,7 +8,6 @@ command line); the rivals have no use for any.
 from __future__ import annotations
 
 import functools
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import dp_sgd
-from benchmarks.tables import CACHE, DATA, Table, load, need, percent
-from understudy import synthesize
+from benchmarks.tables import CACHE, DATA, Table, load, need, percent, released
 from understudy.backends.registry import load_encoder
 from understudy.data import open_source
 from understudy.metrics.utility import Labelled, utility
@@ -55,25 +53,10 @@ def features(name: str, source_name: str | Path, model: str = ENCODER) -> Path:
     return path
 
 
-def released(train: Path, public: Path, epsilon: float, **options: Any) -> Labelled:
-    """Samples of a release of embeddings; ``options`` are those of `understudy.synthesize`."""
-    with tempfile.TemporaryDirectory() as name:
-        result = synthesize(
-            train,
-            out=Path(name) / "out",
-            epsilon=epsilon,
-            delta=DELTA,
-            ledger=f"sqlite:///{name}/ledger.db",
-            public=str(public),
-            **options,
-        )
-        return load(result.release / "embeddings.safetensors")
-
-
 def release(train: Path, test: Labelled, public: Path, epsilon: float, **options: Any) -> Result:
     """The two-layer network on a release; the seconds are those of the release alone."""
     start = time.perf_counter()
-    samples = released(train, public, epsilon, **options)
+    samples = released(train, epsilon, delta=DELTA, public=str(public), **options)
     seconds = time.perf_counter() - start
     return utility(samples, test, network="two-layer").balanced, seconds
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.eurosat import DELTA, features, released
-from benchmarks.tables import DATA, Table, load, need, percent
+from benchmarks.eurosat import DELTA, features
+from benchmarks.tables import DATA, Table, load, need, percent, released
 from understudy.metrics.utility import Labelled, utility
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -39,7 +39,10 @@ def main() -> None:
     for epsilon in EPSILONS:
         for kind in ("none", "embeddings"):
             options = {"count": COUNT, "settings": {"filter": kind}}
-            runs = [released(train, leaves, epsilon, seed=s, **options) for s in range(SEEDS)]
+            runs = [
+                released(train, epsilon, delta=DELTA, public=str(leaves), seed=s, **options)
+                for s in range(SEEDS)
+            ]
             scores = [utility(run, held_out, network="two-layer").balanced for run in runs]
             table.row(
                 kind,

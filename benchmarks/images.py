@@ -31,8 +31,7 @@ import numpy as np
 from benchmarks.judges import HEADS, Panel, judge, sheet
 from benchmarks.packs import TEST, write_pack
 from benchmarks.small_classes import SIZES, Subset, lines
-from benchmarks.tables import DATA, Table, need
-from understudy import synthesize
+from benchmarks.tables import DATA, Table, need, released
 from understudy.data import open_source
 from understudy.methods.clustering.capacity import Carried
 from understudy.metrics.utility import Labelled, gather
@@ -149,19 +148,8 @@ def options_of(encoder: str, settings: Mapping[str, str]) -> dict[str, Any]:
 
 def release(source: Path, epsilon: float, size: int | None, **options: Any) -> Labelled:
     """The samples of one release."""
-    with tempfile.TemporaryDirectory() as name:
-        result = synthesize(
-            source,
-            out=Path(name) / "out",
-            epsilon=epsilon,
-            delta=DELTA,
-            size=size,
-            format="parquet",
-            progress="none",
-            ledger=f"sqlite:///{name}/ledger.db",
-            **options,
-        )
-        return loaded(result.release)
+    images = {"delta": DELTA, "size": size, "format": "parquet", "progress": "none"}
+    return released(source, epsilon, **images, **options)
 
 
 def pack_name(dataset: str, epsilon: float, encoder: str, settings: Mapping[str, str]) -> str:

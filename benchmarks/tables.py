@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from understudy import synthesize
 from understudy.data import open_source
 from understudy.metrics.utility import Labelled, gather
 
@@ -33,6 +35,25 @@ def load(source: Path, split: Literal["train", "test"] = "train") -> Labelled:
     """A dataset in memory."""
     opened = open_source(source, split=split)
     return gather(opened.batches(1024), opened.classes)
+
+
+def released(source: Path, epsilon: float, **options: Any) -> Labelled:
+    """The samples of one release, which is charged in a ledger of its own.
+
+    Args:
+        source: The private dataset.
+        epsilon: Of the release.
+        options: Others of `understudy.synthesize`.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        result = synthesize(
+            source,
+            out=Path(name) / "out",
+            epsilon=epsilon,
+            ledger=f"sqlite:///{name}/ledger.db",
+            **options,
+        )
+        return load(result.release)
 
 
 def machine() -> str:
