@@ -80,17 +80,11 @@ class ScatteringOptions:
 
 
 class _Layer:
-    """The operators of one bank on maps of one resolution.
+    """The operators of one bank on maps."""
 
-    Args:
-        filters: The bank.
-        height: Height of the maps it is given.
-        width: Their width.
-    """
-
-    def __init__(self, filters: Bank, height: int, width: int) -> None:
-        self._rows = _averages(filters, height).T.contiguous()
-        self._columns = _averages(filters, width)
+    def __init__(self, filters: Bank) -> None:
+        self._step = 2**filters.octaves
+        self._lowpass = torch.from_numpy(filters.lowpass.astype(np.float32))
         # conv2d correlates instead of convolving; psi(-x) = conj(psi(x)), so the modulus agrees.
         self._kernels = [
             torch.from_numpy(np.concatenate([k.real, k.imag]).astype(np.float32))[:, None]
@@ -99,7 +93,15 @@ class _Layer:
 
     def average(self, maps: Tensor) -> Tensor:
         """(..., height, width) to (..., height / 2^J, width / 2^J): 2^J (maps * phi), sampled."""
-        return self._rows @ (maps @ self._columns)
+        # By convolutions: what a matrix product makes of a row depends on the rows about it.
+        flat, radius = maps.reshape(-1, 1, *maps.shape[-2:]), len(self._lowpass) // 2
+        across = F.conv2d(
+            flat, self._lowpass[None, None, None], stride=(1, self._step), padding=(0, radius)
+        )
+        down = F.conv2d(
+            across, self._lowpass[None, None, :, None], stride=(self._step, 1), padding=(radius, 0)
+        )
+        return down.reshape(*maps.shape[:-2], *down.shape[-2:])
 
     def modulus(self, maps: Tensor, octave: int) -> Tensor:
         """(n, height, width) to (n, L, height / 2^j, width / 2^j): 2^j |maps * psi_j|, sampled."""
@@ -119,8 +121,8 @@ class _Spectrum:
     ) -> None:
         basis, frequency = path_basis(options.J, options.L, options.order)
         self._paths, self._rows, self._columns = (
-            torch.from_numpy(matrix.astype(np.float32))
-            for matrix in (basis, cosine_basis(positions[0]), cosine_basis(positions[1]).T)
+            torch.from_numpy(matrix.astype(np.float32))[:, :, None, None]
+            for matrix in (basis, *map(cosine_basis, positions))
         )
         order = low_first(channels, frequency, *positions)
         self._order = torch.from_numpy(order[:length])
@@ -128,8 +130,10 @@ class _Spectrum:
 
     def __call__(self, paths: Tensor) -> Tensor:
         """(n * channels, paths, rows, columns) to (n, length)."""
-        turned = (self._paths @ paths.flatten(2)).reshape(paths.shape)
-        spectrum = self._rows @ turned @ self._columns
+        # By convolutions of one cell, as averages are: first paths, then rows, then columns mix.
+        turned = F.conv2d(paths, self._paths).transpose(1, 2)
+        turned = F.conv2d(turned, self._rows).permute(0, 3, 2, 1)
+        spectrum = F.conv2d(turned, self._columns).permute(0, 2, 3, 1)
         return spectrum.reshape(len(paths) // self._channels, -1)[:, self._order]
 
 
@@ -166,11 +170,7 @@ class ScatteringEncoder:
         self._channels = 1 if options.colour == "grey" else channels
         padded = (height + 2 * self._margin, width + 2 * self._margin)
         self._layers = [
-            _Layer(
-                bank(options.J - j, options.L, -(-max(padded) // 2**j)),
-                -(-padded[0] // 2**j),
-                -(-padded[1] // 2**j),
-            )
+            _Layer(bank(options.J - j, options.L, -(-max(padded) // 2**j)))
             for j in range(options.J)
         ]
         self._kept = (-(-height // step), -(-width // step))
@@ -269,12 +269,3 @@ def path_count(options: ScatteringOptions) -> int:
     octaves, angles = options.J, options.L
     second = angles**2 * octaves * (octaves - 1) // 2 if options.order == 2 else 0
     return 1 + octaves * angles + second
-
-
-def _averages(filters: Bank, size: int) -> Tensor:
-    """(size, ceil(size / 2^J)): the low-pass filter and its sampling, along one axis."""
-    step, radius = 2**filters.octaves, len(filters.lowpass) // 2
-    offset = np.arange(size)[:, None] - step * np.arange(-(-size // step))[None, :]
-    inside = np.abs(offset) <= radius
-    weights = np.where(inside, filters.lowpass[np.clip(offset + radius, 0, 2 * radius)], 0.0)
-    return torch.from_numpy(weights.astype(np.float32))
