@@ -56,7 +56,7 @@ from understudy.metrics.detection import average_precision
 from understudy.metrics.disclosure import PartMessages, disclosed_information
 from understudy.metrics.semantic import prompt_similarity, semantic_similarity
 from understudy.playhouse import DrawnImage, Home
-from understudy.server.model_training import SmallModelTraining
+from understudy.server.model_training import SmallModelTraining, loaded_network
 
 PARTS = ("pet", "activity", "bottle", "noise", "two-objects", "generic", "prompts")
 SIDE = 64
@@ -377,16 +377,12 @@ def outputs_of(
 
         data = training.export(task.kind, state, shape, classes)  # type: ignore[arg-type]
         return np.asarray(onnxruntime.InferenceSession(data).run(None, {"images": pixels})[0])
-    import safetensors.torch
     import torch
 
-    tensors = safetensors.torch.load(state)
-    mean, gain = (tensors.pop(f"input.{name}")[:, None, None] for name in ("mean", "gain"))
-    network = training._network(task.kind, shape, classes)  # type: ignore[arg-type]
-    network.load_state_dict(tensors)
+    network, mean, gain = loaded_network(task.kind, state, shape, classes)  # type: ignore[arg-type]
+    standard = (pixels - mean[:, None, None]) * gain[:, None, None]
     with torch.inference_mode():
-        result = network.eval()((torch.from_numpy(pixels) - mean) * gain)
-    return np.asarray(result.numpy())
+        return np.asarray(network(torch.from_numpy(standard)).numpy())
 
 
 def real_score(task: Task, result: NDArray[np.float32], tests: Photos) -> float:
