@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from scipy.ndimage import label
+from scipy import ndimage
 from tests.methods.sanitize.painted_models import RED, SIZES, Painter
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, is_red, rooms
 
@@ -120,7 +120,7 @@ def test_an_image_that_shows_two_objects_as_drawn_is_dropped() -> None:
     result = composed(request(), Twice(), how=how)
     assert result.dropped > 0
     for mask in is_red(result.images.images):
-        assert label(mask)[1] == 1
+        assert ndimage.label(mask)[1] == 1
 
 
 def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
