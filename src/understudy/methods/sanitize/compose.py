@@ -53,8 +53,8 @@ class ComposeSettings:
         light: Largest relative change of a reference background's brightness.
         soft: Mix an object's outermost pixels with what is next to them.
         batch: Images that are composed at a time; a job says that it lives before each batch.
-        as_drawn: Part of a class's images that stay as the class prompt gave them, where their
-            background is drawn anyway: an object in a room of its own, which no cut has changed.
+        as_drawn: Part of a class's images that stay as the class prompt gave them: an object in a
+            room of its own, which no cut has changed.
         placed: Cut objects out and place them; False leaves images as the class prompt gave them,
             the paper's pipeline without any mask.
     """
@@ -191,7 +191,7 @@ class Composer:
     def _whole_images(self, count: int) -> int:
         """How many of a class's images stay as they were drawn."""
         alone = len(self._request.target_object) == 1
-        drawn = alone and self._settings.placed and not self._has_rooms
+        drawn = alone and self._settings.placed
         return round(self._settings.as_drawn * count) if drawn else 0
 
     def _as_drawn(

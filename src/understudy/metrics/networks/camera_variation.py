@@ -34,6 +34,15 @@ PATTERNED = 0.5
 PATTERN_CELLS = 16
 COVER = 0.6
 """How much a blotch covers at most."""
+OUTLINED = 0.5
+"""Part of the images whose dark lines grow."""
+PAPERED = 0.5
+"""Part of the images over which stripes or checks are laid."""
+PAPER_PERIODS = (4.0, 16.0)
+"""Over the side of an image."""
+PAPER_CONTRAST = 0.08
+VIGNETTE = 0.4
+"""How much darker the corners are at most."""
 
 
 def as_other_cameras(images: Tensor) -> Tensor:
@@ -46,7 +55,8 @@ def as_other_cameras(images: Tensor) -> Tensor:
         The same shape and type.
     """
     values = images.permute(0, 3, 1, 2).float() / 255
-    values = _noisy(_lit(_coloured(_moved(_patterned(values)))))
+    values = _shaded(_papered(_outlined(_patterned(values))))
+    values = _noisy(_lit(_coloured(_moved(values))))
     return (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
@@ -63,6 +73,35 @@ def _patterned(values: Tensor) -> Tensor:
     chosen = torch.rand(n, 1, 1, 1) < PATTERNED
     cover = inside * chosen * _uniform(0, COVER, n, 1, 1, 1)
     return values * (1 - cover) + torch.rand(n, channels, 1, 1) * cover
+
+
+def _outlined(values: Tensor) -> Tensor:
+    """Dark lines up to a pixel thicker on each side: mixed with the darkest of the neighbours."""
+    n = len(values)
+    padded = functional.pad(values, (1, 1, 1, 1), mode="replicate")
+    darkest = -functional.max_pool2d(-padded, 3, 1)
+    share = _uniform(0, 1, n, 1, 1, 1) * (torch.rand(n, 1, 1, 1) < OUTLINED)
+    return torch.lerp(values, darkest, share)
+
+
+def _papered(values: Tensor) -> Tensor:
+    """Faint stripes or checks in any direction, such as walls have."""
+    n, _, height, width = values.shape
+    down, across = torch.linspace(0, 1, height)[:, None], torch.linspace(0, 1, width)
+    angle = _uniform(0, math.pi, n, 1, 1, 1)
+    waves = _uniform(*PAPER_PERIODS, n, 1, 1, 1) * 2 * math.pi
+    one = torch.sin(waves * (torch.cos(angle) * across + torch.sin(angle) * down))
+    other = torch.sin(waves * (torch.cos(angle) * down - torch.sin(angle) * across))
+    pattern = torch.where(torch.rand(n, 1, 1, 1) < 0.5, one, one * other).sign()
+    contrast = _uniform(-PAPER_CONTRAST, PAPER_CONTRAST, n, 1, 1, 1)
+    return values + pattern * contrast * (torch.rand(n, 1, 1, 1) < PAPERED)
+
+
+def _shaded(values: Tensor) -> Tensor:
+    """Darker towards the corners."""
+    n, _, height, width = values.shape
+    down, across = torch.linspace(-1, 1, height)[:, None], torch.linspace(-1, 1, width)
+    return values * (1 - _uniform(0, VIGNETTE, n, 1, 1, 1) * (across**2 + down**2) / 2)
 
 
 def _moved(values: Tensor) -> Tensor:
