@@ -48,7 +48,12 @@ from understudy.methods.sanitize.sanitizers import (
 )
 from understudy.methods.sanitize.segments import SearchSettings, instances, search
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
-from understudy.methods.sanitize.training_set import LabelledSet, mixed_set, train_model
+from understudy.methods.sanitize.training_set import (
+    LabelledSet,
+    TrainedModel,
+    mixed_set,
+    train_model,
+)
 from understudy.methods.sanitize.wire import JobRequest, PartRequest
 from understudy.methods.sanitize.wire_items import Item
 from understudy.metrics.box_maps import decode_boxes
@@ -56,7 +61,7 @@ from understudy.metrics.detection import average_precision
 from understudy.metrics.disclosure import PartMessages, disclosed_information
 from understudy.metrics.semantic import prompt_similarity, semantic_similarity
 from understudy.playhouse import DrawnImage, Home
-from understudy.server.model_training import SmallModelTraining
+from understudy.server.model_training import SmallModelTraining, loaded_network
 
 PARTS = ("pet", "activity", "bottle", "noise", "two-objects", "generic", "prompts")
 SIDE = 64
@@ -360,11 +365,31 @@ def trained_score(
     task: Task, images: LabelledSet, tests: Photos, seed: int, size: Size
 ) -> tuple[float, float]:
     """On the synthetic tenth, and on real photos by the exported model."""
+    model = trained(task, images, seed, size)
+    return model.validation, scored(task, model, tests, size)
+
+
+def trained(task: Task, images: LabelledSet, seed: int, size: Size) -> TrainedModel:
     training = SmallModelTraining(epochs=size.epochs)
-    model = train_model(training, task.kind, images, len(task.classes), seed)  # type: ignore[arg-type]
+    return train_model(training, task.kind, images, len(task.classes), seed)  # type: ignore[arg-type]
+
+
+@cache
+def of_words_alone(
+    task: Task, levels: Levels, seed: int, size: Size
+) -> tuple[LabelledSet, TrainedModel]:
+    """Where nothing is sent but words, all homes get the same images and the same model."""
+    sent = Sent({}, [])
+    images = synthetic_of(pipeline_of(size), request_of(task, levels, sent, size), sent, seed)
+    return images, trained(task, images, seed, size)
+
+
+def scored(task: Task, model: TrainedModel, tests: Photos, size: Size) -> float:
+    """The exported model on real photos."""
+    training = SmallModelTraining(epochs=size.epochs)
     pixels = tests.images.transpose(0, 3, 1, 2).astype(np.float32)
     result = outputs_of(training, task, model.state, pixels)
-    return model.validation, real_score(task, result, tests)
+    return real_score(task, result, tests)
 
 
 def outputs_of(
@@ -377,16 +402,12 @@ def outputs_of(
 
         data = training.export(task.kind, state, shape, classes)  # type: ignore[arg-type]
         return np.asarray(onnxruntime.InferenceSession(data).run(None, {"images": pixels})[0])
-    import safetensors.torch
     import torch
 
-    tensors = safetensors.torch.load(state)
-    mean, gain = (tensors.pop(f"input.{name}")[:, None, None] for name in ("mean", "gain"))
-    network = training._network(task.kind, shape, classes)  # type: ignore[arg-type]
-    network.load_state_dict(tensors)
+    network, mean, gain = loaded_network(task.kind, state, shape, classes)  # type: ignore[arg-type]
+    standard = (pixels - mean[:, None, None]) * gain[:, None, None]
     with torch.inference_mode():
-        result = network.eval()((torch.from_numpy(pixels) - mean) * gain)
-    return np.asarray(result.numpy())
+        return np.asarray(network(torch.from_numpy(standard)).numpy())
 
 
 def real_score(task: Task, result: NDArray[np.float32], tests: Photos) -> float:
@@ -402,12 +423,15 @@ def measured(
     """Everything of one preference, one home, one seed."""
     photos, tests = references_of(task, home, size), tests_of(task, home, size)
     sent = sent_of(task, levels, photos, size)
-    request = request_of(task, levels, sent, size)
-    images = synthetic_of(pipeline_of(size), request, sent, 100 * home + seed)
-    synthetic, real = trained_score(task, images, tests, seed, size)
+    if any(levels):
+        request = request_of(task, levels, sent, size)
+        images = synthetic_of(pipeline_of(size), request, sent, 100 * home + seed)
+        model = trained(task, images, seed, size)
+    else:
+        images, model = of_words_alone(task, levels, seed, size)
     row = Row(
-        synthetic,
-        real,
+        model.validation,
+        scored(task, model, tests, size),
         informed(task, levels, home, sent, size),
         similar(task, photos, images),
         second_objects(task, images),

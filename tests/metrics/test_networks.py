@@ -17,6 +17,7 @@ IMAGES = [
     networks.small_cnn,
     networks.convnet,
     networks.resnet9,
+    networks.instance_resnet,
     networks.wide_resnet,
     networks.resnet50,
     networks.vgg11,
@@ -47,6 +48,16 @@ def test_any_size_and_colour(build: Callable[..., Any], shape: tuple[int, int, i
 def test_the_dense_layer_does_not_grow_with_the_image(build: Callable[..., Any]) -> None:
     sizes = [sum(p.numel() for p in build((side, side, 3), 10).parameters()) for side in (32, 224)]
     assert sizes[0] == sizes[1]
+
+
+def test_light_and_contrast_of_a_whole_image_change_nothing_for_instance_normalisation() -> None:
+    torch.manual_seed(0)
+    model = networks.instance_resnet((32, 32, 3), 4).eval()
+    images = torch.rand(2, 3, 32, 32) + 0.1
+    images[:, :, 0] = images[:, :, -1] = images[..., :1] = images[..., -1:] = 0  # as the padding
+    with torch.inference_mode():
+        assert torch.allclose(model(images), model(2 * images), atol=1e-3)
+        assert not torch.allclose(model(images), model(images.flip(2)), atol=1e-3)
 
 
 def weights(model: torch.nn.Module) -> int:

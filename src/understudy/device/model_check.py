@@ -25,8 +25,8 @@ except ImportError as error:
 OPERATORS = frozenset(
     {
         *("Add", "AveragePool", "BatchNormalization", "Clip", "Concat", "Constant", "Conv"),
-        *("Flatten", "Gemm", "GlobalAveragePool", "Identity", "MatMul", "MaxPool", "Mul"),
-        *("Relu", "Reshape", "Sigmoid", "Softmax", "Sub", "Transpose"),
+        *("Flatten", "Gemm", "GlobalAveragePool", "Identity", "InstanceNormalization"),
+        *("MatMul", "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Softmax", "Sub", "Transpose"),
     }
 )
 """What a small classifier or detector is made of. Not one makes its result's size from values."""

@@ -44,6 +44,7 @@ _CHEAPEST: tuple[Network, ...] = (
     "two-layer",
     "cnn",
     "convnet",
+    "resnet-in",
     "mobilenetv2",
     "resnet9",
     "vgg11",

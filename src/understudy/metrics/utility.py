@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from understudy.metrics.networks.classifier import Classifier
 
 Network = Literal[
-    "two-layer", "cnn", "convnet", "resnet9", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
+    "two-layer",
+    "cnn",
+    "convnet",
+    "resnet9",
+    "resnet-in",
+    "wrn40-4",
+    "resnet50",
+    "vgg11",
+    "mobilenetv2",
 ]
 """``two-layer`` reads embeddings, the others images."""
 

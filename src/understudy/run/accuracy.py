@@ -42,6 +42,7 @@ WORDS: dict[Network, str] = {
     "cnn": "small CNN on images",
     "convnet": "ConvNet on images",
     "resnet9": "ResNet-9 on images",
+    "resnet-in": "residual network with instance normalisation on images",
     "wrn40-4": "WRN-40-4 on images",
     "resnet50": "ResNet-50 on images",
     "vgg11": "VGG-11 on images",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,11 @@ try:
 except ImportError as error:
     raise MissingExtra("training a model", "server") from error
 
-from understudy.metrics.networks import mobilenet_v2, small_cnn  # isort: skip  (torch after it)
+from understudy.metrics.networks import (  # isort: skip  (torch after it)
+    instance_resnet,
+    mobilenet_v2,
+    small_cnn,
+)
 from understudy.metrics.networks.classifier import accuracy
 from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.detector import detector_ap50, one_stage_detector
@@ -27,19 +31,30 @@ from understudy.metrics.networks.detector_training import train_detector
 
 HALF_WIDTH = 16
 """Filters of MobileNetV2's first convolution: half of the paper's, for 2.5 MB instead of 9."""
+DOUBTFUL = 0.8
+"""Accuracy on the synthetic images left out below which the small CNN is tried, too."""
+BETTER = 0.1
+"""By how much more of them it has to tell right to be taken."""
+
+ClassifierName = Literal["resnet-in", "cnn", "mobilenetv2"]
 
 
 @dataclass(frozen=True)
 class SmallModelTraining:
-    """The small CNN or MobileNetV2, and the one-stage detector. A `training_set.ModelTraining`.
+    """Classifiers for cameras, and the one-stage detector. A `training_set.ModelTraining`.
+
+    The residual network learns from images as other cameras would take them, because the server
+    has never seen a photo. Neither it nor that variation is for classes that differ in colour or
+    light alone: where it does not even learn the synthetic images, the small CNN learns from them
+    as they are, and the better of the two is taken.
 
     Attributes:
-        network: Of classifiers: ``"cnn"``, which learns from a thousand images, or
+        network: Of classifiers: ``"resnet-in"`` as above; ``"cnn"`` for the small CNN alone, or
             ``"mobilenetv2"`` at half its width, the paper's.
         epochs: Passes over the images; None for the recipe's own number.
     """
 
-    network: Literal["cnn", "mobilenetv2"] = "cnn"
+    network: ClassifierName = "resnet-in"
     epochs: int | None = None
 
     def train(
@@ -68,44 +83,83 @@ class SmallModelTraining:
                 progress=progress,
             )
             return TrainedModel(_state(detector), detector_ap50(detector, *validation))
+        best = self._classifier(self.network, trained, held_out, classes, seed, progress)
+        if self.network == "resnet-in" and best.validation < DOUBTFUL:
+            plain = self._classifier("cnn", trained, held_out, classes, seed, progress)
+            if plain.validation >= best.validation + BETTER:
+                best = plain
+        return best
+
+    def _classifier(
+        self,
+        network: ClassifierName,
+        trained: LabelledSet,
+        held_out: LabelledSet,
+        classes: int,
+        seed: int,
+        progress: Callable[[int, int], None],
+    ) -> TrainedModel:
         classifier = train_on_images(
             trained.images,
             trained.labels,
             classes=classes,
-            network=self.network,
-            width=HALF_WIDTH if self.network == "mobilenetv2" else None,
+            network=network,
+            width=HALF_WIDTH if network == "mobilenetv2" else None,
             seed=seed,
             epochs=self.epochs,
             flip=True,
+            camera=network == "resnet-in",
             validation=(held_out.images, held_out.labels),
             progress=progress,
         )
         score = accuracy(classifier, held_out.images, held_out.labels)
-        return TrainedModel(_state(classifier), score)
+        return TrainedModel(_state(classifier, network), score)
 
     def export(self, kind: ModelKind, state: bytes, shape: Shape, classes: int) -> bytes:
         """The model as ONNX, its input standardised inside."""
         from understudy.metrics.networks.onnx_export import onnx_bytes
 
-        tensors = safetensors.torch.load(state)
-        mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")
-        network = self._network(kind, shape, classes)
-        network.load_state_dict(tensors)
-        return onnx_bytes(network.eval(), shape, _numbers(mean), _numbers(gain))
-
-    def _network(self, kind: ModelKind, shape: Shape, classes: int) -> Any:
-        if kind == "detector":
-            return one_stage_detector(shape, classes)
-        if self.network == "mobilenetv2":
-            return mobilenet_v2(shape, classes, width=HALF_WIDTH)
-        return small_cnn(shape, classes)
+        network, mean, gain = loaded_network(kind, state, shape, classes)
+        return onnx_bytes(network, shape, mean, gain)
 
 
-def _state(network: Any) -> bytes:
-    """Every weight by its name, and the statistics of the input."""
+def loaded_network(
+    kind: ModelKind, state: bytes, shape: Shape, classes: int
+) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
+    """The trained network in evaluation mode, and mean and gain of its input.
+
+    Args:
+        kind: Of the model.
+        state: What `SmallModelTraining.train` gave.
+        shape: (height, width, channels).
+        classes: Number of classes.
+    """
+    tensors = safetensors.torch.load(state)
+    mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")
+    names = [
+        name for name in get_args(ClassifierName) if tensors.pop(_mark(name), None) is not None
+    ]
+    if kind == "detector":
+        network = one_stage_detector(shape, classes)
+    elif names == ["mobilenetv2"]:
+        network = mobilenet_v2(shape, classes, width=HALF_WIDTH)
+    else:
+        network = {"cnn": small_cnn, "resnet-in": instance_resnet}[names[0]](shape, classes)
+    network.load_state_dict(tensors)
+    return network.eval(), _numbers(mean), _numbers(gain)
+
+
+def _mark(name: str) -> str:
+    """The empty tensor that says which network the weights are of."""
+    return f"network.{name}"
+
+
+def _state(network: Any, name: str = "") -> bytes:
+    """Every weight by its name, the statistics of the input, and which network it is."""
     tensors = dict(network.model.state_dict())
+    marks = {_mark(name): network.mean.new_zeros(1)} if name else {}
     return safetensors.torch.save(
-        {**tensors, "input.mean": network.mean, "input.gain": network.gain}
+        {**tensors, "input.mean": network.mean, "input.gain": network.gain, **marks}
     )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from scipy import ndimage
 from tests.methods.sanitize.painted_models import RED, SIZES, Painter
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, is_red, rooms
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.types import Images, Texts
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import Composer, ComposeSettings, Composition, Material
 from understudy.methods.sanitize.customise import References
@@ -25,7 +29,7 @@ from understudy.methods.sanitize.cutouts import (
 )
 from understudy.methods.sanitize.scene_prompts import RARE_WORD, ScenePrompts
 
-NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False)
+NO_CHANGE = ComposeSettings(scale=(1.0, 1.0), pool=8, soft=False, as_drawn=0)
 
 
 def request(kind: str = "classifier", **changes: object) -> wire.JobRequest:
@@ -84,9 +88,39 @@ def test_images_with_a_second_object_are_dropped_and_drawn_again() -> None:
     assert set(painter.negatives) == {"dog"}
 
 
+ONCE = ComposeSettings(rooms=1, rounds=1, pool=4, as_drawn=0)
+
+
 def test_a_generator_that_always_draws_a_second_object_is_an_error() -> None:
     with pytest.raises(RunError, match="second object"):
-        composed(request(), Painter(second=1.0), how=ComposeSettings(rooms=1, rounds=1, pool=4))
+        composed(request(), Painter(second=1.0), how=ONCE)
+
+
+def test_half_of_a_class_stays_as_its_prompt_drew_it() -> None:
+    """A generator that cannot fill a room gives the other half only."""
+    for part in (0.5, 1.0):
+        how = replace(NO_CHANGE, as_drawn=part, rooms=1, rounds=1)
+        result = composed(request(), Painter(second=1.0), how=how)
+        assert len(np.unique(result.images.images, axis=0)) == 24 * part
+        assert result.dropped == 24 * (1 - part)
+        areas = is_red(result.images.images).sum(axis=(1, 2))
+        assert (areas == 14 * 6).all()
+
+
+def test_an_image_that_shows_two_objects_as_drawn_is_dropped() -> None:
+    class Twice(Painter):
+        def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
+            images = super().generate(prompts, seed=seed)
+            for image in images[::2]:
+                free = image[:, -8:] if not is_red(image[None])[0][:, -12:].any() else image[:, :8]
+                free[2:10] = RED
+            return images
+
+    how = replace(NO_CHANGE, as_drawn=1.0)
+    result = composed(request(), Twice(), how=how)
+    assert result.dropped > 0
+    for mask in is_red(result.images.images):
+        assert ndimage.label(mask)[1] == 1
 
 
 def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ pytest.importorskip("uvicorn")
 
 from understudy.methods.sanitize.text_pipeline import TextPipeline  # noqa: E402
 from understudy.methods.sanitize.training_set import validation_split  # noqa: E402
-from understudy.metrics.networks import small_cnn  # noqa: E402
+from understudy.metrics.networks import instance_resnet, small_cnn  # noqa: E402
 from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
 from understudy.server.model_training import SmallModelTraining  # noqa: E402
 
@@ -86,10 +88,11 @@ def test_text_alone_gives_a_model_that_tells_the_classes_apart() -> None:
     assert (scores.argmax(1) == np.tile([0, 1, 2], 20)).mean() > 0.9
 
 
+@pytest.mark.parametrize("build", [small_cnn, instance_resnet])
 @pytest.mark.parametrize("side", [16, 28, 32, 64])
-def test_onnx_equals_torch(side: int) -> None:
+def test_onnx_equals_torch(build: Callable[..., torch.nn.Module], side: int) -> None:
     """Where the feature map is pooled to cells of unequal size (64 pixels), too."""
-    network = small_cnn((side, side, 3), 5).eval()
+    network = build((side, side, 3), 5).eval()
     mean, gain = np.float32([120, 100, 90]), np.float32([0.02, 0.01, 0.03])
     data = onnx_bytes(network, (side, side, 3), mean, gain)
     images = np.random.default_rng(0).uniform(0, 255, (3, 3, side, side)).astype(np.float32)

@@ -53,6 +53,8 @@ class ComposeSettings:
         light: Largest relative change of a reference background's brightness.
         soft: Mix an object's outermost pixels with what is next to them.
         batch: Images that are composed at a time; a job says that it lives before each batch.
+        as_drawn: Part of a class's images that stay as the class prompt gave them: an object in a
+            room of its own, which no cut has changed.
         placed: Cut objects out and place them; False leaves images as the class prompt gave them,
             the paper's pipeline without any mask.
     """
@@ -65,6 +67,7 @@ class ComposeSettings:
     light: float = 0.15
     soft: bool = True
     batch: int = 32
+    as_drawn: float = 0.5
     placed: bool = True
 
     def __post_init__(self) -> None:
@@ -75,6 +78,8 @@ class ComposeSettings:
                 f"more, found {self.scale}, {self.pool}, {self.rooms}, {self.rounds} and "
                 f"{self.batch}"
             )
+        if not 0 <= self.as_drawn <= 1:
+            raise ConfigError(f"as_drawn is a part, from 0 to 1, found {self.as_drawn}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,15 +169,17 @@ class Composer:
         """Images of one class, or of a detector's objects, with the boxes in them."""
         images: list[NDArray[np.uint8]] = []
         truth: list[Found] = []
-        for _ in range(self._settings.rounds):
-            missing, batch = count - len(images), self._settings.batch
-            for start in range(0, missing, batch):
-                self._beat()
-                drawn, boxes = self._batch(class_name, min(batch, missing - start), rng)
-                images += drawn
-                truth += boxes
-            if len(images) == count:
-                break
+        whole = 0 if class_name is None else self._whole_images(count)
+        for make, wanted in ((self._as_drawn, whole), (self._batch, count)):
+            for _ in range(self._settings.rounds):
+                missing, batch = wanted - len(images), self._settings.batch
+                for start in range(0, missing, batch):
+                    self._beat()
+                    drawn, boxes = make(class_name, min(batch, missing - start), rng)
+                    images += drawn
+                    truth += boxes
+                if len(images) >= wanted:
+                    break
         if not images:
             raise RunError(
                 "no image came out without a second object: the generator draws what it is not "
@@ -180,6 +187,30 @@ class Composer:
             )
         again = [row % len(images) for row in range(count)]
         return np.stack([images[row] for row in again]), [truth[row] for row in again]
+
+    def _whole_images(self, count: int) -> int:
+        """How many of a class's images stay as they were drawn."""
+        alone = len(self._request.target_object) == 1
+        drawn = alone and self._settings.placed
+        return round(self._settings.as_drawn * count) if drawn else 0
+
+    def _as_drawn(
+        self, class_name: str | None, count: int, rng: np.random.Generator
+    ) -> tuple[list[NDArray[np.uint8]], list[Found]]:
+        """Up to ``count`` images of the class prompt that show one object, not cut off."""
+        images = self._draw(1, class_name, count, rng)
+        masks = cut_out(images, self._request.target_object[0].noun, self._segmenter)
+        cutouts = [Cutout.of(image, mask) for image, mask in zip(images, masks, strict=True)]
+        owners = np.where(masks, 0, -1)
+        second = self._second_objects(images, owners)
+        good = [
+            row
+            for row, one in enumerate(cutouts)
+            if one is not None and not one.at_rim and not second[row]
+        ]
+        self._drawn += count
+        self._dropped += int(second.sum())
+        return [images[row] for row in good], [self._truth(owners[row]) for row in good]
 
     def _batch(
         self, class_name: str | None, count: int, rng: np.random.Generator

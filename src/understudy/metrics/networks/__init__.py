@@ -7,6 +7,7 @@ it, around the call (``networks.classifier_training`` does).
 from understudy.metrics.networks.architectures import (
     SMALLEST_SIDE,
     convnet,
+    instance_resnet,
     mobilenet_v2,
     resnet9,
     resnet50,
@@ -19,6 +20,7 @@ from understudy.metrics.networks.architectures import (
 __all__ = [
     "SMALLEST_SIDE",
     "convnet",
+    "instance_resnet",
     "mobilenet_v2",
     "resnet9",
     "resnet50",

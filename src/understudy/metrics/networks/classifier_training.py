@@ -21,6 +21,7 @@ from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels, Shape
 from understudy.metrics import networks
 from understudy.metrics.attacks import Trained, Trainer
+from understudy.metrics.networks.camera_variation import as_other_cameras
 from understudy.metrics.networks.classifier import Classifier, accuracy, untrained
 from understudy.metrics.networks.recipes import EMBEDDINGS, IMAGES, Recipe, optimiser_of, rate_at
 from understudy.metrics.utility import EpochProgress
@@ -28,7 +29,9 @@ from understudy.metrics.utility import EpochProgress
 import torch  # isort: skip  (after networks, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip
 
-ImageNetwork = Literal["cnn", "convnet", "resnet9", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"]
+ImageNetwork = Literal[
+    "cnn", "convnet", "resnet9", "resnet-in", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
+]
 """What ``network=`` of :func:`train_on_images` names; the keys of `recipes.IMAGES`."""
 
 
@@ -90,6 +93,7 @@ def train_on_images(
     batch: int | None = None,
     augment: bool = True,
     flip: bool = False,
+    camera: bool = False,
     width: int | None = None,
     validation: tuple[Images, Labels] | None = None,
     device: str = "cpu",
@@ -110,6 +114,8 @@ def train_on_images(
         batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
+        camera: Also vary what cameras and homes differ in (`camera_variation`). Wrong where classes
+            differ in colour or light.
         width: Filters of the first convolution; None: those of the network. The small CNN has
             none to choose.
         validation: Images and classes: of all epochs the weights of the best accuracy on them are
@@ -133,7 +139,7 @@ def train_on_images(
     with seeded_torch(seed, device):
         model = build(images.shape[1:], classes, **({} if width is None else {"width": width}))
         classifier = untrained(network, model, images, classes, device)
-        change = _augmentation(images.shape[1:], shift=augment, flip=flip)
+        change = _augmentation(images.shape[1:], shift=augment, flip=flip, camera=camera)
         _fit(classifier, images, y, recipe, change, progress, validation)
     return classifier
 
@@ -231,7 +237,9 @@ def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
     yield from np.array_split(order if n > 1 else order.repeat(2), math.ceil(n / size))
 
 
-def _augmentation(shape: Shape, *, shift: bool, flip: bool) -> Callable[[Tensor], Tensor]:
+def _augmentation(
+    shape: Shape, *, shift: bool, flip: bool, camera: bool = False
+) -> Callable[[Tensor], Tensor]:
     """Random shifts and mirror images of a (n, h, w, c) uint8 batch, each row its own."""
     height, width = shape[:2]
     down, right = (height // 14, width // 14) if shift else (0, 0)
@@ -243,7 +251,8 @@ def _augmentation(shape: Shape, *, shift: bool, flip: bool) -> Callable[[Tensor]
         if flip:
             x = torch.where(torch.rand(n, 1) < 0.5, x.flip(1), x)
         y, x = y.clamp(0, height - 1), x.clamp(0, width - 1)
-        return rows[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
+        moved = rows[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
+        return as_other_cameras(moved) if camera else moved
 
     return change
 

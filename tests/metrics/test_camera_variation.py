@@ -1,0 +1,52 @@
+"""Images as other cameras would take them: what changes, and what must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from understudy.metrics.networks import camera_variation
+from understudy.metrics.networks.camera_variation import as_other_cameras
+
+SMOOTH = torch.linspace(60, 200, 48).repeat(48, 1).to(torch.uint8)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_image_is_varied_in_its_own_way(channels: int) -> None:
+    images = SMOOTH[None, ..., None].repeat(40, 1, 1, channels)
+    varied = as_other_cameras(images)
+    assert varied.dtype == torch.uint8
+    assert varied.shape == images.shape
+    assert len(varied.flatten(1).unique(dim=0)) == 40
+    brightness = varied.float().mean((1, 2, 3))
+    assert brightness.std() > 10
+
+
+def test_what_is_left_of_something_else_stays_left() -> None:
+    """Hues, light and tilt change; the order of dark and bright does not."""
+    varied = as_other_cameras(SMOOTH[None, ..., None].repeat(200, 1, 1, 3)).float().mean(3)
+    left, right = varied[:, 16:32, 8:16].mean((1, 2)), varied[:, 16:32, 32:40].mean((1, 2))
+    assert (left < right).float().mean() > 0.9
+
+
+def test_hues_turn_and_grey_stays_grey() -> None:
+    red = torch.zeros(300, 8, 8, 3, dtype=torch.uint8)
+    red[..., 0], red[..., 1:] = 200, 40
+    strongest = camera_variation._coloured(red.permute(0, 3, 1, 2) / 255).mean((2, 3)).argmax(1)
+    assert set(strongest.tolist()) == {0, 1, 2}
+    grey = torch.full((50, 3, 8, 8), 0.4)
+    assert torch.allclose(camera_variation._coloured(grey), grey, atol=1e-5)
+
+
+def test_a_turn_keeps_the_mean_of_the_channels() -> None:
+    values = torch.rand(20, 3, 6, 6)
+    assert torch.allclose(camera_variation._coloured(values).mean(1), values.mean(1), atol=1e-5)
