@@ -18,7 +18,11 @@ pytest.importorskip("onnx")
 pytest.importorskip("uvicorn")
 
 from understudy.methods.sanitize.text_pipeline import TextPipeline  # noqa: E402
-from understudy.methods.sanitize.training_set import validation_split  # noqa: E402
+from understudy.methods.sanitize.training_set import (  # noqa: E402
+    LabelledSet,
+    train_model,
+    validation_split,
+)
 from understudy.metrics.networks import instance_resnet, small_cnn  # noqa: E402
 from understudy.metrics.networks.onnx_export import onnx_bytes  # noqa: E402
 from understudy.server.model_training import SmallModelTraining  # noqa: E402
@@ -86,6 +90,21 @@ def test_text_alone_gives_a_model_that_tells_the_classes_apart() -> None:
     images = ColourGenerator().generate(prompts, seed=1234).transpose(0, 3, 1, 2)
     (scores,) = session.run(None, {"images": images.astype(np.float32)})
     assert (scores.argmax(1) == np.tile([0, 1, 2], 20)).mean() > 0.9
+
+
+def test_classes_of_colour_alone_fall_back_to_the_small_cnn() -> None:
+    """The residual network normalises a whole image's colour away."""
+    labels = np.repeat(np.arange(3), 30)
+    colours = np.array([(200, 60, 60), (60, 200, 60), (60, 60, 200)])[labels]
+    rng = np.random.default_rng(0)
+    images = np.clip(colours[:, None, None] + rng.normal(0, 8, (90, 16, 16, 3)), 0, 255)
+    whole = LabelledSet.of_classes(images.astype(np.uint8), labels)
+    model = train_model(SmallModelTraining(epochs=10), "classifier", whole, 3, 0)
+    assert model.validation > 0.9
+    shape = (16, 16, 3)
+    session = ort.InferenceSession(SmallModelTraining().export("classifier", model.state, shape, 3))
+    pixels = whole.images.transpose(0, 3, 1, 2).astype(np.float32)
+    assert (session.run(None, {"images": pixels})[0].argmax(1) == labels).mean() > 0.9
 
 
 @pytest.mark.parametrize("build", [small_cnn, instance_resnet])
