@@ -399,7 +399,7 @@ def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_the
     )
     stages = [stage.stage for stage in made.receipt.stages]
     assert stages == [
-        "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",
+        "centre", "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",
     ]  # fmt: skip
     for (colour, variety, contrast), (its, varies, contrasts) in zip(
         tile_moments(tiles), tile_moments(made.release), strict=True
