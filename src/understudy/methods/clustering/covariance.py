@@ -198,26 +198,19 @@ def covariance_roots(
     sizes = np.maximum(np.bincount(slot, clusters.sizes.ravel()), 1.0)
     if single and lengths:
         matrices, directions = _led(vault, cells, sizes, slot, stage, shrink=shrink)
-        return Roots(
-            np.stack([square_root(m) for m in _of_rank(kind, matrices, rank)]), slot, directions
-        )
-    clip = _SHORT * radius if single else radius
-    totals, sd = dp_estimators.second_moments(vault, cells, clip, slot, stage)
-    sums = _Sums(totals, sizes, sd, float(shrink))
-    if single:
-        matrices, directions = _cleaned(sums, cells.dim / clip**2)
     else:
+        clip = _SHORT * radius if single else radius
+        totals, sd = dp_estimators.second_moments(vault, cells, clip, slot, stage)
+        sums = _Sums(totals, sizes, sd, float(shrink))
         groups = class_of if kind in ("full", "low_rank") else np.arange(len(sizes))
-        matrices, directions = _towards_pooled(sums, groups, clear=whitened or clear)
-    matrices = _of_rank(kind, matrices, rank)
+        matrices, directions = (
+            _cleaned(sums, cells.dim / clip**2)
+            if single
+            else _towards_pooled(sums, groups, clear=whitened or clear)
+        )
+    if kind == "low_rank":
+        matrices = np.stack([shrinkage.low_rank(m, min(rank, cells.dim)) for m in matrices])
     return Roots(np.stack([square_root(m) for m in matrices]), slot, directions)
-
-
-def _of_rank(kind: Covariance, matrices: Vector, rank: int) -> Vector:
-    """Matrices (f, d, d) as they are, or cut to a rank."""
-    if kind != "low_rank":
-        return matrices
-    return np.stack([shrinkage.low_rank(m, min(rank, m.shape[1])) for m in matrices])
 
 
 def _led(
