@@ -40,7 +40,7 @@ from understudy.run.config import make_config
 
 DEFAULT = "the default"
 REAL = "real"
-ENCODERS = (DEFAULT, "embedded:photo")
+ENCODERS = (DEFAULT, "embedded:dct")
 DELTA = 1e-5
 PIXELS = 64
 FASHION = Path("/usr/share/datasets/fashion-mnist")

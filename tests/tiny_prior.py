@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import diffusers
+import numpy as np
 import torch
 
 from understudy.backends.diffusion.loading import quiet
@@ -13,6 +14,7 @@ from understudy.backends.embedded.photo.latent_prior import write_descriptions
 from understudy.backends.embedded.photo.photo_models import PRIOR
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.registry import load_encoder
+from understudy.core.prior_decoder import COVARIANCE
 from understudy.data import open_source
 from understudy.steps.grid import Description
 from understudy.studio.diffusion import NOISING
@@ -40,6 +42,9 @@ def tiny_prior(folder: Path) -> Path:
     with quiet():
         save_network(new_prior(28, longest, (16, 32), 32), folder / PRIOR)
         diffusers.DPMSolverMultistepScheduler(**NOISING).save_pretrained(folder / PRIOR)
-    arrays = {side: description.arrays() for side, description in descriptions.items()}
+    arrays = {
+        side: {**description.arrays(), COVARIANCE: np.eye(description.dim, dtype=np.float32)}
+        for side, description in descriptions.items()
+    }
     write_descriptions(folder / PRIOR, arrays, folder)
     return folder

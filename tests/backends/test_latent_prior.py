@@ -96,7 +96,7 @@ def test_the_prior_is_left_out_where_it_is_not_wanted_or_has_not_learnt(folder: 
     assert "prior=False" in plain.name
     drawn = decoder_of(folder)
     assert isinstance(drawn, StepwiseModel)
-    assert drawn.sampling == "2 steps, guidance 1.5 (embedded:photo)"
+    assert drawn.sampling == "2 steps, guidance 2.5 (embedded:photo)"
 
 
 def test_a_prior_of_another_autoencoder_is_refused(folder: Path, tmp_path: Path) -> None:

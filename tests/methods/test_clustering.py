@@ -406,11 +406,11 @@ def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_the
     )
     stages = [stage.stage for stage in made.receipt.stages]
     assert stages == [
-        "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",
+        "centre", "scale", "class sizes", "means", "spread", "covariance", "cluster covariances",
     ]  # fmt: skip
     for (colour, variety, contrast), (its, varies, contrasts) in zip(
         tile_moments(tiles), tile_moments(made.release), strict=True
     ):
         np.testing.assert_allclose(its, colour, atol=10)
-        assert 0.6 * variety < varies < 1.6 * variety + 4
+        assert 0.4 * variety < varies < 1.6 * variety + 4  # long residuals are clipped
         assert 0.7 * contrast < contrasts < 1.3 * contrast + 2

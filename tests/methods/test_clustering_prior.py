@@ -15,12 +15,16 @@ from tests.tiny_prior import tiny_prior
 
 from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.prior_decoder import COVARIANCE, PriorDecoder
 from understudy.core.types import Shape
 from understudy.data import open_source
 from understudy.methods.base import Context
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.embedding_space import SpaceSettings
+from understudy.methods.clustering.covariance import leading_directions
+from understudy.methods.clustering.embedding_space import SpaceSettings, described_space
 from understudy.run.models import procedural_name
+from understudy.steps.evened import EvenedSpace
+from understudy.steps.grid import PriorSpace
 
 COLOURS = {"red": (200, 60, 60), "blue": (60, 60, 200)}
 
@@ -53,6 +57,27 @@ def test_a_prior_makes_a_grid_without_public_images(folder: Path) -> None:
     assert settings.dim == 110
     assert context_of(folder, public=False, prior="false").grid is None
     assert context_of(folder, (72, 64, 3), public=False).grid is None
+
+
+def test_where_its_descriptions_are_known_to_go_together_they_are_evened(folder: Path) -> None:
+    context = context_of(folder, public=False)
+    settings = SpaceSettings.of(context, None, None, matrix=True, whiten=True)
+    decoder = context.decoder
+    assert isinstance(decoder, PriorDecoder)
+    assert isinstance(described_space(decoder, settings.grid or ()), EvenedSpace)
+    decoder.description = {  # as of a prior that was trained before it was measured
+        name: array for name, array in decoder.description.items() if name != COVARIANCE
+    }
+    assert isinstance(described_space(decoder, settings.grid or ()), PriorSpace)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(10, 1), (60, 4), (150, 8), (900, 32), (1e9, 128)])
+def test_the_more_images_a_class_has_the_more_directions_are_measured(
+    size: float, expected: int
+) -> None:
+    found = leading_directions(size, 153)
+    assert found == expected
+    assert found == 1 or np.sqrt(2 * found) * 1.21 * found <= 0.4 * size
 
 
 def test_drawings_are_public_images_only_where_no_prior_draws(folder: Path) -> None:

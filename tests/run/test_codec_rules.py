@@ -23,12 +23,6 @@ from understudy.run.synthesize import synthesize
 DCT = "embedded:dct"
 
 
-@pytest.fixture
-def photo_first(monkeypatch):
-    """A table whose first rule is narrower than the last."""
-    monkeypatch.setattr(codec_rules, "RULES", (PHOTO, ANY_SHAPE))
-
-
 @pytest.mark.parametrize(
     ("shape", "codec"),
     [
@@ -43,20 +37,17 @@ def photo_first(monkeypatch):
         (None, DCT),
     ],
 )
-@pytest.mark.usefixtures("photo_first")
 def test_the_codec_goes_by_size_and_channels(shape, codec):
     choice = choose_codec(shape)
     assert choice.codec == codec
     assert choice.reason.startswith(codec)
 
 
-@pytest.mark.usefixtures("photo_first")
 def test_embeddings_alone_are_those_of_the_transform():
     assert choose_codec((64, 64, 3), images=False).codec == DCT
     assert codec_roles({"decoder": "none"}, (64, 64, 3))["encoder"] == DCT
 
 
-@pytest.mark.usefixtures("photo_first")
 def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(monkeypatch):
     def absent(name):
         return None if name == "diffusers" else object()
@@ -71,7 +62,7 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(monkeypatch):
 @pytest.mark.parametrize(
     ("named", "roles"),
     [
-        ({}, (DCT, DCT)),
+        ({}, (PHOTO.codec, PHOTO.codec)),
         ({"encoder": DCT}, (DCT, DCT)),
         ({"encoder": f"{DCT}?coefficients=200"}, (f"{DCT}?coefficients=200", DCT)),
         ({"encoder": PHOTO.codec}, (PHOTO.codec, PHOTO.codec)),
@@ -93,7 +84,7 @@ def test_every_image_has_a_rule_and_a_codec_that_opens_it():
     assert RULES[-1] is ANY_SHAPE
     for shape in [(1, 1, 1), (9, 300, 3), (64, 64, 3), (2000, 3000, 3)]:
         assert any(rule.fits(shape) for rule in RULES)
-    for rule in (*RULES, PHOTO):
+    for rule in RULES:
         shape = (rule.least + 7, rule.least + 9, rule.channels[0])
         encoder = load_encoder(rule.codec, shape=shape)
         decoder = load_decoder(rule.codec, shape=shape, encoder=encoder)
@@ -136,7 +127,7 @@ def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch)
 
 def test_methods_say_what_auto_stands_for():
     shown = CliRunner().invoke(app, ["methods"])
-    assert "auto: embedded:dct for images of any size" in shown.output
+    assert "auto: embedded:photo for colour images of 48 to 128 pixels" in shown.output
     listed = json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)
     said = {method["name"]: method["auto"] for method in listed}
     assert DCT in said[METHOD.name]

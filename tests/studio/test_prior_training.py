@@ -18,7 +18,7 @@ from tests.studio.test_photographs import PLAN, WEIGHTS, soft_images, trained, w
 
 from understudy.backends.registry import load_decoder, load_encoder  # noqa: E402
 from understudy.backends.training_loop import Machine, Schedule  # noqa: E402
-from understudy.core.prior_decoder import PriorDecoder  # noqa: E402
+from understudy.core.prior_decoder import COVARIANCE, PriorDecoder  # noqa: E402
 from understudy.steps.grid import PriorSpace  # noqa: E402
 from understudy.studio.autoencoder import to_network  # noqa: E402
 from understudy.studio.block_code import (  # noqa: E402
@@ -95,6 +95,8 @@ def test_the_stage_writes_a_prior_beside_its_autoencoder(tmp_path: Path) -> None
     encoder = load_encoder(name, shape=(32, 32, 3))
     decoder = load_decoder(f"{name}&steps=2", shape=(32, 32, 3), encoder=encoder)
     assert isinstance(decoder, PriorDecoder)
+    described = decoder.description["usual"].shape[1]
+    assert decoder.description[COVARIANCE].shape == (described, described)
     space = PriorSpace.of(decoder, encoder.latent)  # type: ignore[attr-defined]
     points = space.forward(encoder.encode(soft_images(3)))
     latents = space.backward(points.astype(np.float64), np.random.default_rng(0))

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from understudy.core.ports import Decoder
 from understudy.core.types import Embeddings, Seeds
 
+COVARIANCE = "covariance"
+"""Of what settles a description: (d, d), how the numbers of public descriptions go together."""
+
 
 @runtime_checkable
 class PriorDecoder(Decoder, Protocol):
@@ -20,7 +23,7 @@ class PriorDecoder(Decoder, Protocol):
 
     Attributes:
         description: What settles a description, as `understudy.steps.grid.Description.of_arrays`
-            takes it.
+            takes it, and `COVARIANCE` where that is known.
     """
 
     description: Mapping[str, NDArray[Any]]

@@ -27,6 +27,7 @@ from understudy.backends.embedded.photo.latent_prior import (
     write_descriptions,
 )
 from understudy.backends.embedded.photo.photo_models import PRIOR
+from understudy.core.prior_decoder import COVARIANCE
 from understudy.core.types import Images
 from understudy.steps.grid import SMALLEST_GRID, Description
 from understudy.studio.autoencoder import from_network, to_network
@@ -192,6 +193,10 @@ class PriorStage:
         scheduler = diffusers.DPMSolverMultistepScheduler(**NOISING)
         sides = {one.description.shape[1]: one.description for one in self.samples.values()}
         arrays = {side: description.arrays() for side, description in sides.items()}
+        for one in self.samples.values():
+            rows = one.values[:: max(1, len(one.values) // _MEASURED)].float().cpu().numpy()
+            covariance = np.cov(rows, rowvar=False).astype(np.float32)
+            arrays[one.description.shape[1]][COVARIANCE] = covariance
         return LatentPrior(self.network, scheduler, arrays, steps, guidance, level, batch)
 
     @torch.no_grad()

@@ -159,6 +159,13 @@ def _space_settings(params: ClusteringParams, context: Context) -> SpaceSettings
     return SpaceSettings.of(context, params.power, params.components, matrix=matrix, whiten=whiten)
 
 
+_SHARES = (20.0, 50.0, 28.0)
+"""Weights of means, of the covariance within classes and of one for each class."""
+
+_GRID_SHARES = (50.0, 25.0, 19.0)
+"""The same of descriptions, whose covariance is known in part from public ones."""
+
+
 @dataclass(frozen=True)
 class ClusteringStages:
     """The releases of clustering, in their order.
@@ -193,8 +200,10 @@ def _plan(params: ClusteringParams, context: Context) -> ClusteringStages:
 
 def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStages:
     """Those of the mixture and of a filter (their weights: docs/methods/clustering.md)."""
+    settings = _space_settings(params, context)
+    grid = settings.grid is not None
     space = SpaceStages.of(
-        _space_settings(params, context),
+        settings,
         normalise=bool(params.normalise),
         clip_radius=params.clip_radius,
     )
@@ -213,15 +222,24 @@ def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStage
             Stage(covariances, 40.0),
             votes,
         )
+    shares = _GRID_SHARES if grid else _SHARES
+    means, common, own = shares if separate else (*_together(shares), 0.0)
     return ClusteringStages(
         space,
         sizes,
-        Stage("means", 20.0 if separate else 28.0),
-        Stage("covariance", 50.0 if separate else 70.0) if matrix else None,
+        Stage("means", means),
+        Stage("covariance", common) if matrix else None,
         None,
-        Stage(covariances, 28.0) if separate else None,
+        Stage(covariances, own) if separate else None,
         votes,
     )
+
+
+def _together(shares: tuple[float, float, float]) -> tuple[float, float]:
+    """Weights of means and of the one covariance where no class has its own."""
+    means, common, own = shares
+    part = means / (means + common)
+    return means + part * own, common + (1 - part) * own
 
 
 def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:

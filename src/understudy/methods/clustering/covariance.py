@@ -13,6 +13,7 @@ from understudy.methods.base import planned
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.methods.dp_estimators import Clusters
 from understudy.privacy.cells import Cells
+from understudy.privacy.queries import FullMoments
 from understudy.steps import shrinkage
 from understudy.steps.mixture import square_root
 from understudy.steps.space import Frame, plain_frame, principal_frame
@@ -22,7 +23,10 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 
 Covariance = Literal["spherical", "diagonal", "tied", "low_rank", "class", "full"]
 
+_WIDE = 1.1  # times the usual length of residuals along leading directions: where they are clipped
 _SHORT = 0.25  # of the usual length of residuals: shorter ones hardly occur
+_FAINT = 0.4  # of a variance: noise of an eigenvalue that a class's own covariance may have
+_LENGTHS = 0.5  # standard deviation of what classes have more or less of than others, publicly
 _LEAST = 16  # leading coordinates that an image keeps: colours and coarse shapes
 
 
@@ -178,7 +182,8 @@ def covariance_roots(
         stage: The stage.
         whitened: Whether residuals have about unit covariance.
         clear: Whether every coordinate is known to hold more than noise.
-        lengths: Whether a class may have longer residuals than another.
+        lengths: Whether a class may have longer residuals than another: of descriptions, where the
+            leading directions are measured alone (`_led`).
         shrink: Whether to reckon with the noise.
     """
     cells, each = Cells(clusters.centres), np.arange(clusters.sizes.size)
@@ -190,18 +195,62 @@ def covariance_roots(
         return Roots(deviations, each, directions)
     slot = {"tied": np.zeros_like(each), "class": class_of}.get(kind, each)
     single = whitened and cells.centres.shape[1] == 1
-    clip = _SHORT * radius if single and not lengths else radius
-    totals, sd = dp_estimators.second_moments(vault, cells, clip, slot, stage)
     sizes = np.maximum(np.bincount(slot, clusters.sizes.ravel()), 1.0)
-    sums = _Sums(totals, sizes, sd, float(shrink))
-    if single:
-        matrices, directions = _cleaned(sums, None if lengths else cells.dim / clip**2)
+    if single and lengths:
+        matrices, directions = _led(vault, cells, sizes, slot, stage, shrink=shrink)
     else:
+        clip = _SHORT * radius if single else radius
+        totals, sd = dp_estimators.second_moments(vault, cells, clip, slot, stage)
+        sums = _Sums(totals, sizes, sd, float(shrink))
         groups = class_of if kind in ("full", "low_rank") else np.arange(len(sizes))
-        matrices, directions = _towards_pooled(sums, groups, clear=whitened or clear)
+        matrices, directions = (
+            _cleaned(sums, cells.dim / clip**2)
+            if single
+            else _towards_pooled(sums, groups, clear=whitened or clear)
+        )
     if kind == "low_rank":
         matrices = np.stack([shrinkage.low_rank(m, min(rank, cells.dim)) for m in matrices])
     return Roots(np.stack([square_root(m) for m in matrices]), slot, directions)
+
+
+def _led(
+    vault: Vault, cells: Cells, sizes: Vector, slot: Labels, stage: Stage, *, shrink: bool
+) -> tuple[Vector, Labels]:
+    """Covariances (f, d, d) in whitened coordinates, measured along the leading ones.
+
+    Noise grows with the square of the length that is measured, so a few directions, which vary most
+    to the eye, are known well where all of them would drown. What a class has more or less of there
+    than the others have, it gets in the other directions, too.
+    """
+    unit = FullMoments(Cells(cells.centres[:, :, :1]), 1.0, slot)
+    lead = leading_directions(
+        float(np.median(sizes)) / vault.noise_sd(unit, stage=stage.name), cells.dim
+    )
+    view = vault.view(lambda rows: rows[:, :lead])
+    narrow, clip = Cells(cells.centres[:, :, :lead]), _WIDE * np.sqrt(lead)
+    totals, sd = dp_estimators.second_moments(view, narrow, clip, slot, stage)
+    sums = _Sums(totals, sizes, sd, float(shrink))
+    blocks, directions = _cleaned(sums, None)
+    prior = _LENGTHS**2
+    keep = prior / (prior + sums.noise**2 / lead)
+    matrices = np.empty((len(sizes), cells.dim, cells.dim))
+    for matrix, block, part in zip(matrices, blocks, keep, strict=True):
+        own = np.eye(lead) + part * (block - np.eye(lead))
+        matrix[:] = np.eye(cells.dim) * (np.trace(own) / lead)
+        matrix[:lead, :lead] = own
+    return matrices, directions
+
+
+def leading_directions(size: float, most: int) -> int:
+    """How many directions of a class of ``size`` noise multipliers are measured: 1, 2, 4, ...
+
+    Of b directions the noise in an eigenvalue reaches sqrt(2 b) of that on the diagonal, which is
+    the square of the clipping radius over the size. It may be `_FAINT` at most.
+    """
+    lead = 1
+    while 2 * lead <= most and np.sqrt(4 * lead) * _WIDE**2 * 2 * lead <= _FAINT * size:
+        lead *= 2
+    return lead
 
 
 def _deviations(sums: _Sums, *, spherical: bool) -> tuple[Vector, Labels]:

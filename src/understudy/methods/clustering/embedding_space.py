@@ -9,17 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.prior_decoder import PriorDecoder
+from understudy.core.prior_decoder import COVARIANCE, PriorDecoder
 from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials, planned
 from understudy.privacy.cells import Cells
 from understudy.steps import histogram, shrinkage
+from understudy.steps.evened import EvenedSpace
 from understudy.steps.grid import GridSpace, PriorSpace, description_length
 from understudy.steps.space import Leading, Space, Sphere, whitening
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
+
+Coordinates = Space | Leading | GridSpace | PriorSpace | EvenedSpace
 
 PUBLIC_SAMPLES = 8192
 """At most so many public samples are looked at."""
@@ -28,6 +31,8 @@ _EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps 
 _MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _IMAGE_COMPONENTS = 400
 _EMBEDDING_COMPONENTS = 256
+_REACH = 3.0  # that descriptions are clipped at for their centre, times the root of their length
+_GRID_LEVEL = 0.8  # of descriptions lie nearer to their centre than they are clipped at
 _OUTSIDE = np.float32(2.0)  # times what public embeddings have outside of the kept directions
 
 
@@ -82,7 +87,8 @@ class SpaceSettings:
         total = int(context.shape[0]) if encoder is None else encoder.dim
         grid = cls.grid_of(context, power, components)
         if grid is not None:
-            return cls(total, description_length(grid), None, True, None, True, grid)
+            dim = description_length(grid)
+            return cls(total, dim, None, True, _REACH * dim**0.5, True, grid)
         public = context.public and whiten
         ordered = public or (encoder is not None and encoder.ordered)
         if components is None and matrix and ordered:
@@ -166,7 +172,7 @@ class EmbeddingSpace:
     settings: SpaceSettings
     classes: int
     radius: float
-    coordinates: Space | Leading | GridSpace | PriorSpace
+    coordinates: Coordinates
     sphere: Sphere | None
     radii: Vector | None
     edges: Vector
@@ -234,7 +240,8 @@ def embed(
     elif stages.scale is not None:
         centre = _centre(vault, settings, radius, stages.centre)
         edges = np.geomspace(1e-3, 1.0, 60) * radius
-        radius = min(radius, _scale(vault, centre, edges, 0.95, stages.scale))
+        level = 0.95 if settings.grid is None else _GRID_LEVEL
+        radius = min(radius, _scale(vault, centre, edges, level, stages.scale))
     space = EmbeddingSpace(
         vault, settings, classes, radius, coordinates, None, None, _EDGES, centre
     )
@@ -254,12 +261,10 @@ def _centre(vault: Vault, settings: SpaceSettings, bound: float, stage: Stage | 
     return np.asarray(shrink(groups.means, groups.variances)[0])
 
 
-def _coordinates(
-    materials: Materials, settings: SpaceSettings
-) -> Space | Leading | GridSpace | PriorSpace:
+def _coordinates(materials: Materials, settings: SpaceSettings) -> Coordinates:
     decoder = materials.decoder
     if settings.grid is not None and materials.public is None and isinstance(decoder, PriorDecoder):
-        return PriorSpace.of(decoder, settings.grid)
+        return described_space(decoder, settings.grid)
     if not settings.whiten or materials.public is None:
         return Leading(settings.total, settings.dim, settings.power or 1.0)
     embeddings: list[NDArray[Any]] = []
@@ -277,6 +282,12 @@ def _coordinates(
     if settings.images:
         return space
     return replace(space, residuals=_OUTSIDE * space.residuals)
+
+
+def described_space(decoder: PriorDecoder, grid: Shape) -> PriorSpace | EvenedSpace:
+    """Descriptions of latents (C, H, W) that a prior draws, evened where that is known of them."""
+    space, covariance = PriorSpace.of(decoder, grid), decoder.description.get(COVARIANCE)
+    return space if covariance is None else EvenedSpace.of(space, covariance)
 
 
 def _scale(vault: Vault, centre: Vector, edges: Vector, level: float, stage: Stage | None) -> float:

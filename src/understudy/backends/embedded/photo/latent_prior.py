@@ -53,8 +53,8 @@ class PriorOptions(HubOptions):
 
     batch: int = 32
     steps: Annotated[int, Option("denoising steps", least=1)] = 6
-    guidance: Annotated[float, Option("scale of the guidance", least=0)] = 1.5
-    level: Annotated[float, Option("deviation of descriptions", least=0)] = 0.3
+    guidance: Annotated[float, Option("scale of the guidance", least=0)] = 2.5
+    level: Annotated[float, Option("deviation of descriptions", least=0)] = 0.1
 
 
 Descriptions = Mapping[int, Mapping[str, NDArray[Any]]]
