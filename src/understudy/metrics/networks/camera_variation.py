@@ -126,11 +126,11 @@ def _coloured(values: Tensor) -> Tensor:
     same, third = (1 + 2 * cosine) / 3, (1 - cosine) / 3
     less, more = third - sine / math.sqrt(3), third + sine / math.sqrt(3)
     rows = ((same, less, more), (more, same, less), (less, more, same))
-    turn = torch.stack([torch.stack(row, 1) for row in rows], 1)
+    rotation = torch.stack([torch.stack(row, 1) for row in rows], 1)
     strength = _uniform(*SATURATION, n) * (torch.rand(n) >= GREYS)
     grey = torch.full((3, 3), 1 / 3)
     mix = strength[:, None, None] * torch.eye(3) + (1 - strength[:, None, None]) * grey
-    return torch.einsum("nij,njhw->nihw", turn @ mix, values)
+    return torch.einsum("nij,njhw->nihw", rotation @ mix, values)
 
 
 def _lit(values: Tensor) -> Tensor:

@@ -114,8 +114,7 @@ def train_on_images(
         batch: Rows of a step; None: those of its recipe.
         augment: Shift every image by up to 1/14 of its height and width, edges repeated.
         flip: Also mirror half of them, left to right. Wrong for digits and letters.
-        camera: Also vary what cameras and homes differ in (`camera_variation`). Wrong where classes
-            differ in colour or light.
+        camera: Also vary what cameras differ in (`camera_variation`). Wrong for classes of colours.
         width: Filters of the first convolution; None: those of the network. The small CNN has
             none to choose.
         validation: Images and classes: of all epochs the weights of the best accuracy on them are
