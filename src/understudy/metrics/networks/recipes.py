@@ -58,7 +58,7 @@ IMAGES: dict[str, tuple[Callable[..., nn.Module], Recipe]] = {
     "cnn": (networks.small_cnn, _SMALL),
     "convnet": (networks.convnet, _DEEP),
     "resnet9": (networks.resnet9, replace(_SMALL, batch=64, least=150)),
-    "resnet-in": (networks.instance_resnet, replace(_SMALL, epochs=12, batch=64)),
+    "resnet-in": (networks.instance_resnet, replace(_SMALL, epochs=24, batch=64)),
     "wrn40-4": (networks.wide_resnet, _WIDE),
     "resnet50": (networks.resnet50, _DEEP),
     "vgg11": (networks.vgg11, _DEEP),
