@@ -141,12 +141,15 @@ class Database:
     def _open(self) -> bytes:
         """Check the schema, make it where there is none, and return the key."""
         with self.read() as connection:
-            if "ledger_meta" in self._store.tables(connection):
-                return self._key(connection)
+            # PostgreSQL knows a table at once that another process makes, and its rows later: a
+            # table without rows is looked at again when that process is done.
+            tables = self._store.tables(connection)
+            if "ledger_meta" in tables and (meta := self._meta(connection)):
+                return self._key(meta)
         with self._transaction(write=True, before=self._store.lock_creation) as connection:
             tables = self._store.tables(connection)  # again: another process may have been faster
             if "ledger_meta" in tables:
-                return self._key(connection)
+                return self._key(self._meta(connection))
             if tables:
                 raise LedgerError(f"{self.address} is an SQLite database, but not a ledger")
             return self._create(connection)
@@ -163,8 +166,10 @@ class Database:
         connection.execute(self._marked(statement), (head.count, head.hash, head.seal))
         return key
 
-    def _key(self, connection: Connection) -> bytes:
-        meta = dict(connection.execute("SELECT name, value FROM ledger_meta").fetchall())
+    def _meta(self, connection: Connection) -> dict[str, str]:
+        return dict(connection.execute("SELECT name, value FROM ledger_meta").fetchall())
+
+    def _key(self, meta: dict[str, str]) -> bytes:
         try:
             schema, key = int(meta["schema"]), bytes.fromhex(meta["key"])
         except (KeyError, ValueError):
