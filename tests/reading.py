@@ -139,7 +139,10 @@ def _mention_of_option(words: list[str]) -> str | None:
     option, value = words[0].partition("=")[0], words[1] if len(words) > 1 else None
     found = [one for one in _options(PROGRAM) if option in (*one.opts, *one.secondary_opts)]
     if not found:
-        scripts = [*(REPOSITORY / "benchmarks").glob("*.py"), *(REPOSITORY / "scripts").glob("*")]
+        scripts = [
+            *(REPOSITORY / "benchmarks").glob("*.py"),
+            *(one for one in (REPOSITORY / "scripts").glob("*") if one.is_file()),
+        ]
         if any(f'"{option}"' in file.read_text(encoding="utf-8") for file in scripts):
             return None
         return f"no command has the option {option}"
