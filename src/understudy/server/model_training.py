@@ -19,15 +19,11 @@ try:
 except ImportError as error:
     raise MissingExtra("training a model", "server") from error
 
-from understudy.metrics.networks import (  # isort: skip  (torch after it)
-    instance_resnet,
-    mobilenet_v2,
-    small_cnn,
-)
 from understudy.metrics.networks.classifier import accuracy
 from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.detector import detector_ap50, one_stage_detector
 from understudy.metrics.networks.detector_training import train_detector
+from understudy.metrics.networks.recipes import IMAGES
 
 HALF_WIDTH = 16
 """Filters of MobileNetV2's first convolution: half of the paper's, for 2.5 MB instead of 9."""
@@ -104,7 +100,7 @@ class SmallModelTraining:
             trained.labels,
             classes=classes,
             network=network,
-            width=HALF_WIDTH if network == "mobilenetv2" else None,
+            width=_width(network),
             seed=seed,
             epochs=self.epochs,
             flip=True,
@@ -136,21 +132,24 @@ def loaded_network(
     """
     tensors = safetensors.torch.load(state)
     mean, gain = tensors.pop("input.mean"), tensors.pop("input.gain")
-    names = [
-        name for name in get_args(ClassifierName) if tensors.pop(_mark(name), None) is not None
-    ]
     if kind == "detector":
         network = one_stage_detector(shape, classes)
-    elif names == ["mobilenetv2"]:
-        network = mobilenet_v2(shape, classes, width=HALF_WIDTH)
     else:
-        network = {"cnn": small_cnn, "resnet-in": instance_resnet}[names[0]](shape, classes)
+        name = next(one for one in get_args(ClassifierName) if _mark(one) in tensors)
+        tensors.pop(_mark(name))
+        width = _width(name)
+        network = IMAGES[name][0](shape, classes, **({} if width is None else {"width": width}))
     network.load_state_dict(tensors)
     return network.eval(), _numbers(mean), _numbers(gain)
 
 
+def _width(network: ClassifierName) -> int | None:
+    """Filters of the first convolution; None: those of the network."""
+    return HALF_WIDTH if network == "mobilenetv2" else None
+
+
 def _mark(name: str) -> str:
-    """The empty tensor that says which network the weights are of."""
+    """The tensor that says which network the weights are of."""
     return f"network.{name}"
 
 

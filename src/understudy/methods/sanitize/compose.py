@@ -167,19 +167,14 @@ class Composer:
         self, class_name: str | None, count: int, rng: np.random.Generator
     ) -> tuple[Images, list[Found]]:
         """Images of one class, or of a detector's objects, with the boxes in them."""
-        images: list[NDArray[np.uint8]] = []
-        truth: list[Found] = []
         whole = 0 if class_name is None else self._whole_images(count)
-        for make, wanted in ((self._as_drawn, whole), (self._batch, count)):
-            for _ in range(self._settings.rounds):
-                missing, batch = wanted - len(images), self._settings.batch
-                for start in range(0, missing, batch):
-                    self._beat()
-                    drawn, boxes = make(class_name, min(batch, missing - start), rng)
-                    images += drawn
-                    truth += boxes
-                if len(images) >= wanted:
-                    break
+        images, truth = self._in_rounds(
+            lambda missing: self._as_drawn(class_name, missing, rng), whole
+        )
+        composed, boxes = self._in_rounds(
+            lambda missing: self._batch(class_name, missing, rng), count - len(images)
+        )
+        images, truth = images + composed, truth + boxes
         if not images:
             raise RunError(
                 "no image came out without a second object: the generator draws what it is not "
@@ -188,11 +183,27 @@ class Composer:
         again = [row % len(images) for row in range(count)]
         return np.stack([images[row] for row in again]), [truth[row] for row in again]
 
+    def _in_rounds(
+        self, make: Callable[[int], tuple[list[NDArray[np.uint8]], list[Found]]], count: int
+    ) -> tuple[list[NDArray[np.uint8]], list[Found]]:
+        """Up to ``count`` images, in batches; what a round dropped is made anew in the next one."""
+        images: list[NDArray[np.uint8]] = []
+        truth: list[Found] = []
+        for _ in range(self._settings.rounds):
+            missing, batch = count - len(images), self._settings.batch
+            for start in range(0, missing, batch):
+                self._beat()
+                drawn, boxes = make(min(batch, missing - start))
+                images += drawn
+                truth += boxes
+            if len(images) == count:
+                break
+        return images, truth
+
     def _whole_images(self, count: int) -> int:
-        """How many of a class's images stay as they were drawn."""
+        """How many of a class's images stay as they were drawn: none beside other objects."""
         alone = len(self._request.target_object) == 1
-        drawn = alone and self._settings.placed
-        return round(self._settings.as_drawn * count) if drawn else 0
+        return round(self._settings.as_drawn * count) if alone and self._settings.placed else 0
 
     def _as_drawn(
         self, class_name: str | None, count: int, rng: np.random.Generator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 from understudy.core.errors import InputError, MissingExtra
@@ -33,12 +34,21 @@ class Residual(nn.Module):
 
 
 def convolution(
-    inside: int, outside: int, *, pool: bool = False, size: int = 3, stride: int = 1
+    inside: int,
+    outside: int,
+    *,
+    pool: bool = False,
+    size: int = 3,
+    stride: int = 1,
+    instance: bool = False,
 ) -> nn.Module:
-    """A convolution without bias, batch normalisation, ReLU, and maybe a pooling by 2."""
+    """A convolution without bias, batch normalisation, ReLU, and maybe a pooling by 2.
+
+    With ``instance``, instance normalisation: groups of one channel.
+    """
     layers: list[nn.Module] = [
         nn.Conv2d(inside, outside, size, stride, padding=size // 2, bias=False),
-        nn.BatchNorm2d(outside),
+        nn.GroupNorm(outside, outside) if instance else nn.BatchNorm2d(outside),
         nn.ReLU(),
     ]
     return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
@@ -231,15 +241,7 @@ def instance_resnet(shape: Shape, classes: int, *, width: int = 24) -> nn.Module
         InputError: The images are too small or not of that shape.
     """
     height, wide, channels = checked(shape)
-
-    def block(inside: int, outside: int, *, pool: bool = False) -> nn.Module:
-        layers: list[nn.Module] = [
-            nn.Conv2d(inside, outside, 3, padding=1, bias=False),
-            nn.GroupNorm(outside, outside),  # one group a channel: instance normalisation
-            nn.ReLU(),
-        ]
-        return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
-
+    block = partial(convolution, instance=True)
     cells = height // 8, wide // 8
     quarter = max(1, cells[0] // 2), max(1, cells[1] // 2)
     left = (cells[0] // quarter[0]) * (cells[1] // quarter[1])
