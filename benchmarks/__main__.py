@@ -24,7 +24,7 @@ NAMES = (
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
     *("selection", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
-    "sanitize_photos",
+    *("sanitize_photos", "sanitize_second"),
 )
 
 

@@ -96,7 +96,7 @@ def run_block(block: Block, size: Size, folder: Path, deadline: float) -> None:
             name,
             real=row.real,
             synthetic=row.synthetic,
-            second=row.second,
+            pieces=row.pieces,
             information=row.information,
             similarity=row.similarity,
             different=different / len(images),
@@ -153,7 +153,7 @@ def tables(folder: Path) -> None:
     for (task, name, _, _), run in written(folder).items():
         groups[task][name].append(run)
     for task, names in groups.items():
-        columns = ("runs", "synthetic", "real", "MI t, b", "SIM t, b", "two", "different", "s")
+        columns = ("runs", "synthetic", "real", "MI t, b", "SIM t, b", "pieces", "different", "s")
         table = Table(TASKS[task].name, ("(target, background)", *columns))
         for name, runs in sorted(names.items()):
             table.row(name, str(len(runs)), *_cells(runs))
@@ -174,7 +174,7 @@ def _cells(runs: Sequence[dict[str, Any]]) -> list[str]:
         cell("real"),
         pair("information"),
         pair("similarity"),
-        cell("second"),
+        cell("pieces"),
         cell("different"),
         f"{np.mean(seconds):.0f}" if seconds else "-",
     ]
