@@ -136,7 +136,7 @@ def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
     points = space.forward(public)
     inputs = samples.inputs(points)
     np.testing.assert_allclose(inputs, expected, atol=1e-4)
-    alone = np.concatenate([samples.inputs(points[k : k + 1]) for k in range(0, 40)])
+    alone = np.concatenate([samples.inputs(points[k : k + 1]) for k in range(40)])
     assert np.array_equal(alone, inputs[:40])  # to the last bit: records are independent
 
 

@@ -56,9 +56,7 @@ class RectifiedGaussians:
         root = _correlation_root(_latent_correlations(locations, scaled, weights))
         return cls(locations, deviations, root)
 
-    def draw(
-        self, components: Labels, rng: np.random.Generator, width: float = 1.0
-    ) -> Embeddings:
+    def draw(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
         """A sample of each of these components, never negative: (n, D) float32.
 
         Args:
@@ -103,7 +101,7 @@ def _latent_deviations(means: Vector, variances: Vector, weights: Vector) -> Vec
         found = weights @ _cut_moments(_location(means / scale))[1] * scale**2
         wide = found > variances
         low, high = np.where(wide, low, middle), np.where(wide, middle, high)
-    return np.exp((low + high) / 2)
+    return np.asarray(np.exp((low + high) / 2))
 
 
 def _hermite(a: Vector) -> list[Vector]:

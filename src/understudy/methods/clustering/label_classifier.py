@@ -41,7 +41,7 @@ _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure 
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
 _PROBES = 500  # samples of each component
-_WIDER = 1.5  # than the mixture, in deviations, are the samples that lie between classes
+_WIDER = 1.5  # than the mixture, in deviations, are samples that show where classes end
 
 Gradient = Callable[[Vector], Vector]
 """Of a mean loss at weights: (d + 1, C) to (d + 1, C)."""
@@ -107,10 +107,8 @@ class ClassifiedSamples:
         norms = np.sqrt(row_squares(moved))
         return np.asarray(moved / np.maximum(norms, 1e-12)[:, None])
 
-    def of(
-        self, components: Labels, rng: np.random.Generator, width: float = 1.0
-    ) -> Embeddings:
-        """An embedding of each of these components, ``width`` times as wide if rectified: (n, D)."""
+    def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
+        """An embedding of each of these components; if rectified, so much wider: (n, D)."""
         coordinates = self.space.coordinates
         if self.rectified is None or not isinstance(coordinates, Space):
             return self.space.backward(self.mixture.draw(components, rng), rng)
