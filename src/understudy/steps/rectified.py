@@ -98,8 +98,8 @@ def _latent_deviations(means: Vector, variances: Vector, weights: Vector) -> Vec
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         scale = np.exp(middle)
-        found = weights @ _cut_moments(_location(means / scale))[1] * scale**2
-        wide = found > variances
+        cut_variances = weights @ _cut_moments(_location(means / scale))[1] * scale**2
+        wide = cut_variances > variances
         low, high = np.where(wide, low, middle), np.where(wide, middle, high)
     return np.asarray(np.exp((low + high) / 2))
 

@@ -4,8 +4,8 @@ A Gaussian mixture says where a class lies and little of where it ends: in hundr
 its classes hardly overlap, and those of real records do. So a part of the budget trains a softmax
 regression on the private records, by full-batch gradient descent on noisy sums of clipped gradients
 (Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016, with every record in every step). Samples are
-then drawn between classes as well, and those are released that the classifier gives the class they
-stand for.
+then drawn more widely than the mixture, and those are released that the classifier gives the class
+they stand for.
 
 The mixture helps twice, at no cost. Descent begins at the classifier of the mixture's own samples,
 and their second moments precondition it (Boehning 1992: softmax regression's Hessian is at most
