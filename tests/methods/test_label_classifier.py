@@ -14,12 +14,12 @@ from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering import label_classifier
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, SpaceSettings
-from understudy.methods.clustering.label_classifier import LabelClassifier
+from understudy.methods.clustering.label_classifier import ClassifiedSamples, LabelClassifier
 from understudy.privacy.queries import ClippedGradients
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 from understudy.steps.mixture import Mixture
-from understudy.steps.space import Leading
+from understudy.steps.space import Leading, whitening
 
 CLASSIFIER = {"labels": "classifier"}
 
@@ -67,7 +67,8 @@ def test_a_class_that_is_never_predicted_is_drawn_from_the_mixture():
     whole, none = Leading(1, 1), np.zeros(0)
     space = EmbeddingSpace(None, settings, 2, 1.0, whole, None, None, none, np.zeros(1))
     always_the_first = np.array([[0.0, 0.0], [1.0, 0.0]])
-    classifier = LabelClassifier(always_the_first, space, mixture)
+    samples = ClassifiedSamples.of_mixture(space, mixture)
+    classifier = LabelClassifier(always_the_first, samples)
     chosen = np.repeat([0, 1], 400)
     drawn = classifier.embeddings(chosen, np.random.default_rng(0))
     assert drawn[chosen == 1].mean() == pytest.approx(3.0, abs=0.2)
@@ -87,6 +88,56 @@ def test_what_is_planned_is_released_and_the_statement_says_so(tmp_path, normali
     assert len(steps) == 20
     assert {one["query"] for one in steps} == {ClippedGradients.description}
     assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def rectified(tmp_path_factory):
+    """Two classes of rectified features, half of them zero, and public ones of no class."""
+    rng = np.random.default_rng(2)
+    labels, root = np.repeat([0, 1], 1500), rng.normal(size=(12, 12)) / 4
+    means = np.stack([np.linspace(-1, 1, 12), np.linspace(-0.2, 0.4, 12)])
+
+    def cut(latent):
+        return (np.maximum(latent + rng.normal(size=latent.shape) @ root, 0) ** 2).astype("f4")
+
+    folder = tmp_path_factory.mktemp("rectified")
+    values = cut(means[labels])
+    np.savez(folder / "private.npz", embeddings=values, labels=labels)
+    np.savez(folder / "public.npz", embeddings=cut(np.repeat([means.mean(axis=0)], 900, axis=0)))
+    return folder / "private.npz", str(folder / "public.npz"), values
+
+
+def test_features_that_are_never_negative_keep_their_zeros(rectified, tmp_path):
+    source, public, values = rectified
+    rows, labels, _ = released(source, tmp_path / "run", public=public, **CLASSIFIER)
+    assert rows.min() == 0.0
+    zeros = [(these == 0).mean(axis=0) for these in (rows, values)]
+    np.testing.assert_allclose(zeros[0], zeros[1], atol=0.15)  # samples are wider
+    assert np.bincount(labels).tolist() == pytest.approx([1500, 1500], abs=10)
+
+
+def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
+    rng = np.random.default_rng(4)
+    with np.load(rectified[1]) as file:
+        public = file["embeddings"]
+    coordinates = whitening(public, None, None)
+    settings = SpaceSettings(12, 12, None, whiten=True, bound=None, images=False)
+    space = EmbeddingSpace(
+        None, settings, 2, 1.0, coordinates, None, None, np.zeros(0), np.zeros(12)
+    )
+    means = rng.normal(size=(2, 12))
+    mixture = Mixture(
+        np.arange(2), np.full(2, 0.5), means, np.eye(12)[None], np.zeros(2, dtype=np.int64)
+    )
+    samples = ClassifiedSamples.of_mixture(space, mixture)
+    centre = coordinates.backward(means, None).mean(axis=0)
+    moved = public - centre
+    expected = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    points = space.forward(public)
+    inputs = samples.inputs(points)
+    np.testing.assert_allclose(inputs, expected, atol=1e-4)
+    alone = np.concatenate([samples.inputs(points[k : k + 1]) for k in range(40)])
+    assert np.array_equal(alone, inputs[:40])  # to the last bit: records are independent
 
 
 @pytest.mark.parametrize("share", [0.2, 0.7])

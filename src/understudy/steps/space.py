@@ -64,9 +64,39 @@ class Space:
         moved = values.astype(np.float32) @ back + self.centre.astype(np.float32)
         if rng is not None and len(self.residuals):
             moved += self.residuals[rng.integers(0, len(self.residuals), len(moved))]
+        return self.unpowered(moved).astype(np.float32)
+
+    @cached_property
+    def _way_back(self) -> Projection:
+        return Projection((self.axes * self.scales).T)
+
+    def own(self, values: NDArray[Any]) -> Vector:
+        """The space (n, d) to embeddings (n, D) as `backward` without what was left out.
+
+        Each record by itself to the last bit, so it may be a view of private records.
+        """
+        return np.asarray(self.unpowered(self._way_back(values) + self.centre))
+
+    def unpowered(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Embeddings after the signed power back to those before it; the same shape."""
         if self.positive:
-            moved = np.maximum(moved, 0.0)
-        return np.asarray(signed_power(moved, 1 / self.power), dtype=np.float32)
+            values = np.maximum(values, 0.0)
+        return np.asarray(signed_power(values, 1 / self.power))
+
+    def moments(self, means: Vector, covariance: Vector) -> tuple[Vector, Vector]:
+        """Moments of the space, (m, d) and (d, d), as those of embeddings after the signed power.
+
+        What was left out has those of public samples.
+
+        Returns:
+            (m, D) and (D, D).
+        """
+        back = (self.axes * self.scales).T
+        means, covariance = means @ back + self.centre, back.T @ covariance @ back
+        if len(self.residuals) > 1:
+            means += self.residuals.mean(axis=0)
+            covariance += np.cov(self.residuals.T)
+        return means, covariance
 
 
 def signed_power(values: NDArray[Any], power: float) -> NDArray[Any]:

@@ -141,13 +141,24 @@ def _settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)
     covariance: Covariance = "diagonal" if unclip else "full" if linear and rich else "class"
+    wide = _wide(params, context)
+    if wide:
+        covariance = "tied"
     return replace(
         params,
         clusters=params.clusters or ((10 if rich else 8) if linear else 1),
         covariance=params.covariance or covariance,
         whiten=not unclip if params.whiten is None else params.whiten,
-        normalise=(not images) if params.normalise is None else params.normalise,
+        normalise=not (images or wide) if params.normalise is None else params.normalise,
     )
+
+
+def _wide(params: ClusteringParams, context: Context) -> bool:
+    """Whether a classifier says where classes end, and public images what the space is like.
+
+    It needs many directions and the lengths of records, and little of a class's own covariance.
+    """
+    return params.labels == "classifier" and context.public and params.whiten is not False
 
 
 def _wants_matrix(params: ClusteringParams) -> bool:
@@ -156,7 +167,14 @@ def _wants_matrix(params: ClusteringParams) -> bool:
 
 def _space_settings(params: ClusteringParams, context: Context) -> SpaceSettings:
     matrix, whiten = _wants_matrix(params), bool(params.whiten)
-    return SpaceSettings.of(context, params.power, params.components, matrix=matrix, whiten=whiten)
+    return SpaceSettings.of(
+        context,
+        params.power,
+        params.components,
+        matrix=matrix,
+        whiten=whiten,
+        wide=_wide(params, context),
+    )
 
 
 _SHARES = (20.0, 50.0, 28.0)

@@ -31,6 +31,7 @@ _EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps 
 _MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _IMAGE_COMPONENTS = 400
 _EMBEDDING_COMPONENTS = 256
+_WIDE_COMPONENTS = 512
 _REACH = 3.0  # that descriptions are clipped at for their centre, times the root of their length
 _GRID_LEVEL = 0.8  # of descriptions lie nearer to their centre than they are clipped at
 _OUTSIDE = np.float32(2.0)  # times what public embeddings have outside of the kept directions
@@ -70,6 +71,7 @@ class SpaceSettings:
         *,
         matrix: bool,
         whiten: bool,
+        wide: bool = False,
     ) -> SpaceSettings:
         """Decide.
 
@@ -79,6 +81,8 @@ class SpaceSettings:
             components: Of the parameters; None: chosen.
             matrix: Whether a full covariance will be measured.
             whiten: Whether public images, where there are some, whiten the space.
+            wide: Whether a classifier will say where classes end, which reads more directions than
+                a covariance of a class has use for.
 
         Raises:
             ConfigError: More dimensions than a full covariance can be measured in.
@@ -92,7 +96,8 @@ class SpaceSettings:
         public = context.public and whiten
         ordered = public or (encoder is not None and encoder.ordered)
         if components is None and matrix and ordered:
-            components = _IMAGE_COMPONENTS if context.decoder is not None else _EMBEDDING_COMPONENTS
+            embeddings = _WIDE_COMPONENTS if wide else _EMBEDDING_COMPONENTS
+            components = _IMAGE_COMPONENTS if context.decoder is not None else embeddings
         if components is not None and components < total and not ordered:
             raise ConfigError(
                 f"components={components} needs --public images to choose the directions by: the "

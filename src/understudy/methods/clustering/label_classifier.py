@@ -4,8 +4,8 @@ A Gaussian mixture says where a class lies and little of where it ends: in hundr
 its classes hardly overlap, and those of real records do. So a part of the budget trains a softmax
 regression on the private records, by full-batch gradient descent on noisy sums of clipped gradients
 (Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016, with every record in every step). Samples are
-then drawn between classes as well, and those are released that the classifier gives the class they
-stand for.
+then drawn more widely than the mixture, and those are released that the classifier gives the class
+they stand for.
 
 The mixture helps twice, at no cost. Descent begins at the classifier of the mixture's own samples,
 and their second moments precondition it (Boehning 1992: softmax regression's Hessian is at most
@@ -21,11 +21,14 @@ from typing import Literal
 import numpy as np
 import scipy
 
+from understudy.core.independence import row_squares
 from understudy.core.types import Embeddings, Labels, Stage, Vector
 from understudy.methods.base import Materials
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.mixture import Mixture
+from understudy.steps.rectified import RectifiedGaussians
+from understudy.steps.space import Space
 
 Labelling = Literal["mixture", "classifier"]
 
@@ -34,11 +37,11 @@ _CLIP_NORM = 0.5  # of gradients, which are no longer than 2 where records are n
 _DAMPING = 16.0  # standard deviations of the noise in a mean gradient, added to second moments
 _MOMENTUM = 0.8
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
-_RIDGE = 1e-5  # of the second moments there
+_RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
 _PROBES = 500  # samples of each component
-_WIDER = 1.5  # than the mixture, in deviations, are the samples that lie between classes
+_WIDER = 1.5  # than the mixture, in deviations, are samples that show where classes end
 
 Gradient = Callable[[Vector], Vector]
 """Of a mean loss at weights: (d + 1, C) to (d + 1, C)."""
@@ -59,42 +62,70 @@ def gradient_stages(kind: Labelling, share: float, weight: float) -> tuple[Stage
 
 
 @dataclass(frozen=True)
-class LabelClassifier:
-    """A softmax regression that says where the classes of a mixture end; it is released: public.
+class ClassifiedSamples:
+    """What a classifier of a mixture reads, and the samples that it labels.
+
+    Features that are never negative are sampled from Gaussians that are cut off at zero
+    (`RectifiedGaussians`), which overlap as real ones do. The classifier then reads directions in
+    the encoder's own space, in which networks read, too.
 
     Attributes:
-        theta: (d + 1, C) weights of points over the radius; the last row is the intercept's.
-        space: Whose points.
-        mixture: What samples are drawn from.
+        space: The space of the mixture.
+        mixture: The released mixture.
+        rectified: Of the same components; None: features may be negative, or were projected on a
+            sphere.
+        centre: (D,) of directions: the mean embedding of the mixture.
     """
 
-    theta: Vector
     space: EmbeddingSpace
     mixture: Mixture
+    rectified: RectifiedGaussians | None
+    centre: Vector
 
-    def predict(self, points: Vector) -> Labels:
-        """The class of each point of the space: (n, d) to (n,)."""
-        logits = points / self.space.radius @ self.theta[:-1] + self.theta[-1]
-        return np.asarray(logits.argmax(axis=1), dtype=np.int64)
+    @classmethod
+    def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> ClassifiedSamples:
+        """Those of a mixture of a space."""
+        coordinates, weights = space.coordinates, mixture.weights
+        if not isinstance(coordinates, Space) or not coordinates.positive or space.sphere:
+            return cls(space, mixture, None, np.zeros(0))
+        parts = np.bincount(mixture.root_of, weights, len(mixture.roots))
+        roots = [mixture.root(index) for index in range(len(parts))]
+        covariance = sum(
+            (part * root @ root.T for part, root in zip(parts, roots, strict=True)),
+            np.zeros((mixture.dim, mixture.dim)),
+        )
+        means, covariance = coordinates.moments(mixture.means, covariance)
+        rectified = RectifiedGaussians.of(means, covariance, weights)
+        return cls(space, mixture, rectified, weights @ coordinates.own(mixture.means))
 
-    def embeddings(self, components: Labels, rng: np.random.Generator) -> Embeddings:
-        """An embedding for each of these components that is given the component's class: (n, D).
+    def inputs(self, points: Vector) -> Vector:
+        """What the classifier reads of points of the space, each by itself: (n, d) to (n, p)."""
+        coordinates = self.space.coordinates
+        if self.rectified is None or not isinstance(coordinates, Space):
+            return points / self.space.radius
+        moved = coordinates.own(points) - self.centre
+        norms = np.sqrt(row_squares(moved))
+        return np.asarray(moved / np.maximum(norms, 1e-12)[:, None])
 
-        Embeddings lie between wide draws of any two components, so that samples show where classes
-        end; each goes to a component of the class that it is given. What is left after some rounds
-        is drawn from the component itself: every class keeps its share.
-        """
-        labels, left = self.mixture.labels[components], np.arange(len(components))
-        embeddings = self.space.backward(self.mixture.draw(components, rng), rng)
-        for _ in range(_ROUNDS):
-            drawn = self.space.backward(self._between(rng.permutation(components[left]), rng), rng)
-            given, filled = self.predict(self.space.forward(drawn)), [left[:0]]
-            for label in np.unique(labels[left]):
-                slots, mine = left[labels[left] == label], np.flatnonzero(given == label)
-                filled.append(slots[: len(mine)])
-                embeddings[filled[-1]] = drawn[mine[: len(slots)]]
-            left = np.setdiff1d(left, np.concatenate(filled))
-        return embeddings
+    def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
+        """An embedding of each of these components; if rectified, so much wider: (n, D)."""
+        coordinates = self.space.coordinates
+        if self.rectified is None or not isinstance(coordinates, Space):
+            return self.space.backward(self.mixture.draw(components, rng), rng)
+        drawn = coordinates.unpowered(self.rectified.draw(components, rng, width))
+        return np.asarray(drawn, dtype=np.float32)
+
+    def points(self, components: Labels, rng: np.random.Generator) -> Vector:
+        """A point of the space of each of these components: (n, d)."""
+        if self.rectified is None:
+            return self.mixture.draw(components, rng)
+        return np.asarray(self.space.forward(self.of(components, rng)), dtype=np.float64)
+
+    def near(self, components: Labels, rng: np.random.Generator) -> Embeddings:
+        """Embeddings near these components and in reach of others, for the classifier: (n, D)."""
+        if self.rectified is not None:
+            return self.of(components, rng, _WIDER)
+        return self.space.backward(self._between(components, rng), rng)
 
     def _between(self, components: Labels, rng: np.random.Generator) -> Vector:
         """Points between wide draws of these components and of any, nearer to the former."""
@@ -110,12 +141,49 @@ class LabelClassifier:
         means = self.mixture.means[components]
         return np.asarray(means + _WIDER * (self.mixture.draw(components, rng) - means))
 
+
+@dataclass(frozen=True)
+class LabelClassifier:
+    """A softmax regression that says where the classes of a mixture end; it is released: public.
+
+    Attributes:
+        theta: (p + 1, C) weights of `inputs`; the last row is the intercept's.
+        samples: What it reads, and what it labels.
+    """
+
+    theta: Vector
+    samples: ClassifiedSamples
+
+    def predict(self, points: Vector) -> Labels:
+        """The class of each point of the space: (n, d) to (n,)."""
+        logits = self.samples.inputs(points) @ self.theta[:-1] + self.theta[-1]
+        return np.asarray(logits.argmax(axis=1), dtype=np.int64)
+
+    def embeddings(self, components: Labels, rng: np.random.Generator) -> Embeddings:
+        """An embedding for each of these components that is given the component's class: (n, D).
+
+        Embeddings are drawn near several components (`ClassifiedSamples.near`), and each goes to a
+        component of the class that it is given. What is left after some rounds is drawn from the
+        component itself: every class keeps its share.
+        """
+        samples, left = self.samples, np.arange(len(components))
+        labels, embeddings = samples.mixture.labels[components], samples.of(components, rng)
+        for _ in range(_ROUNDS):
+            drawn = samples.near(rng.permutation(components[left]), rng)
+            given, filled = self.predict(samples.space.forward(drawn)), [left[:0]]
+            for label in np.unique(labels[left]):
+                slots, mine = left[labels[left] == label], np.flatnonzero(given == label)
+                filled.append(slots[: len(mine)])
+                embeddings[filled[-1]] = drawn[mine[: len(slots)]]
+            left = np.setdiff1d(left, np.concatenate(filled))
+        return embeddings
+
     def agreement(self, seed: int) -> Vector:
         """For each class the part of the mixture's samples to which it is given: (C,)."""
-        rng = np.random.default_rng(seed)
-        components = np.repeat(np.arange(len(self.mixture.weights)), _PROBES)
-        labels = self.mixture.labels[components]
-        agree = self.predict(self.mixture.draw(components, rng)) == labels
+        rng, mixture = np.random.default_rng(seed), self.samples.mixture
+        components = np.repeat(np.arange(len(mixture.weights)), _PROBES)
+        labels = mixture.labels[components]
+        agree = self.predict(self.samples.points(components, rng)) == labels
         classes = self.theta.shape[1]
         sizes = np.bincount(labels, minlength=classes)
         return np.asarray(np.bincount(labels, agree, classes) / np.maximum(sizes, 1))
@@ -141,8 +209,9 @@ def trained_on_records(
         return None
     count = mixture.allot(_SAMPLES)
     components = np.repeat(np.arange(len(count)), count)
-    samples = mixture.draw(components, materials.rng_of("label classifier")) / space.radius
-    rows = np.column_stack([samples, np.ones(len(samples))])
+    samples = ClassifiedSamples.of_mixture(space, mixture)
+    inputs = samples.inputs(samples.points(components, materials.rng_of("label classifier")))
+    rows = np.column_stack([inputs, np.ones(len(inputs))])
     truth = np.eye(space.classes)[mixture.labels[components]]
     moments, ridge = rows.T @ rows / len(rows), _RIDGE * np.eye(rows.shape[1])
 
@@ -150,7 +219,7 @@ def trained_on_records(
         residuals = scipy.special.softmax(rows @ theta, axis=1) - truth
         return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
 
-    vault, asked = space.vault.view(lambda values: values / space.radius), iter(stages)
+    vault, asked = space.vault.view(samples.inputs), iter(stages)
 
     def of_records(theta: Vector) -> Vector:
         stage = next(asked)
@@ -162,7 +231,7 @@ def trained_on_records(
     theta = _descend(theta, of_samples, moments + ridge, _FIRST_STEPS)
     noise = vault.noise_sd(ClippedGradients(theta, _CLIP_NORM), stage=stages[0].name) / size
     damped = moments + _DAMPING * noise * np.eye(len(moments))
-    return LabelClassifier(_descend(theta, of_records, damped, len(stages)), space, mixture)
+    return LabelClassifier(_descend(theta, of_records, damped, len(stages)), samples)
 
 
 def _descend(theta: Vector, gradient: Gradient, curvature: Vector, steps: int) -> Vector:
