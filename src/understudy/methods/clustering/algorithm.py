@@ -52,6 +52,13 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.privacy.vault import Vault
 
 
+_OWN_COVARIANCES = 0.45
+"""mu from which on a cluster of images has a covariance of its own: epsilon 2 at delta 1e-5."""
+
+_ALL_CLUSTERS = 600
+"""Clusters of all classes of images, by default, where each has a covariance of its own."""
+
+
 @dataclass(frozen=True)
 class ClusteringParams:
     """Parameters of the clustering method; ``None``: chosen by the kind of release.
@@ -63,7 +70,9 @@ class ClusteringParams:
     clusters: Annotated[
         int | None,
         Option(
-            "clusters per class (k); images 8, or 10 where mu >= 1; embeddings and grids 1", least=1
+            "clusters per class (k), at most; images 8, 24 where mu >= 0.45 and 60 where mu >= 1 "
+            "(fewer of many classes); embeddings and grids 1",
+            least=1,
         ),
     ] = None
     covariance: Annotated[
@@ -135,18 +144,33 @@ class ClusteringParams:
             )
 
 
+def _usual_clusters(mu: float, classes: int, *, unclip: bool) -> int:
+    """The most clusters of a class of images; classes that are too small for them get fewer.
+
+    What an unCLIP decodes has 10 at most: more were not measured there. Nor have many classes more,
+    as the noise of every covariance takes its time.
+    """
+    few = 10 if mu >= 1 else 8
+    if unclip or mu < _OWN_COVARIANCES:
+        return few
+    return max(few, min(60 if mu >= 1 else 24, _ALL_CLUSTERS // max(1, classes)))
+
+
 def _settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
-    images, rich = context.decoder is not None, context.mu >= 1
+    images = context.decoder is not None
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)
-    covariance: Covariance = "diagonal" if unclip else "full" if linear and rich else "class"
     wide = _wide(params, context)
-    if wide:
-        covariance = "tied"
+    covariance: Covariance = "tied" if wide else "class"
+    if linear:
+        own = context.mu >= _OWN_COVARIANCES
+        covariance = "diagonal" if unclip else "full" if own else "class"
+    classes = len(context.classes) if params.conditional else 1
+    usual = _usual_clusters(context.mu, classes, unclip=unclip) if linear else 1
     return replace(
         params,
-        clusters=params.clusters or ((10 if rich else 8) if linear else 1),
+        clusters=params.clusters or usual,
         covariance=params.covariance or covariance,
         whiten=not unclip if params.whiten is None else params.whiten,
         normalise=not (images or wide) if params.normalise is None else params.normalise,
