@@ -5,8 +5,10 @@ its best threshold, in the middle of the curve, each of the two normal quantiles
 error 1.2533 / sqrt(N / 4), and is taken z(miss) of them to the safe side. So of a true mu the bound
 is about mu - 2 z e, give or take sqrt(2) e. With N = 20,000 draws and two bounds of one mechanism
 at 97.5 % each (z = 2.24, e = 0.0177), twice the stated mu of 0.268 gives 0.456 +- 0.025: 7.5
-standard errors above 0.268, so a fault is missed in fewer than one of 10^12 audits. A mechanism
-that holds is refuted in at most one of 20 audits as stated; these tests ask for one in 1,000.
+standard errors above 0.268. That is of a sum read in full; the bounds of votes were measured to lie
+3.9 of their own deviations above it, so that a fault is missed in one of some 20,000 audits (with
+half the draws 2.2, one of 70). A mechanism that holds is refuted in at most one of 20 audits as
+stated; these tests ask for one in 1,000.
 """
 
 import numpy as np

@@ -28,6 +28,7 @@ from understudy.metrics.utility import EpochProgress
 
 import torch  # isort: skip  (after networks, which says what to install where it is missing)
 from torch import Tensor, nn  # isort: skip
+from torch.optim.swa_utils import AveragedModel  # isort: skip
 
 ImageNetwork = Literal[
     "cnn", "convnet", "resnet9", "resnet-in", "wrn40-4", "resnet50", "vgg11", "mobilenetv2"
@@ -117,8 +118,8 @@ def train_on_images(
         camera: Also vary what cameras differ in (`camera_variation`). Wrong for classes of colours.
         width: Filters of the first convolution; None: those of the network. The small CNN has
             none to choose.
-        validation: Images and classes: of all epochs the weights of the best accuracy on them are
-            given.
+        validation: Images and classes: of all epochs the best on them is given; if the recipe
+            averages, the mean of the last ones, unless worse by the best's standard error.
         device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Told after every epoch.
 
@@ -212,6 +213,8 @@ def _fit(
     steps = recipe.epochs * math.ceil(len(x) / recipe.batch)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: rate_at(i, steps, recipe.warmup))
     best, weights = -1.0, None
+    average = AveragedModel(model) if recipe.averaged and validation is not None else None
+    first_averaged = recipe.epochs - max(1, round(recipe.averaged * recipe.epochs))
     for epoch in range(recipe.epochs):
         model.train()
         for index in even_batches(len(x), recipe.batch):
@@ -222,12 +225,20 @@ def _fit(
             optimiser.step()
             rate.step()
         model.eval()
+        if average is not None and epoch >= first_averaged:
+            average.update_parameters(model)
         if validation is not None and (score := accuracy(classifier, *validation)) >= best:
             best, weights = score, copy.deepcopy(model.state_dict())
         if progress is not None:
             progress(epoch + 1, recipe.epochs)
-    if weights is not None:
-        model.load_state_dict(weights)
+    if validation is None or weights is None:
+        return
+    if average is not None:
+        model.load_state_dict(average.module.state_dict())
+        chance = math.sqrt(best * (1 - best) / len(validation[1]))
+        if accuracy(classifier, *validation) >= best - chance:
+            return
+    model.load_state_dict(weights)
 
 
 def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:

@@ -25,6 +25,8 @@ class Recipe:
         label_smoothing: In [0, 1).
         warmup: Part of the training over which the rate climbs to ``lr``, in [0, 1).
         least: Steps at least where no number of passes is given: few rows are seen more often.
+        averaged: Part of the passes, the last ones, whose weights are averaged where there is a
+            validation set (Izmailov et al. 2018); for networks without batch normalisation.
     """
 
     epochs: int
@@ -35,6 +37,7 @@ class Recipe:
     label_smoothing: float
     warmup: float = 0.0
     least: int = 0
+    averaged: float = 0.0
 
     def passes(self, rows: int) -> int:
         """Passes over so many rows: ``epochs``, or more where that makes less than ``least``."""
@@ -58,7 +61,7 @@ IMAGES: dict[str, tuple[Callable[..., nn.Module], Recipe]] = {
     "cnn": (networks.small_cnn, _SMALL),
     "convnet": (networks.convnet, _DEEP),
     "resnet9": (networks.resnet9, replace(_SMALL, batch=64, least=150)),
-    "resnet-in": (networks.instance_resnet, replace(_SMALL, epochs=24, batch=64)),
+    "resnet-in": (networks.instance_resnet, replace(_SMALL, epochs=24, batch=64, averaged=0.2)),
     "wrn40-4": (networks.wide_resnet, _WIDE),
     "resnet50": (networks.resnet50, _DEEP),
     "vgg11": (networks.vgg11, _DEEP),
