@@ -352,9 +352,9 @@ def test_latents_on_a_grid_have_their_own_defaults(pair):
 
 def test_images_have_finer_clusters_where_the_budget_allows(pair):
     params = ClusteringParams(components=9)
-    usual = [METHOD.settle(params, context_of(pair, mu=mu)) for mu in (0.3, 0.5, 2.0)]
-    assert [one.clusters for one in usual] == [8, 24, 60]
-    assert [one.covariance for one in usual] == ["class", "full", "full"]
+    usual = [METHOD.settle(params, context_of(pair, mu=mu)) for mu in (0.3, 2.0)]
+    assert [one.clusters for one in usual] == [8, 60]
+    assert [one.covariance for one in usual] == ["class", "full"]
     many = replace(context_of(pair, mu=2.0), classes=tuple(map(str, range(30))))
     assert METHOD.settle(params, many).clusters == 20
 

@@ -52,9 +52,6 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.privacy.vault import Vault
 
 
-_OWN_COVARIANCES = 0.45
-"""mu from which on a cluster of images has a covariance of its own: epsilon 2 at delta 1e-5."""
-
 _ALL_CLUSTERS = 600
 """Clusters of all classes of images, by default, where each has a covariance of its own."""
 
@@ -70,8 +67,8 @@ class ClusteringParams:
     clusters: Annotated[
         int | None,
         Option(
-            "clusters per class (k), at most; images 8, 24 where mu >= 0.45 and 60 where mu >= 1 "
-            "(fewer of many classes); embeddings and grids 1",
+            "clusters per class (k), at most; images 8, or 60 where mu >= 1 (fewer of many "
+            "classes); embeddings and grids 1",
             least=1,
         ),
     ] = None
@@ -144,30 +141,28 @@ class ClusteringParams:
             )
 
 
-def _usual_clusters(mu: float, classes: int, *, unclip: bool) -> int:
+def _usual_clusters(rich: bool, classes: int, *, unclip: bool) -> int:
     """The most clusters of a class of images; classes that are too small for them get fewer.
 
     What an unCLIP decodes has 10 at most: more were not measured there. Nor have many classes more,
     as the noise of every covariance takes its time.
     """
-    few = 10 if mu >= 1 else 8
-    if unclip or mu < _OWN_COVARIANCES:
-        return few
-    return max(few, min(60 if mu >= 1 else 24, _ALL_CLUSTERS // max(1, classes)))
+    if not rich:
+        return 8
+    return 10 if unclip else max(10, min(60, _ALL_CLUSTERS // max(1, classes)))
 
 
 def _settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
-    images = context.decoder is not None
+    images, rich = context.decoder is not None, context.mu >= 1
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)
     wide = _wide(params, context)
     covariance: Covariance = "tied" if wide else "class"
     if linear:
-        own = context.mu >= _OWN_COVARIANCES
-        covariance = "diagonal" if unclip else "full" if own else "class"
+        covariance = "diagonal" if unclip else "full" if rich else "class"
     classes = len(context.classes) if params.conditional else 1
-    usual = _usual_clusters(context.mu, classes, unclip=unclip) if linear else 1
+    usual = _usual_clusters(rich, classes, unclip=unclip) if linear else 1
     return replace(
         params,
         clusters=params.clusters or usual,
