@@ -72,7 +72,9 @@ FIRST_TEST = 1000
 FOLDER = os.environ.get("UNDERSTUDY_STUDIO")
 STUDIO = "embedded:studio?dtype=float32" + (f"&folder={FOLDER}" if FOLDER else "")
 """On a GPU, too, in the numbers of a processor; another studio where a folder is named."""
-GENERATOR = f"{STUDIO}&batch=100"
+BATCH = int(os.environ.get("UNDERSTUDY_BATCH", "100"))
+"""Images that are drawn and composed at a time: more on a GPU."""
+GENERATOR = f"{STUDIO}&batch={BATCH}"
 
 Levels = tuple[int, ...]
 """Of the background, then of each object."""
@@ -90,7 +92,7 @@ class Size:
     steps: int = 400
     epochs: int | None = None
     search: SearchSettings = field(default_factory=SearchSettings)
-    compose: ComposeSettings = field(default_factory=lambda: ComposeSettings(batch=100))
+    compose: ComposeSettings = field(default_factory=lambda: ComposeSettings(batch=BATCH))
 
 
 QUICK = Size(

@@ -12,10 +12,11 @@ import json
 import multiprocessing
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import numpy as np
@@ -40,94 +41,133 @@ from understudy.report.images import contact_sheet
 MAIN: dict[str, tuple[Levels, ...]] = {
     "pet": ((0, 0), (0, 2), (2, 2)),
     "activity": ((0, 0), (2, 2)),
-    "bottle": ((0, 0), (2, 0), (2, 2), (2, 1)),
+    "bottle": ((0, 0), (2, 0), (2, 1), (2, 2)),
     "two-objects": ((2, 1, 1),),
 }
 """What is asked of each task first: levels of the background, then of the objects."""
 
 MIXED: dict[str, tuple[Levels, Levels]] = {"pet": ((0, 0), (0, 2))}
+"""Preferences whose images are mixed, too."""
+NO_SERVER = ("pet", "activity", "bottle")
+"""Tasks with zero-shot models and oracles beside them."""
 LABELLED = (400, 40)
 """Photos that the oracles learn from."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Runs of one task, home and seed, by one process; no preferences: those without a server."""
+    """What a process does at a time.
+
+    Attributes:
+        task: Its name.
+        seed: Of the repetition.
+        homes: Whose photos are tested on: all of them where nothing but words is sent, because
+            all of them get the same model.
+        levels: What is sent; None: nothing is, and no server trains anything.
+        mixed: Train a model of images of both preferences of `MIXED` instead.
+    """
 
     task: str
-    home: int
     seed: int
-    preferences: tuple[Levels, ...] = ()
+    homes: tuple[int, ...]
+    levels: Levels | None = None
+    mixed: bool = False
 
 
-def blocks(size: Size) -> Iterator[Block]:
-    """All runs, the weightiest first."""
-    for seed in range(size.seeds):
-        for task, levels in MAIN.items():
-            yield from (Block(task, home, seed, levels) for home in range(size.homes))
-        if not seed:
-            tasks = ("pet", "activity", "bottle")
-            yield from (Block(task, home, 0) for task in tasks for home in range(size.homes))
+def blocks(size: Size) -> list[Block]:
+    """All runs, the weightiest first: one repetition of all, of pets all, then the rest."""
+    every = tuple(range(size.homes))
+    order: list[tuple[int, bool, Block]] = []
     for seed in range(size.seeds):
         for task, main in MAIN.items():
-            rest = tuple(one for one in TASKS[task].preferences if one not in main)
-            yield from (Block(task, home, seed, rest) for home in range(size.homes))
+            later = 1 if seed and task == "pet" else 3 if seed else 0
+            for levels in {*main, *TASKS[task].preferences}:
+                weight = later if levels in main else 4 if seed else 2
+                groups = [(home,) for home in every] if any(levels) else [every]
+                parts = [Block(task, seed, homes, levels) for homes in groups]
+                order += [(weight, any(levels), one) for one in parts]
+            if task in MIXED:
+                mixed = [Block(task, seed, (home,), mixed=True) for home in every]
+                order += [(later + 1, True, one) for one in mixed]
+    order += [(2, True, Block(task, 0, (home,))) for task in NO_SERVER for home in every]
+    return [block for _, _, block in sorted(order, key=lambda one: one[:2])]
 
 
 def run_block(block: Block, size: Size, folder: Path, deadline: float) -> None:
-    """Measure the preferences of a block that are not measured yet, and write each down."""
-    known, sets = set(written(folder)), dict[Levels, LabelledSet]()
-    task = TASKS[block.task]
-    if not block.preferences:
-        if (block.task, "zero-shot", block.home, 0) not in known and time.time() < deadline:
-            _without_server(block, size, folder)
-        return
-    for levels in block.preferences:
-        name = name_of(levels)
-        if (block.task, name, block.home, block.seed) in known or time.time() > deadline:
+    """Measure what is not measured yet, and write each run down."""
+    known = set(written(folder))
+    for home in block.homes:
+        if (block.task, _name(block), home, block.seed) in known or time.time() > deadline:
             continue
-        start = time.time()
-        row, images = measured(task, levels, block.home, block.seed, size)
-        sets[levels] = images
-        different = len(np.unique(images.images.reshape(len(images), -1), axis=0))
-        _write(
-            folder,
-            block,
-            name,
-            real=row.real,
-            synthetic=row.synthetic,
-            pieces=row.pieces,
-            information=row.information,
-            similarity=row.similarity,
-            different=different / len(images),
-            seconds=time.time() - start,
-        )
-        if not block.home and not block.seed:
-            _sheet(folder, block.task, name, images)
-    pair = MIXED.get(block.task)
-    if pair and set(pair) <= set(sets) and time.time() < deadline:
-        mixture = mixed_set([sets[one] for one in pair], block.seed)
-        tests = tests_of(task, block.home, size)
-        synthetic, real = trained_score(task, mixture, tests, block.seed, size)
-        _write(folder, block, " + ".join(map(name_of, pair)), real=real, synthetic=synthetic)
+        if block.mixed:
+            _mixture(block, home, size, folder)
+        elif block.levels is None:
+            _without_server(block, home, size, folder)
+        else:
+            _preference(block, block.levels, home, size, folder)
 
 
-def _without_server(block: Block, size: Size, folder: Path) -> None:
+def _name(block: Block) -> str:
+    if block.mixed:
+        return " + ".join(map(name_of, MIXED[block.task]))
+    return "zero-shot" if block.levels is None else name_of(block.levels)
+
+
+def _preference(block: Block, levels: Levels, home: int, size: Size, folder: Path) -> None:
+    """Everything of one preference of one home."""
+    start = time.time()
+    row, images = measured(TASKS[block.task], levels, home, block.seed, size)
+    different = len(np.unique(images.images.reshape(len(images), -1), axis=0))
+    _write(
+        folder,
+        block,
+        home,
+        _name(block),
+        real=row.real,
+        synthetic=row.synthetic,
+        pieces=row.pieces,
+        information=row.information,
+        similarity=row.similarity,
+        different=different / len(images),
+        seconds=time.time() - start,
+    )
+    if levels in MIXED.get(block.task, ()):
+        file = _set_file(folder, block, home, levels)
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(images.to_bytes())
+    if not home and not block.seed:
+        _sheet(folder, block.task, _name(block), images)
+
+
+def _mixture(block: Block, home: int, size: Size, folder: Path) -> None:
+    """A model of the images of two preferences, where both are there."""
+    files = [_set_file(folder, block, home, one) for one in MIXED[block.task]]
+    if not all(file.is_file() for file in files):
+        return
+    sets = [LabelledSet.from_bytes(file.read_bytes()) for file in files]
+    task = TASKS[block.task]
+    tests = tests_of(task, home, size)
+    synthetic, real = trained_score(task, mixed_set(sets, block.seed), tests, block.seed, size)
+    _write(folder, block, home, _name(block), real=real, synthetic=synthetic)
+
+
+def _set_file(folder: Path, block: Block, home: int, levels: Levels) -> Path:
+    whose = home if any(levels) else "all"
+    return folder / "sets" / f"{block.task}-{name_of(levels)}-{whose}-{block.seed}.npy"
+
+
+def _without_server(block: Block, home: int, size: Size, folder: Path) -> None:
     """Zero-shot, and models of labelled photos of the home."""
     task = TASKS[block.task]
-    tests = tests_of(task, block.home, size)
+    tests = tests_of(task, home, size)
     for count in LABELLED:
-        _write(
-            folder,
-            block,
-            f"oracle, {count} photos",
-            real=oracle(task, block.home, count, tests, size),
-        )
-    _write(folder, block, "zero-shot", real=zero_shot(task, tests))
+        accuracy = oracle(task, home, count, tests, size)
+        _write(folder, block, home, f"oracle, {count} photos", real=accuracy)
+    _write(folder, block, home, _name(block), real=zero_shot(task, tests))
 
 
-def _write(folder: Path, block: Block, name: str, **values: Any) -> None:
-    line = {"task": block.task, "name": name, "home": block.home, "seed": block.seed, **values}
+def _write(folder: Path, block: Block, home: int, name: str, **values: Any) -> None:
+    line = {"task": block.task, "name": name, "home": home, "seed": block.seed, **values}
     with (folder / "runs.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -215,7 +255,7 @@ def main() -> None:
             jobs = {pool.submit(run_block, one, size, options.out, deadline): one for one in wanted}
             for job in as_completed(jobs):
                 if (error := job.exception()) is not None:
-                    print(f"{jobs[job]} failed: {error!r}", flush=True)
+                    print(f"{jobs[job]} failed:", *format_exception(error), flush=True)
     tables(options.out)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch.nn import functional
 
 from understudy.metrics.networks import camera_variation
 from understudy.metrics.networks.camera_variation import as_other_cameras
@@ -50,3 +51,22 @@ def test_hues_turn_and_grey_stays_grey() -> None:
 def test_a_turn_keeps_the_mean_of_the_channels() -> None:
     values = torch.rand(20, 3, 6, 6)
     assert torch.allclose(camera_variation._coloured(values).mean(1), values.mean(1), atol=1e-5)
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_what_is_labelled_by_its_place_stays_there(still: bool) -> None:
+    images = torch.full((60, 48, 48, 3), 30, dtype=torch.uint8)
+    images[:, 8:20, 26:38] = 230
+    varied = as_other_cameras(images, still=still).float().mean(3)
+    brightest = functional.avg_pool2d(varied[:, None], 12, 1).flatten(1).argmax(1)
+    corners = torch.stack([brightest // 37, brightest % 37], 1)
+    away = (corners - torch.tensor([8, 26])).abs().amax(1)
+    assert ((away <= 1).float().mean() > 0.8) == still
+
+
+def test_all_of_it_runs_where_the_images_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transformers leaves a `torch.linspace` behind that the device of a block does not reach."""
+    reached = torch.utils._device._device_constructors() - {torch.linspace}
+    monkeypatch.setattr(torch.utils._device, "_device_constructors", lambda: reached)
+    images = torch.empty(4, 48, 48, 3, dtype=torch.uint8, device="meta")
+    assert as_other_cameras(images).device.type == "meta"

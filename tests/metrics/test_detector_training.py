@@ -103,6 +103,14 @@ def test_boxes_move_with_their_pixels() -> None:
     assert max(errors) <= 1.5
 
 
+def test_other_cameras_change_pixels_and_no_box() -> None:
+    images, truth = squares(8, 3)
+    how = BoxAugmentation(scale=1.0, shift=0, flip=False, light=0, sensor_noise=0, camera=True)
+    changed, boxes = augmented(torch.from_numpy(images), goals(truth), how)
+    assert torch.allclose(boxes.sides, goals(truth).sides)
+    assert (changed - torch.from_numpy(images)).abs().mean() > 5
+
+
 def test_a_box_that_is_nearly_gone_is_dropped() -> None:
     images, _ = squares(1, 5)
     truth = [boxed([0, 0, 8, 8], 0)]

@@ -16,13 +16,14 @@ from understudy.methods.sanitize.wire import ModelKind
 
 try:
     import safetensors.torch
+    import torch
 except ImportError as error:
     raise MissingExtra("training a model", "server") from error
 
 from understudy.metrics.networks.classifier import accuracy
 from understudy.metrics.networks.classifier_training import train_on_images
 from understudy.metrics.networks.detector import detector_ap50, one_stage_detector
-from understudy.metrics.networks.detector_training import train_detector
+from understudy.metrics.networks.detector_training import BoxAugmentation, train_detector
 from understudy.metrics.networks.recipes import IMAGES
 
 HALF_WIDTH = 16
@@ -39,19 +40,21 @@ ClassifierName = Literal["resnet-in", "cnn", "mobilenetv2"]
 class SmallModelTraining:
     """Classifiers for cameras, and the one-stage detector. A `training_set.ModelTraining`.
 
-    The residual network learns from images as other cameras would take them, because the server
-    has never seen a photo. Neither it nor that variation is for classes that differ in colour or
-    light alone: where it does not even learn the synthetic images, the small CNN learns from them
-    as they are, and the better of the two is taken.
+    Both learn from images as other cameras would take them, because the server has never seen a
+    photo. Neither that variation nor the residual network is for classifiers of colour or light
+    alone: where not even the synthetic images are learnt, the small CNN learns from them as they
+    are, and the better of the two is taken.
 
     Attributes:
         network: Of classifiers: ``"resnet-in"`` as above; ``"cnn"`` for the small CNN alone, or
             ``"mobilenetv2"`` at half its width, the paper's.
         epochs: Passes over the images; None for the recipe's own number.
+        device: Where they are trained: ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is.
     """
 
     network: ClassifierName = "resnet-in"
     epochs: int | None = None
+    device: str = "auto"
 
     def train(
         self,
@@ -75,7 +78,9 @@ class SmallModelTraining:
                 classes=classes,
                 seed=seed,
                 epochs=self.epochs,
+                augmentation=BoxAugmentation(camera=True),
                 validation=validation,
+                device=self._device(),
                 progress=progress,
             )
             return TrainedModel(_state(detector), detector_ap50(detector, *validation))
@@ -106,10 +111,16 @@ class SmallModelTraining:
             flip=True,
             camera=network == "resnet-in",
             validation=(held_out.images, held_out.labels),
+            device=self._device(),
             progress=progress,
         )
         score = accuracy(classifier, held_out.images, held_out.labels)
         return TrainedModel(_state(classifier, network), score)
+
+    def _device(self) -> str:
+        if self.device != "auto":
+            return self.device
+        return "cuda" if torch.cuda.is_available() else "cpu"
 
     def export(self, kind: ModelKind, state: bytes, shape: Shape, classes: int) -> bytes:
         """The model as ONNX, its input standardised inside."""
@@ -155,10 +166,10 @@ def _mark(name: str) -> str:
 
 def _state(network: Any, name: str = "") -> bytes:
     """Every weight by its name, the statistics of the input, and which network it is."""
-    tensors = dict(network.model.state_dict())
-    marks = {_mark(name): network.mean.new_zeros(1)} if name else {}
+    tensors = {key: value.cpu() for key, value in network.model.state_dict().items()}
+    marks = {_mark(name): torch.zeros(1)} if name else {}
     return safetensors.torch.save(
-        {**tensors, "input.mean": network.mean, "input.gain": network.gain, **marks}
+        {**tensors, "input.mean": network.mean.cpu(), "input.gain": network.gain.cpu(), **marks}
     )
 
 

@@ -3,7 +3,7 @@
 A model that learns from drawn images alone meets photos that differ in colours, light, patterns,
 tilt and sensor noise, none of which tells what is seen. So each image is varied in all of these
 while a network learns (Tobin et al. 2017, Domain Randomization). Everything random comes from
-torch's default generator.
+torch's default generator of the images' device.
 """
 
 from __future__ import annotations
@@ -45,23 +45,33 @@ VIGNETTE = 0.4
 """How much darker the corners are at most."""
 
 
-def as_other_cameras(images: Tensor) -> Tensor:
+def as_other_cameras(images: Tensor, *, still: bool = False) -> Tensor:
     """Each image with its own random pattern, pose of the camera, colours, light and noise.
 
     Args:
-        images: (n, height, width, channels) uint8, of 1 or 3 channels.
+        images: (n, height, width, channels) uint8, of 1 or 3 channels, on any device.
+        still: Leave everything where it is, because the labels say where.
 
     Returns:
-        The same shape and type.
+        The same shape and type, on the same device.
     """
     values = images.permute(0, 3, 1, 2).float() / 255
-    values = _shaded(_papered(_outlined(_patterned(values))))
-    values = _noisy(_lit(_coloured(_moved(values))))
+    with images.device:
+        values = _shaded(_papered(_outlined(_patterned(values))))
+        values = _noisy(_lit(_coloured(values if still else _moved(values))))
     return (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def _uniform(low: float, high: float, *shape: int) -> Tensor:
     return low + (high - low) * torch.rand(*shape)
+
+
+def _axis(low: float, high: float, steps: int, values: Tensor) -> Tensor:
+    """Even steps on the device of other values.
+
+    Transformers, once imported, hides `linspace` from the device that is set for a block.
+    """
+    return torch.linspace(low, high, steps, device=values.device)
 
 
 def _patterned(values: Tensor) -> Tensor:
@@ -87,7 +97,7 @@ def _outlined(values: Tensor) -> Tensor:
 def _papered(values: Tensor) -> Tensor:
     """Faint stripes or checks in any direction, such as walls have."""
     n, _, height, width = values.shape
-    down, across = torch.linspace(0, 1, height)[:, None], torch.linspace(0, 1, width)
+    down, across = _axis(0, 1, height, values)[:, None], _axis(0, 1, width, values)
     angle = _uniform(0, math.pi, n, 1, 1, 1)
     waves = _uniform(*PAPER_PERIODS, n, 1, 1, 1) * 2 * math.pi
     one = torch.sin(waves * (torch.cos(angle) * across + torch.sin(angle) * down))
@@ -100,7 +110,7 @@ def _papered(values: Tensor) -> Tensor:
 def _shaded(values: Tensor) -> Tensor:
     """Darker towards the corners."""
     n, _, height, width = values.shape
-    down, across = torch.linspace(-1, 1, height)[:, None], torch.linspace(-1, 1, width)
+    down, across = _axis(-1, 1, height, values)[:, None], _axis(-1, 1, width, values)
     return values * (1 - _uniform(0, VIGNETTE, n, 1, 1, 1) * (across**2 + down**2) / 2)
 
 

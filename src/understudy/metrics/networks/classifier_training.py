@@ -35,6 +35,8 @@ ImageNetwork = Literal[
 ]
 """What ``network=`` of :func:`train_on_images` names; the keys of `recipes.IMAGES`."""
 
+_Tensors = tuple[Tensor, ...] | list[Tensor]
+
 
 def train_on_embeddings(
     x: Embeddings,
@@ -213,12 +215,14 @@ def _fit(
     steps = recipe.epochs * math.ceil(len(x) / recipe.batch)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: rate_at(i, steps, recipe.warmup))
     best, weights = -1.0, None
-    average = AveragedModel(model) if recipe.averaged and validation is not None else None
+    average = None
+    if recipe.averaged and validation is not None:
+        average = AveragedModel(model, multi_avg_fn=_running_mean)
     first_averaged = recipe.epochs - max(1, round(recipe.averaged * recipe.epochs))
     for epoch in range(recipe.epochs):
         model.train()
         for index in even_batches(len(x), recipe.batch):
-            rows = torch.from_numpy(x[index])
+            rows = torch.from_numpy(x[index]).to(classifier.mean.device)
             scores = model(classifier.prepare(rows if change is None else change(rows)))
             optimiser.zero_grad()
             loss(scores, torch.from_numpy(y[index]).to(scores.device)).backward()
@@ -241,6 +245,11 @@ def _fit(
     model.load_state_dict(weights)
 
 
+def _running_mean(means: _Tensors, values: _Tensors, count: Tensor | int) -> None:
+    """Take one more value into means of ``count``: torch's own fails on a GPU."""
+    torch._foreach_lerp_(means, values, 1 / (int(count) + 1))
+
+
 def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
     """A random order in even parts: a last batch of one row would stop batch normalisation."""
     order = torch.randperm(n).numpy()
@@ -254,14 +263,18 @@ def _augmentation(
     height, width = shape[:2]
     down, right = (height // 14, width // 14) if shift else (0, 0)
 
-    def change(rows: Tensor) -> Tensor:
+    def shifted(rows: Tensor) -> Tensor:
         n = len(rows)
         y = torch.arange(height) + torch.randint(-down, down + 1, (n, 1))
         x = torch.arange(width) + torch.randint(-right, right + 1, (n, 1))
         if flip:
             x = torch.where(torch.rand(n, 1) < 0.5, x.flip(1), x)
         y, x = y.clamp(0, height - 1), x.clamp(0, width - 1)
-        moved = rows[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
+        return rows[torch.arange(n)[:, None, None], y[:, :, None], x[:, None, :]]
+
+    def change(rows: Tensor) -> Tensor:
+        with rows.device:
+            moved = shifted(rows)
         return as_other_cameras(moved) if camera else moved
 
     return change

@@ -119,7 +119,7 @@ class BoxNetwork:
                 self.model(self.prepare(torch.from_numpy(np.array(images[start : start + batch]))))
                 for start in range(0, len(images), batch)
             ]
-        return np.asarray(torch.cat(blocks).numpy())
+        return np.asarray(torch.cat(blocks).cpu().numpy())
 
     def detect(self, images: Images, *, certainty: float = 0.05) -> list[Found]:
         """The boxes in each image, best first; boxes of lower scores are left out."""
@@ -130,7 +130,8 @@ class BoxNetwork:
 
     def prepare(self, images: Tensor) -> Tensor:
         """Standardised, from (n, h, w, c) to (n, c, h, w)."""
-        return ((images.float() - self.mean) * self.gain).permute(0, 3, 1, 2)
+        values = images.to(self.mean.device).float()
+        return ((values - self.mean) * self.gain).permute(0, 3, 1, 2)
 
 
 def detector_ap50(detector: BoxNetwork, images: Images, truth: Sequence[Found]) -> float:

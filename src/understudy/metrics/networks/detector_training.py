@@ -14,6 +14,7 @@ import numpy as np
 
 from understudy.core.errors import InputError
 from understudy.core.types import Found, Images
+from understudy.metrics.networks.camera_variation import as_other_cameras
 from understudy.metrics.networks.classifier import input_statistics
 from understudy.metrics.networks.classifier_training import even_batches, seeded_torch
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50, one_stage_detector
@@ -40,6 +41,8 @@ class BoxAugmentation:
         flip: Mirror half of them, left to right.
         light: Largest relative change of brightness, and of each colour by half as much.
         sensor_noise: Largest standard deviation of noise on the pixels, of 255.
+        camera: Vary whatever cameras and homes differ in first, but for places
+            (`camera_variation`).
     """
 
     scale: float = 1.3
@@ -47,6 +50,7 @@ class BoxAugmentation:
     flip: bool = True
     light: float = 0.25
     sensor_noise: float = 6.0
+    camera: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ class BoxGoals:
         """Of some of the images."""
         return BoxGoals(self.sides[index], self.labels[index])
 
+    def on(self, device: torch.device) -> BoxGoals:
+        """The same on another device."""
+        return BoxGoals(self.sides.to(device), self.labels.to(device))
+
 
 def train_detector(
     images: Images,
@@ -86,6 +94,7 @@ def train_detector(
     epochs: int | None = None,
     augmentation: BoxAugmentation | None = None,
     validation: tuple[Images, Sequence[Found]] | None = None,
+    device: str = "cpu",
     progress: EpochProgress | None = None,
 ) -> BoxNetwork:
     """Train the one-stage detector. Memory beyond ``images`` is that of one batch.
@@ -98,6 +107,7 @@ def train_detector(
         epochs: Passes over the images; None: those of the recipe, more where images are few.
         augmentation: How images are changed; None: as usual.
         validation: Images and boxes: of all epochs the weights of the best AP50 on them are given.
+        device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
         progress: Called after every epoch.
 
     Raises:
@@ -105,9 +115,9 @@ def train_detector(
     """
     _check(images, truth, classes)
     recipe = DETECTOR.asked(len(images), epochs=epochs, batch=None)
-    with seeded_torch(seed):
-        network = one_stage_detector(images.shape[1:], classes)
-        mean, gain = input_statistics(images)
+    with seeded_torch(seed, device):
+        network = one_stage_detector(images.shape[1:], classes).to(device)
+        mean, gain = (part.to(device) for part in input_statistics(images))
         detector = BoxNetwork(network, images.shape[1:], classes, mean, gain)
         _fit(
             detector, images, truth, recipe, augmentation or BoxAugmentation(), validation, progress
@@ -124,7 +134,8 @@ def _fit(
     validation: tuple[Images, Sequence[Found]] | None,
     progress: EpochProgress | None,
 ) -> None:
-    model, boxes = detector.model, BoxGoals.of(truth, images.shape[1:3])
+    model, device = detector.model, detector.mean.device
+    boxes = BoxGoals.of(truth, images.shape[1:3]).on(device)
     optimiser = optimiser_of(model, recipe)
     steps = recipe.epochs * math.ceil(len(images) / recipe.batch)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: rate_at(i, steps, recipe.warmup))
@@ -132,10 +143,12 @@ def _fit(
     for epoch in range(recipe.epochs):
         model.train()
         for index in even_batches(len(images), recipe.batch):
-            pixels = torch.from_numpy(images[index])
-            changed, goal = augmented(pixels, boxes.rows(torch.from_numpy(index)), augmentation)
+            pixels = torch.from_numpy(images[index]).to(device)
             optimiser.zero_grad()
-            loss = detection_loss(model(detector.prepare(changed)), goal)
+            with device:
+                goals = boxes.rows(torch.from_numpy(index))
+                changed, moved = augmented(pixels, goals, augmentation)
+                loss = detection_loss(model(detector.prepare(changed)), moved)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rate.step()
@@ -161,6 +174,8 @@ def augmented(images: Tensor, boxes: BoxGoals, how: BoxAugmentation) -> tuple[Te
         the rim the part inside, and none where less than `LEAST_VISIBLE` of it is.
     """
     n, _, _, channels = images.shape
+    if how.camera:
+        images = as_other_cameras(images, still=True)
     scale = how.scale ** (2 * torch.rand(n) - 1)
     mirror = torch.where(torch.rand(n) < 0.5, -1.0, 1.0) if how.flip else torch.ones(n)
     shift = how.shift * (2 * torch.rand(n, 2) - 1)
