@@ -15,8 +15,8 @@ from understudy.methods.base import weights_of
 from understudy.methods.clustering.public_covariance import (
     PublicMixture,
     joint_noise,
-    leading_axes,
     least_images,
+    measured_axes,
     public_mixture,
 )
 from understudy.privacy.account import Account, Plan
@@ -97,11 +97,11 @@ def test_within_classes_nothing_varies_as_much_as_kinds_of_images_do(released: R
 
 
 def test_more_images_and_less_noise_measure_more() -> None:
-    axes = [leading_axes(VARIANCES, size, 4.0) for size in (10, 100, 1000, 100_000)]
+    axes = [measured_axes(VARIANCES, size, 4.0) for size in (10, 100, 1000, 100_000)]
     assert axes == sorted(axes)
     assert axes[0] < axes[1]
     assert axes[-1] == len(VARIANCES)
-    assert leading_axes(VARIANCES, 100, 8.0) == leading_axes(VARIANCES, 50, 4.0)
+    assert measured_axes(VARIANCES, 100, 8.0) == measured_axes(VARIANCES, 50, 4.0)
     assert least_images(VARIANCES, 8.0) == pytest.approx(2 * least_images(VARIANCES, 4.0))
     assert joint_noise([4.0, 4.0]) == pytest.approx(4 / np.sqrt(2))
 

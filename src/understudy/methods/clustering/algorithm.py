@@ -27,6 +27,14 @@ from understudy.methods.base import (
     stages_of,
 )
 from understudy.methods.clustering import capacity
+from understudy.methods.clustering.clustering_plan import ClusteringParams as ClusteringParams
+from understudy.methods.clustering.clustering_plan import (
+    ClusteringStages,
+    clustering_stages,
+    settled,
+    space_settings,
+    wants_matrix,
+)
 from understudy.methods.clustering.covariance import (
     Roots,
     covariance_roots,
@@ -38,14 +46,6 @@ from understudy.methods.clustering.embedding_space import (
     public_variances,
 )
 from understudy.methods.clustering.label_classifier import trained_on_records
-from understudy.methods.clustering.plan import ClusteringParams as ClusteringParams
-from understudy.methods.clustering.plan import (
-    ClusteringStages,
-    plan_of,
-    settled,
-    space_settings,
-    wants_matrix,
-)
 from understudy.methods.clustering.public_covariance import (
     PublicMixture,
     least_images,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     params = settled(params, context)
-    plan = plan_of(params, context)
+    plan = clustering_stages(params, context)
     VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
     if params.labels == "classifier":
         _check_classifier(params, context)
@@ -108,7 +108,7 @@ def _check_resample(params: ClusteringParams, context: Context) -> None:
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
     params = settled(params, materials.context)
-    plan = plan_of(params, materials.context)
+    plan = clustering_stages(params, materials.context)
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     settings = space_settings(params, materials.context)
     space = embed(materials, settings, plan.space, conditional=params.conditional)
@@ -244,7 +244,7 @@ def _carried(
     With the number of ``images`` of all classes; None: every class is of the size in question.
     """
     params = settled(params, context)
-    matrix, plan = wants_matrix(params), plan_of(params, context)
+    matrix, plan = wants_matrix(params), clustering_stages(params, context)
     settings = space_settings(params, context)
     selective = settings.images and settings.grid is None
     capped = selective and matrix

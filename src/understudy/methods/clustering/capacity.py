@@ -15,7 +15,7 @@ from understudy.core.types import Stage, Vector
 from understudy.methods.clustering.public_covariance import (
     PublicMixture,
     joint_noise,
-    leading_axes,
+    measured_axes,
 )
 from understudy.methods.dp_estimators import least_cluster
 from understudy.steps.shrinkage import CLEAR_DEVIATIONS
@@ -130,7 +130,7 @@ def of_public_covariance(
     for one in table:
         few = (classes * one.size if images is None else images) < least
         if few:
-            axes = leading_axes(variances, one.size, sigma)
+            axes = measured_axes(variances, one.size, sigma)
             own_mean = 2 * np.sqrt(axes + np.sqrt(2 * axes)) * sigma <= one.size
             one = replace(one, own_mean=bool(own_mean), directions=0, or_more=False)
         carried.append(replace(one, public_below=least, public=few))

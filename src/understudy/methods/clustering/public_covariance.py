@@ -51,7 +51,7 @@ def least_images(variances: Vector, sigma: float) -> float:
     return float(np.sqrt(2 * len(variances)) * sigma * variances.sum() / variances[0])
 
 
-def leading_axes(variances: Vector, size: float, sigma: float) -> int:
+def measured_axes(variances: Vector, size: float, sigma: float) -> int:
     """How many axes of the means of classes are measured: 1, 2, 4, ... or all.
 
     A record is clipped to one length, so more axes mean more noise in each. It may have, at most,
@@ -128,7 +128,7 @@ def public_mixture(
     unit = CountAndSum(Cells(_zeros(sizes, 1)), 1.0)
     sigmas = [vault.noise_sd(unit, stage=stage.name) for stage in means]
     together = joint_noise(sigmas)
-    axes = leading_axes(variances, float(np.median(sizes)), together)
+    axes = measured_axes(variances, float(np.median(sizes)), together)
     view = vault.view(lambda rows: rows[:, :axes])
     query = CountAndSum(Cells(_zeros(sizes, axes)), _radius(variances[:axes]))
     weights = together**2 / np.square(sigmas)

@@ -195,7 +195,7 @@ class ClusteringStages:
     gradients: tuple[Stage, ...] = ()
 
 
-def plan_of(params: ClusteringParams, context: Context) -> ClusteringStages:
+def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringStages:
     """The releases, of settled parameters."""
     plan = _mixture_plan(params, context)
     weight = math.fsum(stage.weight for stage in stages_of(plan))
