@@ -227,7 +227,7 @@ def public_shares(
 def public_words(least: float) -> str:
     """What happens to fewer images than ``least``, in a sentence's end."""
     return (
-        f"under the noise a covariance takes about {about(least)} images of all classes together. "
+        f"under this noise a covariance takes about {about(least)} images of all classes together. "
         "With fewer none is measured: samples vary as the public images that the decoder learnt "
         "from do, and the budget of the covariance measures the class means"
     )
