@@ -10,8 +10,9 @@ is settled by released numbers, and the noise and the name of each stage stay th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,11 +32,10 @@ _MEANS = 0.05  # variance of a class's mean along an axis of variance v, of v sq
 _CLIP = 0.9  # times the usual length of public records along the leading axes: where they are cut
 _USUAL_LENGTH = 0.8  # squared length of records in public deviations, a number
 _LENGTHS = 0.4  # standard deviation of that over classes
-_LONGEST = 1.5  # deviations a number, beyond which a record counts no longer
+_LONGEST = 1.2  # deviations a number, beyond which a record counts no longer
 _LENGTH_RANGE = (0.1, 1.5)  # of the squared lengths of classes
 _WITHIN = 0.64  # of a public variance that is left within classes: static, where it is more
-_APART = 1.0  # variance within classes at most; what public images have beyond tells kinds apart
-_LEADING = 16  # axes whose length is measured apart from that of the others
+_APART = 0.7  # variance within classes at most; what public images have beyond tells kinds apart
 
 
 def least_images(variances: Vector, sigma: float) -> float:
@@ -158,29 +158,17 @@ def _deviations(
     vault: Vault, variances: Vector, centres: Vector, sizes: Vector, stage: Stage
 ) -> Vector:
     """(classes, d): public deviations within classes, longer where the records of a class are."""
-    dim = len(variances)
-    blocks = [slice(0, min(_LEADING, dim))] + [slice(_LEADING, dim)] * (dim > _LEADING)
-    clip = _LONGEST * np.sqrt(len(blocks))
-    query = DiagonalMoments(Cells(_zeros(sizes, len(blocks))), clip)
-    answer = vault.view(_lengths(variances, blocks)).release(query, stage=stage.name)
-    noise = (vault.noise_sd(query, stage=stage.name) / sizes[:, None]) ** 2
+    query = DiagonalMoments(Cells(_zeros(sizes, 1)), _LONGEST)
+    answer = vault.view(partial(_lengths, variances)).release(query, stage=stage.name)[:, 0]
+    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
     keep = _LENGTHS**2 / (_LENGTHS**2 + noise)
-    squares = _USUAL_LENGTH + keep * (answer / sizes[:, None] - _USUAL_LENGTH)
-    deviations = np.empty_like(centres)
-    for number, block in enumerate(blocks):
-        own = squares[:, number] - (centres[:, block] ** 2 / variances[block]).mean(axis=1)
-        factor = np.sqrt(np.clip(own, *_LENGTH_RANGE))
-        within = _WITHIN * np.minimum(variances[block], _APART)
-        deviations[:, block] = factor[:, None] * np.sqrt(within)
-    return deviations
+    squares = _USUAL_LENGTH + keep * (answer / sizes - _USUAL_LENGTH)
+    own = np.clip(squares - (centres**2 / variances).mean(axis=1), *_LENGTH_RANGE)
+    within = _WITHIN * np.minimum(variances, _APART)
+    return np.asarray(np.sqrt(own[:, None] * within))
 
 
-def _lengths(variances: Vector, blocks: Sequence[slice]) -> Callable[[NDArray[Any]], Vector]:
-    """Records (n, d) to their lengths in each block of axes, in public deviations a number."""
-    scales = [np.sqrt(variances[block] * len(variances[block])) for block in blocks]
-
-    def lengths(rows: NDArray[Any]) -> Vector:
-        parts = zip(blocks, scales, strict=True)
-        return np.stack([np.sqrt(row_squares(rows[:, b] / scale)) for b, scale in parts], axis=1)
-
-    return lengths
+def _lengths(variances: Vector, rows: NDArray[Any]) -> Vector:
+    """Lengths of records (n, d) in public deviations a number: (n, 1)."""
+    scales = np.sqrt(variances * len(variances))
+    return np.asarray(np.sqrt(row_squares(rows / scales))[:, None])
