@@ -30,7 +30,7 @@ CLASSES, EACH = 3, 100
 MEANS = (Stage("means", 50.0), Stage("covariance", 25.0))
 LENGTHS = Stage("cluster covariances", 19.0)
 
-Release = Callable[[Records, float], PublicMixture]
+Release = Callable[..., PublicMixture]
 
 
 def records(length: float = 0.7, seed: int = 0) -> tuple[Records, np.ndarray]:
@@ -50,12 +50,17 @@ def released(tmp_path: Path) -> Iterator[Release]:
     """A release of records at some epsilon."""
     with Ledger(str(tmp_path / "ledger.db")) as ledger:
 
-        def release(source: Records, epsilon: float) -> PublicMixture:
+        def release(
+            source: Records, epsilon: float, notes: list[Notes] | None = None
+        ) -> PublicMixture:
             plan = Plan.of(Budget(epsilon), weights_of((*MEANS, LENGTHS)))
-            folder = tmp_path / f"{epsilon:g}"
+            folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
             folder.mkdir()
             account = Account(ledger, ledger.register(source).id, Unit(), plan, folder / "stages")
-            vault = Vault(source, Notes(account, {}), LocalEngine(1), folder)
+            noted = Notes(account, notes[0].answers if notes else {})
+            if notes is not None:
+                notes.append(noted)
+            vault = Vault(source, noted, LocalEngine(1), folder)
             sizes = np.full(CLASSES, EACH + 40.0)
             return public_mixture(vault.embedded(), VARIANCES, sizes, 40.0, MEANS, LENGTHS)
 
@@ -113,3 +118,15 @@ def test_fewer_images_than_a_covariance_takes_have_no_axis_above_the_noise() -> 
     noise = (noise + noise.T) / 2  # deviations of 1 on the diagonal, 1 / sqrt(2) off it
     edge = np.linalg.eigvalsh(noise * sigma * VARIANCES.sum() / least)[-1]
     assert edge == pytest.approx(VARIANCES[0], rel=0.15)
+
+
+def test_what_a_record_adds_depends_on_it_alone(released: Release) -> None:
+    source, _ = records()
+    notes: list[Notes] = []
+    for part in (source, source.without(7), source.only([7])):
+        released(part, 1.0, notes)
+    whole, less, alone = notes
+    assert whole.asked == less.asked == alone.asked
+    assert set(whole.sums) == {"means", "covariance", "cluster covariances"}
+    for stage, total in whole.sums.items():
+        np.testing.assert_array_equal(total - less.sums[stage], alone.sums[stage])

@@ -34,6 +34,7 @@ _USUAL_LENGTH = 0.8  # squared length of records in public deviations, a number
 _LENGTHS = 0.4  # standard deviation of that over classes
 _LONGEST = 1.2  # deviations a number, beyond which a record counts no longer
 _LENGTH_RANGE = (0.1, 1.5)  # of the squared lengths of classes
+_LEADING = 16  # axes whose length is measured apart from that of the others, of enough images
 _WITHIN = 0.64  # of a public variance that is left within classes: static, where it is more
 _APART = 0.7  # variance within classes at most; what public images have beyond tells kinds apart
 
@@ -158,17 +159,32 @@ def _deviations(
     vault: Vault, variances: Vector, centres: Vector, sizes: Vector, stage: Stage
 ) -> Vector:
     """(classes, d): public deviations within classes, longer where the records of a class are."""
-    query = DiagonalMoments(Cells(_zeros(sizes, 1)), _LONGEST)
-    answer = vault.view(partial(_lengths, variances)).release(query, stage=stage.name)[:, 0]
-    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
-    keep = _LENGTHS**2 / (_LENGTHS**2 + noise)
-    squares = _USUAL_LENGTH + keep * (answer / sizes - _USUAL_LENGTH)
-    own = np.clip(squares - (centres**2 / variances).mean(axis=1), *_LENGTH_RANGE)
-    within = _WITHIN * np.minimum(variances, _APART)
-    return np.asarray(np.sqrt(own[:, None] * within))
+    blocks = _blocks(len(variances), float(np.median(sizes)), vault, stage)
+    query = DiagonalMoments(Cells(_zeros(sizes, len(blocks))), _LONGEST * np.sqrt(len(blocks)))
+    view = vault.view(partial(_lengths, variances, blocks))
+    answer = view.release(query, stage=stage.name) / sizes[:, None]
+    noise = (vault.noise_sd(query, stage=stage.name) / sizes[:, None]) ** 2
+    squares = _USUAL_LENGTH + _LENGTHS**2 / (_LENGTHS**2 + noise) * (answer - _USUAL_LENGTH)
+    deviations = np.empty_like(centres)
+    for block, square in zip(blocks, squares.T, strict=True):
+        own = square - (centres[:, block] ** 2 / variances[block]).mean(axis=1)
+        within = _WITHIN * np.minimum(variances[block], _APART)
+        deviations[:, block] = np.sqrt(np.clip(own, *_LENGTH_RANGE)[:, None] * within)
+    return deviations
 
 
-def _lengths(variances: Vector, rows: NDArray[Any]) -> Vector:
-    """Lengths of records (n, d) in public deviations a number: (n, 1)."""
-    scales = np.sqrt(variances * len(variances))
-    return np.asarray(np.sqrt(row_squares(rows / scales))[:, None])
+def _blocks(dim: int, size: float, vault: Vault, stage: Stage) -> tuple[slice, ...]:
+    """Axes whose length is one number: the leading ones apart where noise lets them."""
+    query = DiagonalMoments(Cells(np.zeros((1, 1, 2))), _LONGEST * np.sqrt(2))
+    if dim <= _LEADING or vault.noise_sd(query, stage=stage.name) > _LENGTHS / 2 * size:
+        return (slice(0, dim),)
+    return slice(0, _LEADING), slice(_LEADING, dim)
+
+
+def _lengths(variances: Vector, blocks: Sequence[slice], rows: NDArray[Any]) -> Vector:
+    """Lengths of records (n, d) in public deviations a number, in each block of axes."""
+    parts = [
+        row_squares(rows[:, block] / np.sqrt(variances[block] * len(variances[block])))
+        for block in blocks
+    ]
+    return np.sqrt(np.stack(parts, axis=1))
