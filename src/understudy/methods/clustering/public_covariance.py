@@ -1,7 +1,7 @@
 """Mixtures of few images: the covariance of public descriptions, and the budget for the means.
 
 A covariance of d numbers takes thousands of images under noise. Where the released class sizes add
-up to fewer than would let the leading axis stand out (`least_images`), none is measured: the one of
+up to fewer than would let a leading axis stand out (`least_images`), none is measured: the one of
 public descriptions is taken, which the decoder's prior knows (`EvenedSpace`). The stages that would
 have measured it ask for the class means again, along the leading public axes alone, and for one
 thing of each covariance, how much longer or shorter its records are than public ones. What is asked
@@ -28,6 +28,7 @@ from understudy.steps.mixture import Mixture
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
 
+_DROWNED = 2.5  # times the largest public variance: noise in eigenvalues that leaves too little
 _MEANS = 0.05  # variance of a class's mean along an axis of variance v, of v squared
 _CLIP = 0.9  # times the usual length of public records along the leading axes: where they are cut
 _USUAL_LENGTH = 0.8  # squared length of records in public deviations, a number
@@ -42,14 +43,15 @@ _APART = 0.7  # variance within classes at most; what public images have beyond 
 def least_images(variances: Vector, sigma: float) -> float:
     """Images of all classes together that a measured covariance takes.
 
-    Of fewer, noise reaches eigenvalues (2 s, s^2 = d noise_sd^2 / 2) as large as the variance of
-    public records along their leading axis, so that no axis would stand out.
+    Of fewer, noise reaches eigenvalues (2 s, s^2 = d noise_sd^2 / 2) of 2.5 times the variance of
+    public records along their leading axis.
 
     Args:
         variances: (d,) of public records, falling.
         sigma: Noise multiplier of the covariance's stage.
     """
-    return float(np.sqrt(2 * len(variances)) * sigma * variances.sum() / variances[0])
+    edge = np.sqrt(2 * len(variances)) * sigma * variances.sum()  # of the noise, of one image
+    return float(edge / (_DROWNED * variances[0]))
 
 
 def measured_axes(variances: Vector, size: float, sigma: float) -> int:
