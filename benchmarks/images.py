@@ -53,6 +53,8 @@ SUBSETS = {
     ),
     "streets": Subset("eurosat", {"Highway": 300, "Residential": 3000, "River": 300}),
     "clothes": Subset("clothing", {"dress": 100, "shoes": 100, "t-shirt": 100}),
+    "few tiles": Subset("eurosat", dict.fromkeys(("AnnualCrop", "Forest", "River"), 100)),
+    "fewer tiles": Subset("eurosat", dict.fromkeys(("AnnualCrop", "Forest", "River"), 50)),
 }
 
 TIMED = Subset("eurosat", dict.fromkeys(("Forest", "Residential", "River", "SeaLake"), 1000))

@@ -15,6 +15,7 @@ from tests.tiny_prior import tiny_prior
 
 from understudy import synthesize
 from understudy.backends.registry import load_decoder, load_encoder
+from understudy.cli import show
 from understudy.core.prior_decoder import COVARIANCE, PriorDecoder
 from understudy.core.types import Shape
 from understudy.data import open_source
@@ -22,6 +23,9 @@ from understudy.methods.base import Context
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import leading_directions
 from understudy.methods.clustering.embedding_space import SpaceSettings, described_space
+from understudy.run.check import check_source
+from understudy.run.config import make_config
+from understudy.run.dry import dry_run
 from understudy.run.models import procedural_name
 from understudy.steps.evened import EvenedSpace
 from understudy.steps.grid import PriorSpace
@@ -110,6 +114,46 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
             tile[rng.integers(4, 20) :][:6] += 50
             save(np.clip(tile, 0, 255).astype(np.uint8), folder / name / f"{number}.png")
     return folder
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "settings"), [(1.0, {}), (4000.0, {}), (1.0, {"shrink": False})]
+)
+def test_few_images_get_the_covariance_of_public_ones(
+    folder: Path, tiles: Path, tmp_path: Path, epsilon: float, settings: dict[str, object]
+) -> None:
+    few = epsilon == 1 and not settings
+    name = f"embedded:photo?folder={folder}"
+    options = {"epsilon": epsilon, "accept_epsilon": True, "settings": settings, "count": 4}
+    options |= {"encoder": name, "decoder": f"{name}&steps=2"}
+    options |= {"ledger": str(tmp_path / "ledger.db")}
+    plan = dry_run(make_config({"source": str(tiles), "out": tmp_path / "out", **options}))
+    assert plan.carried[0].public is few
+    assert any("covariance" in note for note in plan.notes) is (plan.carried[0].public_below > 0)
+    result = synthesize(tiles, out=tmp_path / "out", **options)  # type: ignore[arg-type]
+    assert result.facts.get("public_covariance", False) is few
+    assert any("too few" in note for note in result.warnings) is few
+    assert {stage.stage for stage in result.receipt.stages} == {stage.name for stage in plan.stages}
+    (one, *_) = [stage for stage in plan.stages if stage.name == "class sizes"]
+    assert (result.facts["class_size_noise"] < 0.7 * one.noise) is few
+    if few:
+        assert not any(result.facts["own_directions_per_class"].values())
+
+
+def test_a_check_says_that_few_images_get_the_covariance_of_public_ones(
+    folder: Path, tiles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"embedded:photo?folder={folder}"
+    config = {"source": str(tiles), "out": "out", "epsilon": 1.0}
+    result = check_source(make_config({**config, "encoder": name, "decoder": name}))
+    (problem,) = [one for one in result.problems if one.kind == "few images"]
+    assert not problem.blocking
+    assert "80 images are too few for a covariance at epsilon 1 and 3" in problem.message
+    assert "public images" in problem.message
+    small = check_source(make_config(config))  # 32 pixels a side: `embedded:dct`
+    assert not [one for one in small.problems if one.kind == "few images"]
+    show.capacity_table(dry_run(make_config({**config, "encoder": name, "decoder": name})).carried)
+    assert "none: that of public images" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow

@@ -53,3 +53,10 @@ def test_equal_noise_blurs_public_variety_less():
 
     evened = blur(lambda part: space.backward(part, None), space.forward(public))
     assert evened < 0.5 * blur(lambda part: part, public)
+
+
+def test_variances_are_those_of_public_points():
+    public = rows(20_000)
+    space = EvenedSpace.of(Numbers(), np.cov(public.T))
+    np.testing.assert_allclose(space.variances, space.forward(public).var(axis=0), rtol=0.02)
+    assert (np.diff(space.variances) < 0).all()

@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.verify import Verification
 
 
+_PUBLIC = "none: that of public images"
+
+
 def plan_alone(dry: RunPlan) -> None:
     """The plan of a run that is not to begin."""
     plan(dry)
@@ -120,6 +123,8 @@ def capacity_table(classes: Sequence[Carried]) -> None:
 
 def _directions(carried: Carried) -> str:
     """Directions of a covariance in a plan."""
+    if carried.public:
+        return _PUBLIC
     if not carried.directions:
         return "none: the pooled one"
     return f"{carried.directions}{' or more' if carried.or_more else ''} directions"
@@ -132,12 +137,13 @@ def class_shares(facts: Mapping[str, Any]) -> None:
     table = _table("class", "size (DP)", "mean", "clusters", "covariance of its own")
     for name, size in facts["class_sizes"].items():
         directions = facts["own_directions_per_class"][name]
+        pooled = _PUBLIC if facts.get("public_covariance") else "none: the pooled one"
         table.add_row(
             name,
             f"{size:,} within {facts['class_size_noise']:.0f}",
             "its own" if facts["own_mean_per_class"][name] else "that of all",
             str(facts["clusters_per_class"][name]),
-            f"{directions} directions" if directions else "none: the pooled one",
+            f"{directions} directions" if directions else pooled,
         )
     _console.print(table)
 

@@ -251,7 +251,8 @@ class Method:
             the default name of each; None: nothing by default.
         carried: Parameters, context and the noise of each stage (over the bound on what a unit
             contributes) to what classes of several sizes can carry (`clustering.capacity`), before
-            anything is spent; None where the method has no such table.
+            anything is spent; fourth, the number of images of all classes, or None where each class
+            is taken to be of the size in question. None where the method has no such table.
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
@@ -265,7 +266,9 @@ class Method:
     stages: Callable[[Any, Context], tuple[Stage, ...]]
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
-    carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
+    carried: (
+        Callable[[Any, Context, Callable[[Stage], float], int | None], Sequence[Any]] | None
+    ) = None
     check_resample: Callable[[Any, Context], None] | None = None
 
 

@@ -49,6 +49,7 @@ NAMES = {
     "partition": "how clusters are found",
     "population": "candidates in all",
     "power": "signed power of the embeddings",
+    "public_covariance": "covariance of public images",
     "rank": "directions of each covariance",
     "real": "private rows",
     "reconstruction": "weight of the closeness penalty",

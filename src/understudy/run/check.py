@@ -20,7 +20,7 @@ from understudy.data.inspection import FIRST, Inspection
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.reading_options import split_name
 from understudy.methods.base import weights_of
-from understudy.methods.clustering.capacity import Carried
+from understudy.methods.clustering.capacity import Carried, public_words
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.budget import Budget
 from understudy.run.config import RunConfig, make_config, make_params, source_name
@@ -134,7 +134,8 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems += _of_source(source, config)
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, inspection, source, problems)
-    carried = {} if source is None else _carried(config, source, inspection, remedies)
+    tables = {} if source is None else _tables(config, source, inspection, remedies)
+    problems += _few_images(tables, inspection.classes.total())
     return SourceCheck(
         source=config.source,
         images=inspection.classes.total(),
@@ -143,7 +144,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems=tuple(problems),
         options=remedies,
         command=None if source is None else command_line(config, remedies, EPSILONS[0]),
-        carried=carried,
+        carried=_carried(tables, inspection),
     )
 
 
@@ -290,10 +291,14 @@ _OPTIONS = (
 )
 
 
-def _carried(
+_Tables = Mapping[float, tuple[Carried, ...]]
+"""For each epsilon, what classes of several sizes can carry."""
+
+
+def _tables(
     config: RunConfig, source: Source, inspection: Inspection, remedies: Mapping[str, Any]
-) -> dict[float, dict[str, Carried | None]]:
-    """What each class can carry at each epsilon, by the sizes of the method's table."""
+) -> _Tables:
+    """What classes of the sizes of the method's table can carry at each epsilon."""
     size = remedies.get("size")
     if size is not None and source.kind == "images":
         source.shape = (size, size, source.shape[2])
@@ -301,7 +306,13 @@ def _carried(
         prepared = prepare(replace(config, skip_bad=True), source)
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}
-    tables = {epsilon: _at(prepared, epsilon) for epsilon in EPSILONS}
+    images = inspection.classes.total()
+    tables = {epsilon: _at(prepared, epsilon, images) for epsilon in EPSILONS}
+    return {epsilon: table for epsilon, table in tables.items() if table}
+
+
+def _carried(tables: _Tables, inspection: Inspection) -> dict[float, dict[str, Carried | None]]:
+    """What each class can carry at each epsilon, by the sizes of the method's table."""
     return {
         epsilon: {
             name: max(
@@ -310,11 +321,23 @@ def _carried(
             for name, count in sorted(inspection.classes.items())
         }
         for epsilon, table in tables.items()
-        if table
     }
 
 
-def _at(prepared: Prepared, epsilon: float) -> tuple[Carried, ...]:
+def _few_images(tables: _Tables, images: int) -> Iterator[Problem]:
+    """At which epsilons there are too few images for a covariance of their own."""
+    least = {epsilon: table[0].public_below for epsilon, table in tables.items()}
+    few = [epsilon for epsilon in sorted(least) if images < least[epsilon]]
+    if few:
+        listed = " and ".join(f"{epsilon:g}" for epsilon in few)
+        message = (
+            f"{images:,} images are too few for a covariance at epsilon {listed}: at {few[0]:g}, "
+            f"{public_words(least[few[0]])}"
+        )
+        yield Problem("few images", message)
+
+
+def _at(prepared: Prepared, epsilon: float, images: int) -> tuple[Carried, ...]:
     """`class_capacities` at another epsilon."""
     method, config = prepared.method, replace(prepared.config, epsilon=epsilon)
     budget = Budget(epsilon, config.delta)
@@ -322,5 +345,5 @@ def _at(prepared: Prepared, epsilon: float) -> tuple[Carried, ...]:
     params = method.settle(make_params(method.params, config.settings), context)
     plan = Plan.of(budget, weights_of(method.stages(params, context)))
     return class_capacities(
-        replace(prepared, config=config, context=context, params=params, plan=plan)
+        replace(prepared, config=config, context=context, params=params, plan=plan), images
     )

@@ -15,7 +15,7 @@ from understudy.core.ports import StepwiseModel
 from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
-from understudy.methods.clustering.capacity import Carried
+from understudy.methods.clustering.capacity import Carried, public_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
@@ -93,10 +93,16 @@ class RunPlan:
     carried: tuple[Carried, ...] = ()
 
 
-def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
+def class_capacities(prepared: Prepared, images: int | None = None) -> tuple[Carried, ...]:
     """What classes of several sizes can carry under the noise of a run's plan: public arithmetic.
 
-    () where the method cannot tell.
+    Args:
+        prepared: The run.
+        images: Number of images of all classes, for the owner alone; None: every class is taken to
+            be of the size in question.
+
+    Returns:
+        () where the method cannot tell.
     """
     method, plan = prepared.method, prepared.plan
     if method.carried is None:
@@ -104,7 +110,10 @@ def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
     # A sum moves by twice its bound where a record is replaced.
     factor = 1.0 if prepared.config.privacy_unit.adjacency == "add-remove" else 2.0
     table = method.carried(
-        prepared.params, prepared.context, lambda stage: factor / plan.stage_mu(stage.name)
+        prepared.params,
+        prepared.context,
+        lambda stage: factor / plan.stage_mu(stage.name),
+        images,
     )
     return tuple(table)
 
@@ -243,6 +252,9 @@ def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
         yield ONE_CLASS
     if prepared.codec is not None:
         yield prepared.codec.reason
+    carried = class_capacities(prepared)
+    if carried and carried[0].public_below:
+        yield public_words(carried[0].public_below)
     if inherited := sum(bool(stage.origin) for stage in whole.stages):
         yield (
             f"with the {inherited} stages that the candidates' release was paid for with, the "

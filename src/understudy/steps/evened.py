@@ -21,6 +21,7 @@ from understudy.core.types import Vector
 from understudy.steps.grid import Floats, GridSpace, PriorSpace
 
 _RIDGE = 0.05  # public variance that every axis is granted, of 1 of a number
+_LEAST = 1e-3  # public variance along an axis, of 1 of a number, at least
 _POWER = 1 / 3  # of the variances that axes are divided by; 1/2 would make all of them alike
 
 
@@ -49,6 +50,12 @@ class EvenedSpace:
     def dim(self) -> int:
         """d."""
         return len(self.scales)
+
+    @cached_property
+    def variances(self) -> Vector:
+        """(d,) of public descriptions along the axes, falling and positive."""
+        public = np.maximum(self.scales ** (1 / _POWER) - _RIDGE, _LEAST)
+        return np.asarray(public / self.scales**2)
 
     @cached_property
     def _projection(self) -> Projection:

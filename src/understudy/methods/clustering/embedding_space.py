@@ -194,6 +194,12 @@ class EmbeddingSpace:
         return self.selective and self.settings.ordered
 
     @property
+    def public_variances(self) -> Vector | None:
+        """(d,) of public records along the coordinates, falling, where that is known."""
+        coordinates = self.coordinates
+        return coordinates.variances if isinstance(coordinates, EvenedSpace) else None
+
+    @property
     def origin(self) -> Vector:
         """(classes, 1, d): the cells of whole classes, about the centre of all records."""
         return np.tile(self.centre, (self.classes, 1, 1))
@@ -293,6 +299,14 @@ def described_space(decoder: PriorDecoder, grid: Shape) -> PriorSpace | EvenedSp
     """Descriptions of latents (C, H, W) that a prior draws, evened where that is known of them."""
     space, covariance = PriorSpace.of(decoder, grid), decoder.description.get(COVARIANCE)
     return space if covariance is None else EvenedSpace.of(space, covariance)
+
+
+def public_variances(context: Context, grid: Shape | None) -> Vector | None:
+    """What `EmbeddingSpace.public_variances` will be, by what is known before a run."""
+    if grid is None or context.public or not isinstance(context.decoder, PriorDecoder):
+        return None
+    space = described_space(context.decoder, grid)
+    return space.variances if isinstance(space, EvenedSpace) else None
 
 
 def _scale(vault: Vault, centre: Vector, edges: Vector, level: float, stage: Stage | None) -> float:
