@@ -53,3 +53,14 @@ def test_every_list_is_json_where_asked_for(books):
     assert "clusters" in [setting["name"] for setting in settings["clustering"]]
     assert "embedded:dct" in [one["name"] for one in json.loads(printed("backends", "--json"))]
     assert json.loads(printed("runs", Path(books).parent, "--json")) == []
+
+
+def test_many_stages_that_cost_the_same_are_one_row_of_a_plan(tmp_path):
+    source = embeddings(tmp_path / "x.npz")
+    words = ["synthesize", source, "--out", tmp_path / "out", "--epsilon", "1", "--dry-run"]
+    words += ["--ledger", tmp_path / "ledger.db", "--set", "clusters=2"]
+    rows = printed(*words, "--set", "labels=classifier").splitlines()
+    gradients = [row for row in rows if row.startswith("label gradient")]
+    assert len(gradients) == 1
+    assert gradients[0].startswith("label gradient 1 to 80, each")
+    assert [row[:7] for row in rows if row.startswith("lloyd")] == ["lloyd 1", "lloyd 2"]

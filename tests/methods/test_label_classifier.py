@@ -85,7 +85,7 @@ def test_what_is_planned_is_released_and_the_statement_says_so(tmp_path, normali
     assert planned(source, settings) == stages
     statement = json.loads((made.release / "privacy.json").read_text())
     steps = [one for one in statement["stages"] if one["stage"].startswith("label gradient")]
-    assert len(steps) == 20
+    assert len(steps) == 80
     assert {one["query"] for one in steps} == {ClippedGradients.description}
     assert sum(one["share"] for one in statement["stages"]) == pytest.approx(1.0)
 

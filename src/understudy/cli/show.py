@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.accuracy import Accuracy
     from understudy.run.books import DatasetAccount
     from understudy.run.doctor import Check
-    from understudy.run.dry import RunPlan
+    from understudy.run.dry import RunPlan, StagePlan
     from understudy.run.run_result import Result
     from understudy.run.runs import RunSummary
     from understudy.run.sample import BaseSet, Samples
@@ -66,8 +68,8 @@ def costs(dry: RunPlan) -> None:
     _console.print(f"{dry.method}: epsilon {dry.epsilon:g}, delta {dry.delta:g}, mu {dry.mu:.4f}")
     _console.print(f"unit: {unit_in_words(dry.unit)}; adjacency: {dry.adjacency}")
     table = _table("stage", "share", "noise / sensitivity")
-    for stage in dry.stages:
-        table.add_row(stage.name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
+    for name, stage in _folded(dry.stages):
+        table.add_row(name, f"{stage.share:.3f}", f"{stage.noise:.3f}")
     _console.print(table)
     name = dry.dataset or "this dataset, new to the ledger"
     total = "no total set" if dry.budget is None else f"total epsilon {dry.budget:g}"
@@ -77,6 +79,20 @@ def costs(dry: RunPlan) -> None:
     )
     if dry.concerned:
         _console.print(f"charged too, for they share records: {', '.join(dry.concerned)}")
+
+
+def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
+    """Stages and their names; numbered ones that cost the same are one, if three or more."""
+
+    def kind(stage: StagePlan) -> tuple[str, float, float]:
+        return re.sub(r" \d+$", " ", stage.name), stage.share, stage.noise
+
+    for (words, *_), alike in itertools.groupby(stages, key=kind):
+        first, *others = alike
+        if len(others) > 1 and words.endswith(" "):
+            yield f"{first.name} to {others[-1].name.removeprefix(words)}, each", first
+        else:
+            yield from ((stage.name, stage) for stage in (first, *others))
 
 
 def premises(assumptions: Sequence[Premise]) -> None:

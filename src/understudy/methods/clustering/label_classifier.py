@@ -32,9 +32,9 @@ from understudy.steps.space import Space
 
 Labelling = Literal["mixture", "classifier"]
 
-_STEPS = 20
-_CLIP_NORM = 0.5  # of gradients, which are no longer than 2 where records are no longer than 1
-_DAMPING = 16.0  # standard deviations of the noise in a mean gradient, added to second moments
+_STEPS = 80
+_CLIP_NORM = 0.2  # of gradients, which are no longer than 2 where records are no longer than 1
+_DAMPING = 32.0  # standard deviations of the noise in a mean gradient, added to second moments
 _MOMENTUM = 0.8
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
