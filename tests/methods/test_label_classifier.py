@@ -37,6 +37,14 @@ def sides(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize(("dim", "steps"), [(512, 80), (1280, 80), (3969, 20)])
+def test_long_gradients_are_asked_for_less_often(dim: int, steps: int) -> None:
+    params = ClusteringParams(labels="classifier")
+    context = Context(shape=(dim,), public=True, mu=1.0, classes=tuple("abcdefghij"))
+    names = [stage.name for stage in METHOD.stages(params, context)]
+    assert sum(name.startswith("label gradient") for name in names) == steps
+
+
 def astray(rows, labels):
     """The part of a release on the wrong side."""
     return float(((rows[:, 0] > 0) != (labels == 1)).mean())

@@ -199,7 +199,10 @@ def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringS
     """The releases, of settled parameters."""
     plan = _mixture_plan(params, context)
     weight = math.fsum(stage.weight for stage in stages_of(plan))
-    return replace(plan, gradients=gradient_stages(params.labels, params.labels_share, weight))
+    classes = len(context.classes) if params.conditional else 1
+    numbers = space_settings(params, context).total * classes
+    stages = gradient_stages(params.labels, params.labels_share, weight, numbers)
+    return replace(plan, gradients=stages)
 
 
 def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStages:

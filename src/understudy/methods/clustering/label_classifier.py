@@ -32,9 +32,7 @@ from understudy.steps.space import Space
 
 Labelling = Literal["mixture", "classifier"]
 
-_STEPS = 80
-_CLIP_NORM = 0.2  # of gradients, which are no longer than 2 where records are no longer than 1
-_DAMPING = 32.0  # standard deviations of the noise in a mean gradient, added to second moments
+_LONG_GRADIENT = 20_000  # numbers: of 60,000 records a step then takes several seconds
 _MOMENTUM = 0.8
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
@@ -47,18 +45,50 @@ Gradient = Callable[[Vector], Vector]
 """Of a mean loss at weights: (d + 1, C) to (d + 1, C)."""
 
 
-def gradient_stages(kind: Labelling, share: float, weight: float) -> tuple[Stage, ...]:
+@dataclass(frozen=True)
+class Descent:
+    """How the classifier is trained on private records.
+
+    Attributes:
+        steps: How many; each is a release.
+        clip_norm: Of gradients, which are no longer than 2 where records are no longer than 1.
+        damping: Standard deviations of the noise in a mean gradient, added to second moments.
+    """
+
+    steps: int
+    clip_norm: float
+    damping: float
+
+
+_MANY_STEPS = Descent(80, 0.2, 32.0)
+_FEW_STEPS = Descent(20, 0.5, 16.0)
+
+
+def descent_of(numbers: int) -> Descent:
+    """Many short steps, or few where each would take long.
+
+    Args:
+        numbers: Of an embedding and all classes together, in a gradient.
+    """
+    return _MANY_STEPS if numbers <= _LONG_GRADIENT else _FEW_STEPS
+
+
+def gradient_stages(
+    kind: Labelling, share: float, weight: float, numbers: int
+) -> tuple[Stage, ...]:
     """The steps of the classifier, which together get ``share`` of the budget.
 
     Args:
         kind: ``"mixture"``: there are none.
         share: In (0, 1).
         weight: Of all other stages together.
+        numbers: Of an embedding and all classes together, in a gradient.
     """
     if kind == "mixture":
         return ()
-    each = weight * share / (1 - share) / _STEPS
-    return tuple(Stage(f"label gradient {step + 1}", each) for step in range(_STEPS))
+    steps = descent_of(numbers).steps
+    each = weight * share / (1 - share) / steps
+    return tuple(Stage(f"label gradient {step + 1}", each) for step in range(steps))
 
 
 @dataclass(frozen=True)
@@ -220,17 +250,18 @@ def trained_on_records(
         return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
 
     vault, asked = space.vault.view(samples.inputs), iter(stages)
+    descent = descent_of(space.settings.total * space.classes)
 
     def of_records(theta: Vector) -> Vector:
         stage = next(asked)
         theta = materials.keep(f"weights at {stage.name}", lambda: {"theta": theta})["theta"]
-        query = ClippedGradients(theta, _CLIP_NORM)
+        query = ClippedGradients(theta, descent.clip_norm)
         return query.gradient(vault.release(query, stage=stage.name)) / size
 
     theta = np.zeros((rows.shape[1], space.classes))
     theta = _descend(theta, of_samples, moments + ridge, _FIRST_STEPS)
-    noise = vault.noise_sd(ClippedGradients(theta, _CLIP_NORM), stage=stages[0].name) / size
-    damped = moments + _DAMPING * noise * np.eye(len(moments))
+    noise = vault.noise_sd(ClippedGradients(theta, descent.clip_norm), stage=stages[0].name) / size
+    damped = moments + descent.damping * noise * np.eye(len(moments))
     return LabelClassifier(_descend(theta, of_records, damped, len(stages)), samples)
 
 
