@@ -137,7 +137,7 @@ def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
         references=4,
     )
     painter = Painter((1, 2, 3))  # what it draws must not be used
-    how = ComposeSettings(scale=(1.0, 1.0), light=0.0, soft=False)
+    how = ComposeSettings(scale=(1.0, 1.0), light=0.0, soft=False, drawn_rooms=0)
     whole = composed(asked, painter, references, how).images
     assert not painter.negatives
     for image, truth in zip(whole.images, whole.truth, strict=True):
@@ -146,6 +146,20 @@ def test_what_the_device_sent_is_pasted_on_its_own_background() -> None:
         outside = np.ones((SIDE, SIDE), bool)
         outside[top:bottom, left:right] = False
         assert_array_equal(image[outside], backgrounds[0][outside])
+
+
+def test_half_of_a_detectors_images_get_a_drawn_room_beside_the_owners_own() -> None:
+    images, masks = rooms(4)
+    grey = np.full_like(images, 200)
+    references = {0: References(grey, np.ones_like(masks))}
+    asked = request("detector", background=wire.PartRequest(noun="room", level=2), references=4)
+    for part in (0.0, 0.5, 1.0):
+        how = replace(NO_CHANGE, light=0.0, drawn_rooms=part)
+        whole = composed(asked, references=references, how=how).images
+        own = [(image == 200).all(axis=2).mean() > 0.5 for image in whole.images]
+        assert np.mean(own) == 1 - part
+        for image, truth in zip(whole.images, whole.truth, strict=True):
+            assert_array_equal(truth.boxes[0], box_of(is_red(image[None])[0]))
 
 
 def test_the_size_follows_the_boxes_that_were_sent() -> None:

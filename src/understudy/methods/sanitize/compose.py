@@ -2,7 +2,8 @@
 
 An object is drawn by its class prompt, or taken from the references, cut out and put at a random
 place that bears it. Then the background is filled: inpainted where the server has only words for
-it, and the references themselves where it has those, which does better than merged weights. An
+it, and the references themselves where it has those, which does better than merged weights; half
+of a detector's images get a drawn room even then. An
 image in which a second object appears is dropped. The label is the prompt's class, or the box of
 the pixels that are seen of the object.
 """
@@ -55,6 +56,8 @@ class ComposeSettings:
         batch: Images that are composed at a time; a job says that it lives before each batch.
         as_drawn: Part of a class's images that stay as the class prompt gave them: an object in a
             room of its own, which no cut has changed.
+        drawn_rooms: Part of a detector's images that get a drawn room even where the owner sent
+            backgrounds: a few of these, over and over, teach less.
         placed: Cut objects out and place them; False leaves images as the class prompt gave them,
             the paper's pipeline without any mask.
     """
@@ -68,6 +71,7 @@ class ComposeSettings:
     soft: bool = True
     batch: int = 32
     as_drawn: float = 0.5
+    drawn_rooms: float = 0.5
     placed: bool = True
 
     def __post_init__(self) -> None:
@@ -78,8 +82,9 @@ class ComposeSettings:
                 f"more, found {self.scale}, {self.pool}, {self.rooms}, {self.rounds} and "
                 f"{self.batch}"
             )
-        if not 0 <= self.as_drawn <= 1:
-            raise ConfigError(f"as_drawn is a part, from 0 to 1, found {self.as_drawn}")
+        for name in ("as_drawn", "drawn_rooms"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is a part, from 0 to 1, found {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,10 +172,15 @@ class Composer:
         self, class_name: str | None, count: int, rng: np.random.Generator
     ) -> tuple[Images, list[Found]]:
         """Images of one class, or of a detector's objects, with the boxes in them."""
-        whole = 0 if class_name is None else self._whole_images(count)
-        images, truth = self._in_rounds(
-            lambda missing: self._as_drawn(class_name, missing, rng), whole
-        )
+        if class_name is None:
+            elsewhere = round(self._settings.drawn_rooms * count) if self._has_rooms else 0
+            images, truth = self._in_rounds(
+                lambda missing: self._batch(None, missing, rng, drawn_room=True), elsewhere
+            )
+        else:
+            images, truth = self._in_rounds(
+                lambda missing: self._as_drawn(class_name, missing, rng), self._whole_images(count)
+            )
         composed, boxes = self._in_rounds(
             lambda missing: self._batch(class_name, missing, rng), count - len(images)
         )
@@ -224,7 +234,12 @@ class Composer:
         return [images[row] for row in good], [self._truth(owners[row]) for row in good]
 
     def _batch(
-        self, class_name: str | None, count: int, rng: np.random.Generator
+        self,
+        class_name: str | None,
+        count: int,
+        rng: np.random.Generator,
+        *,
+        drawn_room: bool = False,
     ) -> tuple[list[NDArray[np.uint8]], list[Found]]:
         """Up to ``count`` images without a second object."""
         if not self._settings.placed:
@@ -232,7 +247,7 @@ class Composer:
         casts = self._casts(class_name, count, rng)
         if not casts:
             return [], []
-        if self._has_rooms:
+        if self._has_rooms and not drawn_room:
             return self._pasted(casts, rng)
         return self._inpainted(casts, rng)
 
@@ -286,6 +301,9 @@ class Composer:
     def _pool(self, part: int, rng: np.random.Generator) -> list[Cutout]:
         """Cutouts of an object, from its references or drawn by its noun.
 
+        References that a ControlNet drew (L1) have as many of the noun alone beside them: they
+        are few and alike, and what the lines do not say is not the owner's either.
+
         Raises:
             RunError: The segmenter finds it in none of them.
         """
@@ -294,6 +312,8 @@ class Composer:
             pairs = zip(known.images, known.masks, strict=True)
             own = [Cutout.of(image, mask) for image, mask in pairs]
             usable = [one for one in own if one is not None]
+            if self._request.parts[part].level == 1:
+                usable += self._cutouts(part, None, len(usable), rng)
         else:
             usable = self._cutouts(part, None, self._settings.pool, rng)
         if not usable:
