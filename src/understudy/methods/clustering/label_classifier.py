@@ -92,6 +92,48 @@ def gradient_stages(
 
 
 @dataclass(frozen=True)
+class RectifiedSamples:
+    """Samples of a mixture whose features are never negative, in the encoder's own space.
+
+    Attributes:
+        coordinates: From there into the space of the mixture.
+        gaussians: Cut off at zero, of the mixture's components.
+        centre: (D,) of directions: the mean embedding of the mixture.
+    """
+
+    coordinates: Space
+    gaussians: RectifiedGaussians
+    centre: Vector
+
+    @classmethod
+    def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> RectifiedSamples | None:
+        """Those of a mixture of a space; None where features may be negative, or on a sphere."""
+        coordinates, weights = space.coordinates, mixture.weights
+        if not isinstance(coordinates, Space) or not coordinates.positive or space.sphere:
+            return None
+        parts = np.bincount(mixture.root_of, weights, len(mixture.roots))
+        roots = [mixture.root(index) for index in range(len(parts))]
+        covariance = sum(
+            (part * root @ root.T for part, root in zip(parts, roots, strict=True)),
+            np.zeros((mixture.dim, mixture.dim)),
+        )
+        means, covariance = coordinates.moments(mixture.means, covariance)
+        gaussians = RectifiedGaussians.of(means, covariance, weights)
+        return cls(coordinates, gaussians, weights @ coordinates.own(mixture.means))
+
+    def directions(self, points: Vector) -> Vector:
+        """Directions from the centre to points of the mixture's space: (n, d) to (n, D)."""
+        moved = self.coordinates.own(points) - self.centre
+        norms = np.sqrt(row_squares(moved))
+        return np.asarray(moved / np.maximum(norms, 1e-12)[:, None])
+
+    def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
+        """An embedding of each of these components, so much wider: (n, D)."""
+        drawn = self.gaussians.draw(components, rng, width)
+        return np.asarray(self.coordinates.unpowered(drawn), dtype=np.float32)
+
+
+@dataclass(frozen=True)
 class ClassifiedSamples:
     """What a classifier of a mixture reads, and the samples that it labels.
 
@@ -104,46 +146,28 @@ class ClassifiedSamples:
         mixture: The released mixture.
         rectified: Of the same components; None: features may be negative, or were projected on a
             sphere.
-        centre: (D,) of directions: the mean embedding of the mixture.
     """
 
     space: EmbeddingSpace
     mixture: Mixture
-    rectified: RectifiedGaussians | None
-    centre: Vector
+    rectified: RectifiedSamples | None
 
     @classmethod
     def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> ClassifiedSamples:
         """Those of a mixture of a space."""
-        coordinates, weights = space.coordinates, mixture.weights
-        if not isinstance(coordinates, Space) or not coordinates.positive or space.sphere:
-            return cls(space, mixture, None, np.zeros(0))
-        parts = np.bincount(mixture.root_of, weights, len(mixture.roots))
-        roots = [mixture.root(index) for index in range(len(parts))]
-        covariance = sum(
-            (part * root @ root.T for part, root in zip(parts, roots, strict=True)),
-            np.zeros((mixture.dim, mixture.dim)),
-        )
-        means, covariance = coordinates.moments(mixture.means, covariance)
-        rectified = RectifiedGaussians.of(means, covariance, weights)
-        return cls(space, mixture, rectified, weights @ coordinates.own(mixture.means))
+        return cls(space, mixture, RectifiedSamples.of_mixture(space, mixture))
 
     def inputs(self, points: Vector) -> Vector:
         """What the classifier reads of points of the space, each by itself: (n, d) to (n, p)."""
-        coordinates = self.space.coordinates
-        if self.rectified is None or not isinstance(coordinates, Space):
+        if self.rectified is None:
             return points / self.space.radius
-        moved = coordinates.own(points) - self.centre
-        norms = np.sqrt(row_squares(moved))
-        return np.asarray(moved / np.maximum(norms, 1e-12)[:, None])
+        return self.rectified.directions(points)
 
-    def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
-        """An embedding of each of these components; if rectified, so much wider: (n, D)."""
-        coordinates = self.space.coordinates
-        if self.rectified is None or not isinstance(coordinates, Space):
+    def of(self, components: Labels, rng: np.random.Generator) -> Embeddings:
+        """An embedding of each of these components: (n, D)."""
+        if self.rectified is None:
             return self.space.backward(self.mixture.draw(components, rng), rng)
-        drawn = coordinates.unpowered(self.rectified.draw(components, rng, width))
-        return np.asarray(drawn, dtype=np.float32)
+        return self.rectified.of(components, rng)
 
     def points(self, components: Labels, rng: np.random.Generator) -> Vector:
         """A point of the space of each of these components: (n, d)."""
@@ -154,7 +178,7 @@ class ClassifiedSamples:
     def near(self, components: Labels, rng: np.random.Generator) -> Embeddings:
         """Embeddings near these components and in reach of others, for the classifier: (n, D)."""
         if self.rectified is not None:
-            return self.of(components, rng, _WIDER)
+            return self.rectified.of(components, rng, _WIDER)
         return self.space.backward(self._between(components, rng), rng)
 
     def _between(self, components: Labels, rng: np.random.Generator) -> Vector:
