@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.ndimage import binary_erosion
 from tests.methods.sanitize.painted_models import ColourTuner, Painter
 from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms
@@ -15,7 +16,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.types import Images, Texts
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.compose import ComposeSettings
-from understudy.methods.sanitize.customise import References, TuningPlan
+from understudy.methods.sanitize.customise import References, TuningPlan, along_lines
 from understudy.methods.sanitize.jobs import MODEL_FILE, VALIDATION_FILE, JobMaterial, JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
 from understudy.methods.sanitize.training_set import LabelledSet
@@ -137,6 +138,18 @@ def test_a_control_net_draws_references_in_the_outlines_of_the_edges() -> None:
     assert len(references.images) == 4 * COUNT
     for row, mask in enumerate(references.masks):
         assert (mask & masks[row // 4]).sum() / (mask | masks[row // 4]).sum() > 0.9
+
+
+def test_an_object_drawn_along_lines_is_cut_out_whole_and_nothing_else_is() -> None:
+    """Lines about its lower part alone, as where a cap's are not closed."""
+    images, hints = np.zeros((2, 1, SIDE, SIDE, 3), np.uint8)
+    hints[0, 12:21, 8], hints[0, 12:21, 16], hints[0, 12, 8:17], hints[0, 20, 8:17] = (255,) * 4
+    thing, other = np.zeros((2, 1, SIDE, SIDE), bool)
+    thing[0, 6:20, 9:16], other[0, 4:10, 24:30] = True, True
+    references = along_lines(images, hints, thing | other, closed=True)
+    assert_array_equal(references.masks, thing)
+    through = along_lines(images, hints, thing | other, closed=False)
+    assert through.masks.sum() < thing.sum()  # a skeleton's lines say how far it goes
 
 
 @pytest.mark.parametrize(("every", "kept"), [(2, 2 * COUNT), (4, 0)])

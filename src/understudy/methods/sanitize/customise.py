@@ -36,6 +36,7 @@ EACH = 4
 """Images that a ControlNet draws of every reference's feature."""
 _NEAR = 2  # pixels outside of the lines that an object may have
 _LEAST = 0.25  # part of the area inside of the lines that it has at least
+_WITHIN = 0.5  # part of a piece of the object that lies there at least
 _SHOWN = 0.4
 """Part of what was drawn along the lines that has to show the object: below it words do better."""
 
@@ -108,7 +109,8 @@ def references_of(
     images = generator.control(kind, hints, texts, seed=seed)
     if background:
         return References(images, np.ones(images.shape[:3], bool))
-    return _in_outlines(images, hints, part.noun, segmenter)
+    objects = cut_out(images, part.noun, segmenter)
+    return along_lines(images, hints, objects, closed=kind == "edges")
 
 
 def _sent(items: Sequence[Item]) -> References:
@@ -130,18 +132,35 @@ def _hint(item: Item, part: PartRequest, side: int) -> NDArray[np.uint8]:
     raise InputError(f"nothing can be drawn of a {item.name}")
 
 
-def _in_outlines(images: Images, hints: Images, noun: str, segmenter: Segmenter) -> References:
+def along_lines(images: Images, hints: Images, objects: Masks, *, closed: bool) -> References:
     """The images in which the object is where the lines are, and its pixels there.
 
     None where the ControlNet hardly ever drew it: the few would all be alike, and mostly wrong.
+
+    Args:
+        images: What it drew.
+        hints: The lines of each.
+        objects: What shows the object.
+        closed: Whether lines go about the object; a skeleton's go through it.
     """
     outlines = [scipy.ndimage.binary_dilation(hint.any(axis=2), iterations=_NEAR) for hint in hints]
     inside = np.stack([scipy.ndimage.binary_fill_holes(outline) for outline in outlines])
-    masks = cut_out(images, noun, segmenter) & inside
+    masks = objects & inside
     drawn = masks.sum(axis=(1, 2)) >= _LEAST * np.maximum(1, inside.sum(axis=(1, 2)))
+    if closed:
+        pairs = zip(objects, inside, strict=True)
+        masks = np.stack([_pieces_within(mask, area) for mask, area in pairs])
+        drawn &= masks.any(axis=(1, 2))
     if drawn.mean() < _SHOWN:
         drawn[:] = False
     return References(images[drawn], masks[drawn])
+
+
+def _pieces_within(mask: NDArray[np.bool_], area: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The pieces of a mask that lie in an area by half or more, whole: lines are seldom closed."""
+    pieces, count = scipy.ndimage.label(mask)
+    inside = scipy.ndimage.mean(area, pieces, np.arange(1, count + 1))
+    return np.isin(pieces, 1 + np.flatnonzero(inside >= _WITHIN))
 
 
 @dataclass(frozen=True, slots=True)
