@@ -35,8 +35,6 @@ ImageNetwork = Literal[
 ]
 """What ``network=`` of :func:`train_on_images` names; the keys of `recipes.IMAGES`."""
 
-_Tensors = tuple[Tensor, ...] | list[Tensor]
-
 
 def train_on_embeddings(
     x: Embeddings,
@@ -215,9 +213,7 @@ def _fit(
     steps = recipe.epochs * math.ceil(len(x) / recipe.batch)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: rate_at(i, steps, recipe.warmup))
     best, weights = -1.0, None
-    average = None
-    if recipe.averaged and validation is not None:
-        average = AveragedModel(model, multi_avg_fn=_running_mean)
+    average = AveragedModel(model) if recipe.averaged and validation is not None else None
     first_averaged = recipe.epochs - max(1, round(recipe.averaged * recipe.epochs))
     for epoch in range(recipe.epochs):
         model.train()
@@ -243,11 +239,6 @@ def _fit(
         if accuracy(classifier, *validation) >= best - chance:
             return
     model.load_state_dict(weights)
-
-
-def _running_mean(means: _Tensors, values: _Tensors, count: Tensor | int) -> None:
-    """Take one more value into means of ``count``: torch's own fails on a GPU."""
-    torch._foreach_lerp_(means, values, 1 / (int(count) + 1))
 
 
 def even_batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
