@@ -207,6 +207,7 @@ def plan_of(
     """
     config, plan = prepared.config, prepared.plan
     whole, unit = claim(prepared), config.privacy_unit
+    carried = class_capacities(prepared)
     preview = ledger.preview(
         None if dataset is None else dataset.id,
         [plan.event(stage) for stage in plan.shares],
@@ -235,9 +236,9 @@ def plan_of(
         concerned=preview.concerned,
         premises=premises_of(prepared.source, config),
         held_out=config.hold_out,
-        notes=(*_notes(prepared, whole), *_spending_notes(prepared, preview.budget)),
+        notes=(*_notes(prepared, whole, carried), *_spending_notes(prepared, preview.budget)),
         fits=tuple(fits),
-        carried=class_capacities(prepared),
+        carried=carried,
         sampling={
             role: f"{model.name}: {model.sampling}"
             for role, model in prepared.context.models.items()
@@ -246,13 +247,12 @@ def plan_of(
     )
 
 
-def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
+def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> Iterator[str]:
     """What the owner should know of the dataset and the guarantee before spending."""
     if is_unlabelled(prepared.source, prepared.config):
         yield ONE_CLASS
     if prepared.codec is not None:
         yield prepared.codec.reason
-    carried = class_capacities(prepared)
     if carried and carried[0].public_below:
         yield public_words(carried[0].public_below)
     if inherited := sum(bool(stage.origin) for stage in whole.stages):

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.backends.hub.hub_models import HubOptions
 from understudy.core.errors import MissingExtra
 from understudy.core.types import Shape
 from understudy.methods.sanitize.training_set import LabelledSet, TrainedModel
@@ -118,9 +119,7 @@ class SmallModelTraining:
         return TrainedModel(_state(classifier, network), score)
 
     def _device(self) -> str:
-        if self.device != "auto":
-            return self.device
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return str(HubOptions(device=self.device).placement()[0])
 
     def export(self, kind: ModelKind, state: bytes, shape: Shape, classes: int) -> bytes:
         """The model as ONNX, its input standardised inside."""

@@ -30,6 +30,7 @@ from understudy.methods.clustering import capacity
 from understudy.methods.clustering.clustering_plan import ClusteringParams as ClusteringParams
 from understudy.methods.clustering.clustering_plan import (
     ClusteringStages,
+    class_count,
     clustering_stages,
     settled,
     space_settings,
@@ -46,11 +47,7 @@ from understudy.methods.clustering.embedding_space import (
     public_variances,
 )
 from understudy.methods.clustering.label_classifier import trained_on_records
-from understudy.methods.clustering.public_covariance import (
-    PublicMixture,
-    least_images,
-    public_mixture,
-)
+from understudy.methods.clustering.public_covariance import least_images, public_mixture
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import VoteFilter
 from understudy.methods.dp_estimators import Clusters
@@ -80,9 +77,8 @@ def _check_classifier(params: ClusteringParams, context: Context) -> None:
     Raises:
         ConfigError: As said.
     """
-    classes = len(context.classes) if params.conditional else 1
     reason = ""
-    if classes < 2:
+    if class_count(params, context) < 2:
         reason = "this run has one class: there is nothing to tell apart"
     elif context.decoder is not None:
         reason = "this run releases images, and samples between two classes decode to neither"
@@ -116,10 +112,13 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         space.vault, space.classes, settings.dim, plan.class_sizes
     )
     size, classifier = float(sizes.sum()), None
-    least = _least_images(params, plan, space.public_variances, partial(_noise, space.vault))
+    variances = space.public_variances
+    least = _least_images(params, plan, variances, partial(_noise, space.vault))
     # 3 to 8.
-    if size < least:
-        names, public = _names(materials, space), _public_mixture(plan, space, sizes, size_sd)
+    if variances is not None and size < least:
+        means, lengths = _mean_stages(plan), planned(plan.cluster_covariances)
+        public = public_mixture(space.vault, variances, sizes, size_sd, means, lengths)
+        names = _names(materials, space)
         mixture, shares = public.mixture, capacity.public_shares(names, public, size, least)
     else:
         mixture, shares = _measured_mixture(materials, params, plan, space, sizes, size_sd)
@@ -216,16 +215,6 @@ def _mean_stages(plan: ClusteringStages) -> tuple[Stage, ...]:
     return stages_of((plan.means, plan.space.spread, plan.covariance))
 
 
-def _public_mixture(
-    plan: ClusteringStages, space: EmbeddingSpace, sizes: Vector, size_sd: float
-) -> PublicMixture:
-    """Means of the classes' own with the covariance of public descriptions."""
-    variances, lengths = space.public_variances, planned(plan.cluster_covariances)
-    if variances is None:
-        raise ConfigError("nothing is known of public descriptions: a covariance is measured")
-    return public_mixture(space.vault, variances, sizes, size_sd, _mean_stages(plan), lengths)
-
-
 def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) -> Mixture:
     """The mixture of the clusters that are no repetitions, in the space of the statistics."""
     alive, labels = clusters.alive, np.repeat(np.arange(len(centres)), clusters.sizes.shape[1])
@@ -261,11 +250,10 @@ def _carried(
     )
     table = capacity.capacity(model, noise)
     variances = public_variances(context, settings.grid)
-    least = _least_images(params, plan, variances, noise)
-    if variances is None or least <= 0:
+    if variances is None:
         return table
-    classes = len(context.classes) if params.conditional else 1
-    means = tuple(map(noise, _mean_stages(plan)))
+    least = _least_images(params, plan, variances, noise)
+    means, classes = tuple(map(noise, _mean_stages(plan))), class_count(params, context)
     return capacity.of_public_covariance(table, variances, means, least, classes, images)
 
 

@@ -217,9 +217,9 @@ def public_shares(
         classes,
         public.sizes,
         public.size_sd,
-        own_mean=np.any(public.means != 0, axis=1, keepdims=True)[:, 0],
+        own_mean=(public.means != 0).any(axis=1),
         clusters=ones,
-        directions=0 * ones,
+        directions=np.zeros_like(ones),
         public=f"{about(size)} images in all (DP count) are too few: {public_words(least)}",
     )
 

@@ -126,8 +126,7 @@ def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     covariance: Covariance = "tied" if wide else "class"
     if linear:
         covariance = "diagonal" if unclip else "full" if rich else "class"
-    classes = len(context.classes) if params.conditional else 1
-    usual = _usual_clusters(rich, classes, unclip=unclip) if linear else 1
+    usual = _usual_clusters(rich, class_count(params, context), unclip=unclip) if linear else 1
     return replace(
         params,
         clusters=params.clusters or usual,
@@ -135,6 +134,11 @@ def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
         whiten=not unclip if params.whiten is None else params.whiten,
         normalise=not (images or wide) if params.normalise is None else params.normalise,
     )
+
+
+def class_count(params: ClusteringParams, context: Context) -> int:
+    """How many classes the mixture tells apart."""
+    return len(context.classes) if params.conditional else 1
 
 
 def is_wide(params: ClusteringParams, context: Context) -> bool:
@@ -199,8 +203,7 @@ def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringS
     """The releases, of settled parameters."""
     plan = _mixture_plan(params, context)
     weight = math.fsum(stage.weight for stage in stages_of(plan))
-    classes = len(context.classes) if params.conditional else 1
-    numbers = space_settings(params, context).total * classes
+    numbers = space_settings(params, context).total * class_count(params, context)
     stages = gradient_stages(params.labels, params.labels_share, weight, numbers)
     return replace(plan, gradients=stages)
 

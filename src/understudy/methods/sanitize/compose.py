@@ -3,9 +3,8 @@
 An object is drawn by its class prompt, or taken from the references, cut out and put at a random
 place that bears it. Then the background is filled: inpainted where the server has only words for
 it, and the references themselves where it has those, which does better than merged weights; half
-of a detector's images get a drawn room even then. An
-image in which a second object appears is dropped. The label is the prompt's class, or the box of
-the pixels that are seen of the object.
+of a detector's images get a drawn room even then. An image in which a second object appears is
+dropped. The label is the prompt's class, or the box of the pixels that are seen of the object.
 """
 
 from __future__ import annotations
