@@ -35,7 +35,7 @@ from benchmarks.sanitize_models import (
     zero_shot,
 )
 from benchmarks.tables import Table, machine
-from understudy.methods.sanitize.training_set import LabelledSet, mixed_set
+from understudy.methods.sanitize.training_set import LabelledSet, joined_sets, mixed_set
 from understudy.report.images import contact_sheet
 
 MAIN: dict[str, tuple[Levels, ...]] = {
@@ -46,8 +46,6 @@ MAIN: dict[str, tuple[Levels, ...]] = {
 }
 """What is asked of each task first: levels of the background, then of the objects."""
 
-MIXED: dict[str, tuple[Levels, Levels]] = {"pet": ((0, 0), (0, 2))}
-"""Preferences whose images are mixed, too."""
 NO_SERVER = ("pet", "activity", "bottle")
 """Tasks with zero-shot models and oracles beside them."""
 LABELLED = (400, 40)
@@ -64,14 +62,14 @@ class Block:
         homes: Whose photos are tested on: all of them where nothing but words is sent, because
             all of them get the same model.
         levels: What is sent; None: nothing is, and no server trains anything.
-        mixed: Train a model of images of both preferences of `MIXED` instead.
+        mixed: Train models of images of both of these preferences instead.
     """
 
     task: str
     seed: int
     homes: tuple[int, ...]
     levels: Levels | None = None
-    mixed: bool = False
+    mixed: tuple[Levels, Levels] | None = None
 
 
 def blocks(size: Size) -> list[Block]:
@@ -80,15 +78,15 @@ def blocks(size: Size) -> list[Block]:
     order: list[tuple[int, bool, Block]] = []
     for seed in range(size.seeds):
         for task, main in MAIN.items():
-            later = 1 if seed and task == "pet" else 3 if seed else 0
+            late = 1 if task == "pet" else 3
             for levels in {*main, *TASKS[task].preferences}:
-                weight = later if levels in main else 4 if seed else 2
+                weight = (late if seed else 0) if levels in main else (late + 1 if seed else 2)
                 groups = [(home,) for home in every] if any(levels) else [every]
                 parts = [Block(task, seed, homes, levels) for homes in groups]
                 order += [(weight, any(levels), one) for one in parts]
-            if task in MIXED:
-                mixed = [Block(task, seed, (home,), mixed=True) for home in every]
-                order += [(later + 1, True, one) for one in mixed]
+            for pair in TASKS[task].mixed:
+                mixtures = [Block(task, seed, (home,), mixed=pair) for home in every]
+                order += [(late + 2, True, one) for one in mixtures]
     order += [(2, True, Block(task, 0, (home,))) for task in NO_SERVER for home in every]
     return [block for _, _, block in sorted(order, key=lambda one: one[:2])]
 
@@ -100,7 +98,7 @@ def run_block(block: Block, size: Size, folder: Path, deadline: float) -> None:
         if (block.task, _name(block), home, block.seed) in known or time.time() > deadline:
             continue
         if block.mixed:
-            _mixture(block, home, size, folder)
+            _mixtures(block, block.mixed, home, size, folder)
         elif block.levels is None:
             _without_server(block, home, size, folder)
         else:
@@ -109,7 +107,7 @@ def run_block(block: Block, size: Size, folder: Path, deadline: float) -> None:
 
 def _name(block: Block) -> str:
     if block.mixed:
-        return " + ".join(map(name_of, MIXED[block.task]))
+        return " + ".join(map(name_of, block.mixed))
     return "zero-shot" if block.levels is None else name_of(block.levels)
 
 
@@ -131,7 +129,7 @@ def _preference(block: Block, levels: Levels, home: int, size: Size, folder: Pat
         different=different / len(images),
         seconds=time.time() - start,
     )
-    if levels in MIXED.get(block.task, ()):
+    if any(levels in pair for pair in TASKS[block.task].mixed):
         file = _set_file(folder, block, home, levels)
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(images.to_bytes())
@@ -139,16 +137,22 @@ def _preference(block: Block, levels: Levels, home: int, size: Size, folder: Pat
         _sheet(folder, block.task, _name(block), images)
 
 
-def _mixture(block: Block, home: int, size: Size, folder: Path) -> None:
-    """A model of the images of two preferences, where both are there."""
-    files = [_set_file(folder, block, home, one) for one in MIXED[block.task]]
+def _mixtures(
+    block: Block, pair: tuple[Levels, Levels], home: int, size: Size, folder: Path
+) -> None:
+    """Models of halves of the images of two preferences, and of all of them, where both exist."""
+    files = [_set_file(folder, block, home, one) for one in pair]
     if not all(file.is_file() for file in files):
         return
     sets = [LabelledSet.from_bytes(file.read_bytes()) for file in files]
     task = TASKS[block.task]
     tests = tests_of(task, home, size)
-    synthetic, real = trained_score(task, mixed_set(sets, block.seed), tests, block.seed, size)
-    _write(folder, block, home, _name(block), real=real, synthetic=synthetic)
+    for name, images in (
+        (f"{_name(block)}, all images", joined_sets(sets)),
+        (_name(block), mixed_set(sets, block.seed)),
+    ):
+        synthetic, real = trained_score(task, images, tests, block.seed, size)
+        _write(folder, block, home, name, real=real, synthetic=synthetic)
 
 
 def _set_file(folder: Path, block: Block, home: int, levels: Levels) -> Path:

@@ -68,7 +68,7 @@ def _table(task: Task, size: Size, sheets: Path | None) -> None:
     }
     tested = scenes(noun, range(PUBLIC + 1_000_000, PUBLIC + 1_000_000 + _TESTS))
     plain = [World(SIDE, (noun,)).draw(PUBLIC + 2_000_000 + k).image for k in range(_TESTS)]
-    twice = _with_seconds(composed, noun)
+    twice = with_seconds(composed, noun)
     table = Table(
         f"{task.name}: {len(composed)} images; of each the part in which two are seen, in %",
         ("judge", "one, rendered", "one, half cut", "two, rendered", "two, composed", "composed"),
@@ -83,7 +83,7 @@ def _table(task: Task, size: Size, sheets: Path | None) -> None:
         (sheets / f"second-{task.name}.png").write_bytes(contact_sheet(np.stack(large), columns=12))
 
 
-def _with_seconds(images: Images, noun: str) -> Images:
+def with_seconds(images: Images, noun: str) -> Images:
     """Images that show the target of another one as well."""
     rng = np.random.default_rng(1)
     masks = cut_out(images, noun, Models.segmenter(), belongings=True)

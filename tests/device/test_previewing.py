@@ -35,7 +35,12 @@ from understudy.device.photo_store import (
     stored_photos,
 )
 from understudy.device.preferences import Preferences, stored_preferences
-from understudy.device.preview import more_disclosure_advice, preview
+from understudy.device.preview import (
+    LITTLE_FOR_DETECTORS,
+    LITTLE_FROM_EDGES,
+    more_disclosure_advice,
+    preview,
+)
 from understudy.device.review import reviewed_photos, segment_photos
 from understudy.methods.sanitize.sanitizers import SegmentSanitizer
 from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
@@ -201,6 +206,15 @@ def test_what_more_disclosure_can_gain_is_said_before_it_is_agreed_to(site: Devi
     assert "understudy device train" in lines[1]
 
 
+def test_it_is_said_before_consent_where_more_disclosure_hardly_helped(site: DeviceSite) -> None:
+    site.add(2)
+    classifier = {feature: site.ask({"dog": feature}, 2) for feature in ("edges", "segment")}
+    assert LITTLE_FROM_EDGES in more_disclosure_advice(classifier["edges"], None, 0)
+    assert LITTLE_FROM_EDGES not in more_disclosure_advice(classifier["segment"], None, 0)
+    assert LITTLE_FOR_DETECTORS in more_disclosure_advice(preferences_of(0, 2), None, 0)
+    assert more_disclosure_advice(preferences_of(0, 0), None, 0) == []
+
+
 def preferences_of(level: int, background: int) -> Preferences:
     names = {0: "text", 1: "edges", 2: "segment"}
     objects = (PartRequest(noun="dog", level=0), PartRequest(noun="cat", level=level))
@@ -210,7 +224,7 @@ def preferences_of(level: int, background: int) -> Preferences:
         training_object="detector",
         label_classes=("dog",),
         side=SIDE,
-        references=3,
+        references=3 if level or background else 0,
     )
     return Preferences(request, (names[background], "text", names[level]))
 

@@ -43,6 +43,14 @@ def test_options_that_cannot_be_are_refused(tmp_path: Path, wrong: dict[str, obj
         ServerOptions(tmp_path, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_every_address_is_none_that_a_pairing_code_can_name(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match="--url"):
+        ServerOptions(tmp_path, host=host)
+    reached = ServerOptions(tmp_path, host=host, url="https://192.168.1.20:8443")
+    assert reached.address == "https://192.168.1.20:8443"
+
+
 @pytest.mark.parametrize("url", ["mysql://host/name", "no url", "sqlite:////proc/none/x.db"])
 def test_a_database_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="--database"):

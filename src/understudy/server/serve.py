@@ -46,6 +46,8 @@ TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
 CONNECTIONS = 64
 """Connections at a time; further ones are answered 503."""
 _CERTIFICATE_DAYS = 3650
+EVERY_ADDRESS = ("0.0.0.0", "::", "")
+"""Hosts that stand for all addresses of a machine."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class ServerOptions:
         host: Address to listen on.
         port: Port to listen on.
         tls: Whether to speak TLS, with a certificate of its own.
-        url: How devices reach it; None for host and port.
+        url: How devices reach it; None for host and port, where the host is one address.
         retention_hours: Hours after which everything of a job is deleted, at most 24.
         quotas: What one device may use.
     """
@@ -87,6 +89,11 @@ class ServerOptions:
             raise ConfigError(f"jobs are kept 1 to 24 hours, not {self.retention_hours}")
         if self.workers < 1 or not 1 <= self.port <= 65535:
             raise ConfigError("a server has a worker or more, and a port of 1 to 65535")
+        if self.url is None and self.host in EVERY_ADDRESS:
+            raise ConfigError(
+                f"{self.host} is every address of this machine, and none that a device can reach: "
+                "give --url as well, such as --url https://192.168.1.20:8443; pairing codes name it"
+            )
 
     @property
     def address(self) -> str:

@@ -53,7 +53,7 @@ def composed(
     seed: int = 3,
 ) -> Composition:
     known = dict.fromkeys(range(len(asked.parts)), painter or Painter())
-    material = Material(known, references or {}, frozenset())
+    material = Material(known, references or {}, frozenset(), known[0])
     composer = Composer(asked, material, ColourSegmenter(), ScenePrompts("room"), how)
     return composer.compose(seed)
 
@@ -105,6 +105,32 @@ def test_half_of_a_class_stays_as_its_prompt_drew_it() -> None:
         assert result.dropped == 24 * (1 - part)
         areas = is_red(result.images.images).sum(axis=(1, 2))
         assert (areas == 14 * 6).all()
+
+
+@pytest.mark.parametrize(("level", "of_words"), [(1, 0.5), (2, 0.0)])
+def test_half_of_a_class_is_of_words_alone_where_only_its_lines_are_known(
+    level: int, of_words: float
+) -> None:
+    class Noting(Painter):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heard: list[str] = []
+
+        def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
+            self.heard += prompts
+            return super().generate(prompts, seed=seed)
+
+    feature = "edges" if level == 1 else None
+    part = wire.PartRequest(noun="dog", level=level, feature=feature)
+    asked = request(target_object=(part,), references=1)
+    tuned, untuned = Noting(), Noting()
+    material = Material({0: untuned, 1: tuned}, {}, frozenset({1}), untuned)
+    how = replace(NO_CHANGE, as_drawn=1.0, rounds=1)
+    Composer(asked, material, ColourSegmenter(), ScenePrompts("room"), how).compose(0)
+    assert all(RARE_WORD in text for text in tuned.heard)
+    assert not any(RARE_WORD in text for text in untuned.heard)
+    assert len(untuned.heard) == 24 * of_words
+    assert len(tuned.heard) == 24 * (1 - of_words)
 
 
 def test_an_image_that_shows_two_objects_as_drawn_is_dropped() -> None:

@@ -94,11 +94,13 @@ class Material:
         generators: Draws each part, by its number: the server's own, or one tuned on references.
         references: Of each part above L0.
         tuned: Numbers of the parts whose generator was tuned.
+        untuned: The server's own generator.
     """
 
     generators: Mapping[int, Generator]
     references: Mapping[int, References]
     tuned: frozenset[int]
+    untuned: Generator
 
     def word(self, part: int) -> str | None:
         """What the part's generator knows it by."""
@@ -337,15 +339,27 @@ class Composer:
     def _draw(
         self, part: int, class_name: str | None, count: int, rng: np.random.Generator
     ) -> Images:
-        noun, word = self._request.parts[part].noun, self._material.word(part)
-        texts = [self._prompts.target(noun, class_name, rng, word=word) for _ in range(count)]
-        generator, batch = self._material.generators[part], self._settings.batch
-        return np.concatenate(
-            [
-                generator.generate(texts[start : start + batch], seed=int(rng.integers(2**32)))
-                for start in range(0, count, batch)
-            ]
+        """Images of a part by a prompt each.
+
+        Half of them are words alone where the generator was tuned on what a ControlNet drew (L1):
+        nobody told it which pose belongs to which class (Section 5.3).
+        """
+        word = self._material.word(part)
+        of_words = count // 2 if word and self._request.parts[part].level == 1 else 0
+        shares = (
+            (self._material.generators[part], word, count - of_words),
+            (self._material.untuned, None, of_words),
         )
+        noun, batch, images = self._request.parts[part].noun, self._settings.batch, []
+        for generator, known_by, share in shares:
+            texts = [
+                self._prompts.target(noun, class_name, rng, word=known_by) for _ in range(share)
+            ]
+            images += [
+                generator.generate(texts[start : start + batch], seed=int(rng.integers(2**32)))
+                for start in range(0, share, batch)
+            ]
+        return np.concatenate(images)
 
     def _boxes(self, part: int) -> NDArray[np.float32]:
         """Where the references had an object, where they say so."""

@@ -167,7 +167,7 @@ class SpinmlPipeline:
         }
         composer = Composer(
             request,
-            Material(generators, references, tuned),
+            Material(generators, references, tuned, self._generator),
             self._segmenter,
             ScenePrompts(request.background.noun),
             self._settings,
