@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.steps.shortening import Shortening
+from understudy.steps.space import Shortening
 
 
 def rows_of(deviations, n=4000):

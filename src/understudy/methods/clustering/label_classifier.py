@@ -32,8 +32,7 @@ from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.mixture import Mixture
 from understudy.steps.rectified import RectifiedGaussians
-from understudy.steps.shortening import Shortening
-from understudy.steps.space import Space
+from understudy.steps.space import Shortening, Space
 
 Labelling = Literal["mixture", "classifier"]
 
