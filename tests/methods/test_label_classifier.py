@@ -140,12 +140,18 @@ def test_the_classifier_reads_directions_in_the_encoders_own_space(rectified):
     samples = ClassifiedSamples.of_mixture(space, mixture)
     centre = coordinates.backward(means, None).mean(axis=0)
     moved = public - centre
-    expected = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    expected = 10 * moved / np.linalg.norm(moved, axis=1, keepdims=True)
     points = space.forward(public)
     inputs = samples.inputs(points)
-    np.testing.assert_allclose(inputs, expected, atol=1e-4)
-    alone = np.concatenate([samples.inputs(points[k : k + 1]) for k in range(40)])
-    assert np.array_equal(alone, inputs[:40])  # to the last bit: records are independent
+    np.testing.assert_allclose(inputs, expected, atol=1e-3)
+    shorter = samples.shortened(points)
+    evened = shorter.inputs(points)
+    np.testing.assert_allclose(np.linalg.norm(evened, axis=1), 10.0, rtol=1e-9)
+    leading, before = (np.linalg.eigvalsh(rows.T @ rows)[-1] for rows in (evened, inputs))
+    assert leading < 0.9 * before
+    for reader, together in ((samples, inputs), (shorter, evened)):
+        alone = np.concatenate([reader.inputs(points[k : k + 1]) for k in range(40)])
+        assert np.array_equal(alone, together[:40])  # to the last bit: records are independent
 
 
 @pytest.mark.parametrize("share", [0.2, 0.7])

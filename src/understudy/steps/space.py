@@ -17,6 +17,9 @@ from understudy.core.independence import Projection, row_squares
 from understudy.core.types import Vector
 
 _RIDGE = 0.1  # part of the mean public variance that is added to each
+_SHORTENED = 64  # directions at most
+_SHORTENING = 0.25  # power of a direction's second moment, by which it is divided
+_LEAST_MOMENT = 0.1  # part of the mean second moment that is added to each
 _EXACT_DIM = 512  # up to here all axes are computed; beyond, the leading ones alone
 
 
@@ -199,6 +202,38 @@ class Sphere:
     def backward(self, values: Vector, radii: Vector) -> Vector:
         """Directions (n, d) at distances (n,) from the centre."""
         return np.asarray(self.centre + values * radii[:, None])
+
+
+@dataclass(frozen=True)
+class Shortening:
+    """Leading directions of rows made shorter, so that no few numbers fill the norm of a row.
+
+    What is clipped to a norm, and gets noise in proportion, is better measured where that norm is
+    spread: of embeddings, a few directions have most of it and say little of classes. Each is
+    divided by a power of its second moment, over that of the first which stays as it is. Whitening
+    would go too far, since in the last directions there is noise alone.
+
+    Attributes:
+        onto: From rows (n, D) to what is taken off them: (n, k).
+        back: From there to rows.
+    """
+
+    onto: Projection
+    back: Projection
+
+    @classmethod
+    def of(cls, rows: Vector) -> Shortening:
+        """The one that fits to rows about zero: (n, D)."""
+        dim = rows.shape[1]
+        moments, axes = leading_axes(rows.astype(np.float32), min(dim, _SHORTENED + 1))
+        mean = float(np.square(rows).sum(axis=1).mean()) / dim
+        raised = moments + max(_LEAST_MOMENT * mean, 1e-12)
+        factors = (raised[-1] / raised) ** _SHORTENING
+        return cls(Projection(axes * (1.0 - factors)), Projection(axes.T))
+
+    def __call__(self, rows: Vector) -> Vector:
+        """Rows (n, D) with those directions shortened, each row by itself to the last bit."""
+        return np.asarray(rows - self.back(self.onto(rows)))
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,16 @@ they stand for.
 The mixture helps twice, at no cost. Descent begins at the classifier of the mixture's own samples,
 and their second moments precondition it (Boehning 1992: softmax regression's Hessian is at most
 half of them), damped by the noise that is known to be in a gradient. So a few steps are enough.
+
+A gradient is clipped to a norm, and noise goes by that norm. So nothing should fill it that says
+little of classes: neither the intercept, nor the few directions in which all embeddings vary most.
+Inputs are made long, and those directions short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -28,7 +32,7 @@ from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.privacy.queries import ClippedGradients
 from understudy.steps.mixture import Mixture
 from understudy.steps.rectified import RectifiedGaussians
-from understudy.steps.space import Space
+from understudy.steps.space import Shortening, Space
 
 Labelling = Literal["mixture", "classifier"]
 
@@ -36,6 +40,7 @@ _LONG_GRADIENT = 20_000  # numbers: of 60,000 records a step then takes several 
 _MOMENTUM = 0.8
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
+_LENGTH = 10.0  # of inputs, so that the intercept's part of a gradient's norm is next to nothing
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
 _PROBES = 500  # samples of each component
@@ -51,8 +56,9 @@ class Descent:
 
     Attributes:
         steps: How many; each is a release.
-        clip_norm: Of gradients, which are no longer than 2 where records are no longer than 1.
-        damping: Standard deviations of the noise in a mean gradient, added to second moments.
+        clip_norm: Of gradients, over the length of inputs: none is longer than 1.5 of that.
+        damping: Standard deviations of the noise in a mean gradient, times the length of inputs,
+            added to second moments.
     """
 
     steps: int
@@ -60,8 +66,8 @@ class Descent:
     damping: float
 
 
-_MANY_STEPS = Descent(80, 0.2, 32.0)
-_FEW_STEPS = Descent(20, 0.5, 16.0)
+_MANY_STEPS = Descent(80, 0.2, 48.0)
+_FEW_STEPS = Descent(20, 0.5, 32.0)
 
 
 def descent_of(numbers: int) -> Descent:
@@ -99,11 +105,13 @@ class RectifiedSamples:
         coordinates: From there into the space of the mixture.
         gaussians: Cut off at zero, of the mixture's components.
         centre: (D,) of directions: the mean embedding of the mixture.
+        shortening: Of the leading directions; None: not known yet.
     """
 
     coordinates: Space
     gaussians: RectifiedGaussians
     centre: Vector
+    shortening: Shortening | None = None
 
     @classmethod
     def of_mixture(cls, space: EmbeddingSpace, mixture: Mixture) -> RectifiedSamples | None:
@@ -124,8 +132,14 @@ class RectifiedSamples:
     def directions(self, points: Vector) -> Vector:
         """Directions from the centre to points of the mixture's space: (n, d) to (n, D)."""
         moved = self.coordinates.own(points) - self.centre
+        if self.shortening is not None:
+            moved = self.shortening(moved)
         norms = np.sqrt(row_squares(moved))
         return np.asarray(moved / np.maximum(norms, 1e-12)[:, None])
+
+    def shortened(self, points: Vector) -> RectifiedSamples:
+        """With the leading directions to these points shortened: (n, d)."""
+        return replace(self, shortening=Shortening.of(self.directions(points)))
 
     def of(self, components: Labels, rng: np.random.Generator, width: float = 1.0) -> Embeddings:
         """An embedding of each of these components, so much wider: (n, D)."""
@@ -135,7 +149,7 @@ class RectifiedSamples:
 
 @dataclass(frozen=True)
 class ClassifiedSamples:
-    """What a classifier of a mixture reads, and the samples that it labels.
+    """What a classifier of a mixture reads, ten long, and the samples that it labels.
 
     Features that are never negative are sampled from Gaussians that are cut off at zero
     (`RectifiedGaussians`), which overlap as real ones do. The classifier then reads directions in
@@ -160,8 +174,14 @@ class ClassifiedSamples:
     def inputs(self, points: Vector) -> Vector:
         """What the classifier reads of points of the space, each by itself: (n, d) to (n, p)."""
         if self.rectified is None:
-            return points / self.space.radius
-        return self.rectified.directions(points)
+            return _LENGTH * points / self.space.radius
+        return _LENGTH * self.rectified.directions(points)
+
+    def shortened(self, points: Vector) -> ClassifiedSamples:
+        """With directions whose leading ones, of these points of the space, are shortened."""
+        if self.rectified is None:
+            return self
+        return replace(self, rectified=self.rectified.shortened(points))
 
     def of(self, components: Labels, rng: np.random.Generator) -> Embeddings:
         """An embedding of each of these components: (n, D)."""
@@ -264,10 +284,12 @@ def trained_on_records(
     count = mixture.allot(_SAMPLES)
     components = np.repeat(np.arange(len(count)), count)
     samples = ClassifiedSamples.of_mixture(space, mixture)
-    inputs = samples.inputs(samples.points(components, materials.rng_of("label classifier")))
+    points = samples.points(components, materials.rng_of("label classifier"))
+    samples = samples.shortened(points)
+    inputs = samples.inputs(points)
     rows = np.column_stack([inputs, np.ones(len(inputs))])
     truth = np.eye(space.classes)[mixture.labels[components]]
-    moments, ridge = rows.T @ rows / len(rows), _RIDGE * np.eye(rows.shape[1])
+    moments, ridge = rows.T @ rows / len(rows), _RIDGE * _LENGTH**2 * np.eye(rows.shape[1])
 
     def of_samples(theta: Vector) -> Vector:
         residuals = scipy.special.softmax(rows @ theta, axis=1) - truth
@@ -275,17 +297,18 @@ def trained_on_records(
 
     vault, asked = space.vault.view(samples.inputs), iter(stages)
     descent = descent_of(space.settings.total * space.classes)
+    bound = descent.clip_norm * _LENGTH
 
     def of_records(theta: Vector) -> Vector:
         stage = next(asked)
         theta = materials.keep(f"weights at {stage.name}", lambda: {"theta": theta})["theta"]
-        query = ClippedGradients(theta, descent.clip_norm)
+        query = ClippedGradients(theta, bound)
         return query.gradient(vault.release(query, stage=stage.name)) / size
 
     theta = np.zeros((rows.shape[1], space.classes))
     theta = _descend(theta, of_samples, moments + ridge, _FIRST_STEPS)
-    noise = vault.noise_sd(ClippedGradients(theta, descent.clip_norm), stage=stages[0].name) / size
-    damped = moments + descent.damping * noise * np.eye(len(moments))
+    noise = vault.noise_sd(ClippedGradients(theta, bound), stage=stages[0].name) / size
+    damped = moments + descent.damping * _LENGTH * noise * np.eye(len(moments))
     return LabelClassifier(_descend(theta, of_records, damped, len(stages)), samples)
 
 
