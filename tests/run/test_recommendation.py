@@ -102,6 +102,23 @@ def test_embeddings_need_no_encoder(tmp_path: Path) -> None:
     assert {one.kind for one in result.expected} == {"embeddings"}
 
 
+def test_embeddings_of_large_classes_get_a_classifier_and_images_do_not(
+    scans: Path, tmp_path: Path
+) -> None:
+    vectors = embeddings(tmp_path / "vectors.npz")
+    large = planned(vectors, epsilon=90.0)
+    assert chosen(large)[-1] == "--set labels=classifier"
+    assert large.plan is not None
+    assert large.plan.settings["labels"] == "classifier"
+    words = shlex.split(large.command or "")
+    ended = CliRunner().invoke(app, [*words[1:-1], str(tmp_path / "out"), "--dry-run"])
+    assert ended.exit_code == 0, ended.output
+    assert "labels=classifier takes about" in ended.output
+    assert "--set labels=classifier" not in chosen(planned(vectors, epsilon=1.0))
+    assert "--set labels=classifier" in chosen(planned(scans, epsilon=90.0, decoder="none"))
+    assert "--set labels=classifier" not in chosen(planned(scans, epsilon=90.0))
+
+
 def test_a_password_is_not_repeated(scans: Path) -> None:
     result = planned(scans, ledger="postgresql://owner:hunter2@127.0.0.1:1/ledger")
     assert "hunter2" not in json.dumps(result.as_dict(), default=list)

@@ -15,7 +15,7 @@ from understudy.core.ports import StepwiseModel
 from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
-from understudy.methods.clustering.capacity import Carried, public_words
+from understudy.methods.clustering.capacity import Carried, classifier_words, public_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
@@ -255,6 +255,8 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
         yield prepared.codec.reason
     if carried and carried[0].public_below:
         yield public_words(carried[0].public_below)
+    if vars(prepared.params).get("labels") == "classifier":
+        yield classifier_words(prepared.plan.mu)
     if inherited := sum(bool(stage.origin) for stage in whole.stages):
         yield (
             f"with the {inherited} stages that the candidates' release was paid for with, the "

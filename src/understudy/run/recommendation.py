@@ -15,6 +15,7 @@ from understudy.core.errors import InputError
 from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.data import open_source
+from understudy.methods.clustering.capacity import least_classified
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.run.check import (
@@ -147,12 +148,14 @@ def recommend(config: RunConfig) -> Recommendation:
     for name, value in check.options.items():
         choices.append(Choice(" ".join(option_words(name, value)), _REASONS[name]))
     run = replace(config, method=method, roles=roles, **check.options)
+    asked = _asked(config)
     plan, obstacle = _planned(run)
+    if plan is not None and _serves_classifier(run, check, plan.mu):
+        choices.append(Choice(f"--set {_CLASSIFIER}", _WHY_CLASSIFIER))
+        asked["set"] = _CLASSIFIER
+        plan, obstacle = _planned(replace(run, settings={"labels": "classifier"}))
     epsilon = 1.0 if isinstance(config.epsilon, str) else config.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
-    asked = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
-    if "@" in asked.get("ledger", ""):
-        asked["ledger"] = "postgresql://..."  # a password may stand in it
     options = {"method": method, **roles, **check.options, **asked}
     return Recommendation(
         source=check.source,
@@ -167,13 +170,21 @@ def recommend(config: RunConfig) -> Recommendation:
     )
 
 
+def _asked(config: RunConfig) -> dict[str, Any]:
+    """Options that a recommended run has from what was asked, where they differ from `_KEPT`."""
+    asked = {name: getattr(config, name) for name in _KEPT if getattr(config, name) != _KEPT[name]}
+    if "@" in asked.get("ledger", ""):
+        asked["ledger"] = "postgresql://..."  # a password may stand in it
+    return asked
+
+
 _KEPT: Mapping[str, Any] = {
     "delta": 1e-5,
     "accept_epsilon": False,
     "adjacency": "add-remove",
     "ledger": None,
 }
-"""Options that a recommended run has from what was asked, where they differ from these."""
+"""Options that are kept, and their values where they need not be typed."""
 
 
 def _in_the_way(problem: Problem) -> bool:
@@ -196,6 +207,17 @@ def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[Bench
         side=run.size or (shape[0] if len(shape) == 3 else 1),
         epsilon=epsilon,
     )
+
+
+def _serves_classifier(run: RunConfig, check: SourceCheck, mu: float) -> bool:
+    """Whether classes are large enough for a DP classifier's labels, and embeddings released."""
+    if run.method != "clustering" or len(check.classes) < 2:
+        return False
+    named = named_roles(run)
+    decoder = named.get("decoder") or codec_roles(named, check.shape)["decoder"]
+    embeddings = check.shape is not None and len(check.shape) == 1
+    large = check.images / len(check.classes) >= least_classified(mu)
+    return large and (embeddings or decoder in (None, "none"))
 
 
 _GROUPED = "names look grouped, and the guarantee should hold for a person, not for an image"
@@ -273,6 +295,13 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
 _WHY_CLUSTERING = (
     "no public set of the same classes and no generator is at hand, so all that is released is "
     "learnt from noisy sums of the private images"
+)
+
+
+_CLASSIFIER = "labels=classifier"
+_WHY_CLASSIFIER = (
+    "embeddings of classes this large teach networks more where a classifier, trained under the "
+    "same budget, says where a class ends (docs/benchmarks.md); it takes minutes, not seconds"
 )
 
 

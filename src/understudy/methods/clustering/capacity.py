@@ -27,6 +27,7 @@ IMAGE_AXES = 16
 """Axes that are reckoned with for images, where noise decides how many are kept."""
 
 _LEADING = 8  # numbers of a mean that are shrunk together where they come in order
+_CLASSIFIED = 250.0  # images of a class times mu, from which on a DP classifier's labels gain
 
 Noise = Callable[[Stage], float]
 """The noise of a stage over the bound on a unit's contribution."""
@@ -221,6 +222,24 @@ def public_shares(
         clusters=ones,
         directions=np.zeros_like(ones),
         public=f"{about(size)} images in all (DP count) are too few: {public_words(least)}",
+    )
+
+
+def least_classified(mu: float) -> float:
+    """Images of a class, in the mean, from which on `labels=classifier` serves better than not.
+
+    Args:
+        mu: Gaussian-DP parameter of the run.
+    """
+    return _CLASSIFIED / mu
+
+
+def classifier_words(mu: float) -> str:
+    """How many images labels by a DP classifier take."""
+    return (
+        f"labels=classifier takes about {about(least_classified(mu))} images of every class at "
+        "this budget. With fewer, its samples are mostly noise, and labels=mixture, the default, "
+        "serves better"
     )
 
 
