@@ -13,7 +13,7 @@ from understudy.data import open_source
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 
-SIZES = {"cat": 40, "dog": 24}  # 64 records: one more begins another batch
+SIZES = {"dog": 40, "person": 24}  # 64 records: one more begins another batch
 METHODS = {
     "clustering": {"settings": {"clusters": 2, "components": 12}},
     "alignment": {
@@ -50,7 +50,7 @@ def test_a_record_more_changes_nothing_but_through_the_noisy_answers(method, tmp
     if method == "evolution":
         pytest.importorskip("diffusers")
     source = class_folders(tmp_path / "scans", SIZES, seed=1)
-    class_folders(tmp_path / "base", {"cat": 50, "dog": 50}, seed=2)
+    class_folders(tmp_path / "base", {"dog": 50, "person": 50}, seed=2)
     options = {"epsilon": 4.0, "quality_share": "5%", "ledger": str(tmp_path / "ledger.db")}
     options |= METHODS[method]
     for role in {"base", "candidates"} & options.keys():
@@ -62,7 +62,7 @@ def test_a_record_more_changes_nothing_but_through_the_noisy_answers(method, tmp
     shutil.rmtree(tmp_path / "two" / "owner" / "kept", ignore_errors=True)
     (tmp_path / "two" / "owner" / "run.json").unlink()
     rng = np.random.default_rng(3)
-    save(rng.integers(0, 256, (8, 8, 1), dtype=np.uint8), source / "cat" / "another.png")
+    save(rng.integers(0, 256, (8, 8, 1), dtype=np.uint8), source / "dog" / "another.png")
     assert len(open_source(source)) == 65
     synthesize(source, out=tmp_path / "two", method=method, resume=True, **options)
     one, two = (released(tmp_path / name / "release") for name in ("one", "two"))

@@ -10,7 +10,10 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from tests.server.site import CANARY, CLASSES, NOUN, Device, DigestPipeline, Server, submitted
@@ -299,6 +302,34 @@ def test_folders_of_no_job_are_removed_in_time(server: Server, device: Device) -
     server.now += 3601
     server.service.sweep()
     assert {name for name, _ in server.service.folders.jobs()} == {job}
+
+
+def test_several_may_destroy_a_job_at_once_while_others_list_and_read(tmp_path: Path) -> None:
+    folders = JobFolders(tmp_path)
+    jobs = [f"{number:032x}" for number in range(60)]
+    together = Barrier(4, timeout=10)
+
+    def destroy() -> None:
+        for job in jobs:
+            together.wait()
+            folders.destroy(job)
+
+    def look() -> None:
+        for job in jobs:
+            together.wait()
+            for _ in range(20):
+                list(folders.jobs())
+                with suppress(JobGoneError):
+                    folders.read(job, "items/x")
+
+    for job in jobs:
+        folders.create(job)
+        folders.write(job, "items/x", b"canary")
+    with ThreadPoolExecutor(4) as threads:
+        doing = [threads.submit(act) for act in (destroy, destroy, destroy, look)]
+        for one in doing:
+            one.result()
+    assert list(folders.jobs()) == []
 
 
 def test_sealed_files_are_whole_their_own_and_gone_with_their_key(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import secrets
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from understudy.core.errors import MissingExtra, RunError
@@ -129,9 +130,9 @@ class JobFolders:
             shutil.rmtree(self._jobs / job / name, ignore_errors=True)
 
     def destroy(self, job: str) -> None:
-        """Destroy the key, then remove the files. Twice is once."""
+        """Destroy the key, then remove the files. Twice is once, also at the same time."""
         key = self._keys / job
-        if key.exists():
+        with suppress(FileNotFoundError):  # who removed it had written over it before
             with key.open("r+b", buffering=0) as file:
                 file.write(bytes(32))
                 os.fsync(file.fileno())
@@ -145,13 +146,16 @@ class JobFolders:
         for folder in (self._keys, self._jobs):
             for entry in os.scandir(folder):
                 if not entry.name.endswith(HALF_WRITTEN):
-                    yield entry.name, entry.stat().st_mtime
+                    with suppress(FileNotFoundError):  # it was destroyed just now
+                        yield entry.name, entry.stat().st_mtime
 
     def _cipher(self, job: str) -> AESGCM:
         try:
             key = (self._keys / job).read_bytes()
         except FileNotFoundError:
             raise JobGoneError(f"job {job} was deleted") from None
+        if not any(key):  # written over, and removed in a moment
+            raise JobGoneError(f"job {job} is being deleted")
         return AESGCM(key)
 
     def _seal(self, job: str, path: str, data: bytes) -> bytes:
