@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.backends.tiny_onnx import save as save_onnx
 from tests.run.samples import class_folders, embeddings, tree
 from typer.testing import CliRunner
 
@@ -117,6 +118,21 @@ def test_embeddings_of_large_classes_get_a_classifier_and_images_do_not(
     assert "--set labels=classifier" not in chosen(planned(vectors, epsilon=1.0))
     assert "--set labels=classifier" in chosen(planned(scans, epsilon=90.0, decoder="none"))
     assert "--set labels=classifier" not in chosen(planned(scans, epsilon=90.0))
+
+
+def test_images_that_nothing_decodes_are_released_as_embeddings(
+    scans: Path, tmp_path: Path
+) -> None:
+    encoder = save_onnx(
+        tmp_path / "means.onnx",
+        [("ReduceMean", ["images"], ["means"], {"axes": [2, 3], "keepdims": 0})],
+        {"images": ["n", 1, "h", "w"]},
+        {"means": ["n", 1]},
+    )
+    result = planned(scans, encoder=f"onnx:{encoder}", epsilon=90.0)
+    assert result.obstacle is None
+    assert {one.kind for one in result.expected} == {"embeddings"}
+    assert "--set labels=classifier" in chosen(result)
 
 
 def test_a_password_is_not_repeated(scans: Path) -> None:

@@ -195,13 +195,10 @@ def _in_the_way(problem: Problem) -> bool:
 def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[BenchmarkResult, ...]:
     """The benchmarks nearest to a run."""
     shape = check.shape or ()
-    kind: ReleaseKind = "images"
-    if len(shape) == 1 or run.roles.get("decoder") == "none":
-        kind = "embeddings"
     return nearest_results(
         run.method,
         run.roles.get("encoder") or "",
-        kind,
+        _released(run, check),
         images=max(check.images, 1),
         classes=max(len(check.classes), 1),
         side=run.size or (shape[0] if len(shape) == 3 else 1),
@@ -209,15 +206,22 @@ def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[Bench
     )
 
 
+def _released(run: RunConfig, check: SourceCheck) -> ReleaseKind:
+    """Embeddings of embeddings, and where nothing decodes those of images."""
+    named = named_roles(run)
+    decoder = named.get("decoder")
+    if run.method == "clustering" and decoder is None:
+        decoder = codec_roles(named, check.shape)["decoder"] or "none"
+    plain = check.shape is not None and len(check.shape) == 1
+    return "embeddings" if plain or decoder == "none" else "images"
+
+
 def _serves_classifier(run: RunConfig, check: SourceCheck, mu: float) -> bool:
-    """Whether classes are large enough for a DP classifier's labels, and embeddings released."""
+    """Whether embeddings of classes are released that are large enough for a DP classifier."""
     if run.method != "clustering" or len(check.classes) < 2:
         return False
-    named = named_roles(run)
-    decoder = named.get("decoder") or codec_roles(named, check.shape)["decoder"]
-    embeddings = check.shape is not None and len(check.shape) == 1
     large = check.images / len(check.classes) >= least_classified(mu)
-    return large and (embeddings or decoder in (None, "none"))
+    return large and _released(run, check) == "embeddings"
 
 
 _GROUPED = "names look grouped, and the guarantee should hold for a person, not for an image"
