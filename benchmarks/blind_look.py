@@ -15,59 +15,33 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
 from scipy.stats import beta
 
-from benchmarks.sanitize_models import (
-    TASKS,
-    Sent,
-    Size,
-    pipeline_of,
-    request_of,
-    synthetic_of,
-)
+from benchmarks.sanitize_models import TASKS, Size, images_of_words
 from benchmarks.sanitize_second import with_seconds
 from benchmarks.tables import Table
-from understudy.core.types import Images
+from understudy.device.sheets import sheet_bytes
 
 SEEDS = (100, 101)
 SHEETS, LINE = 12, 10
 LAID_ON = 120
-CELL, GAP, MARGIN = 150, 4, 24
 ROWS = "ABCDEFGHIJ"
 
 
 def write(task_name: str, folder: Path) -> None:
     """The sheets, and the key: (n,) whether a second target was laid on."""
-    task, words, size = TASKS[task_name], Sent({}, []), Size()
-    request = request_of(task, (0, 0), words, size)
-    sets = [synthetic_of(pipeline_of(size), request, words, seed).images for seed in SEEDS]
+    task, total = TASKS[task_name], SHEETS * LINE**2
     rng = np.random.default_rng(secrets.randbits(64))
+    sets = [images_of_words(task, seed, Size()).images for seed in SEEDS]
     images = rng.permutation(np.concatenate(sets))
-    count = SHEETS * LINE**2
-    twice = with_seconds(images[count - LAID_ON :], task.nouns[0])[:LAID_ON]
-    shown = np.concatenate([images[: count - len(twice)], twice])
-    order = rng.permutation(count)
+    twice = with_seconds(images[total - LAID_ON : total + LAID_ON], task.nouns[0])[:LAID_ON]
+    shown = np.concatenate([images[: total - len(twice)], twice])
+    order = rng.permutation(total)
     folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "key.npy", order >= count - len(twice))
+    np.save(folder / "key.npy", order >= total - len(twice))
     for number, part in enumerate(np.array_split(shown[order], SHEETS), start=1):
-        _sheet(part).save(folder / f"{number:02d}.png")
-
-
-def _sheet(images: Images) -> Image.Image:
-    """Ten lines of ten enlarged images, lines lettered and columns numbered."""
-    step = CELL + GAP
-    sheet = Image.new("RGB", (MARGIN + LINE * step,) * 2, "white")
-    drawing = ImageDraw.Draw(sheet)
-    for number, image in enumerate(images):
-        line, column = divmod(number, LINE)
-        large = Image.fromarray(image).resize((CELL, CELL), Image.Resampling.BICUBIC)
-        sheet.paste(large, (MARGIN + column * step, MARGIN + line * step))
-    for number, letter in enumerate(ROWS):
-        middle = MARGIN + number * step + CELL // 2
-        drawing.text((middle, MARGIN // 4), str(number), fill="black")
-        drawing.text((MARGIN // 4, middle), letter, fill="black")
-    return sheet
+        columns = {str(column): part[column::LINE] for column in range(LINE)}
+        (folder / f"{number:02d}.png").write_bytes(sheet_bytes(columns, ROWS))
 
 
 def answers(folder: Path) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

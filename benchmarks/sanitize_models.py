@@ -377,13 +377,18 @@ def trained(task: Task, images: LabelledSet, seed: int, size: Size) -> TrainedMo
     return train_model(training, task.kind, images, len(task.classes), seed)  # type: ignore[arg-type]
 
 
+def images_of_words(task: Task, seed: int, size: Size) -> LabelledSet:
+    """What a server composes where nothing is sent but words."""
+    nothing = Sent({}, [])
+    levels: Levels = (0,) * (1 + len(task.nouns))
+    request = request_of(task, levels, nothing, size)
+    return synthetic_of(pipeline_of(size), request, nothing, seed)
+
+
 @cache
-def of_words_alone(
-    task: Task, levels: Levels, seed: int, size: Size
-) -> tuple[LabelledSet, TrainedModel]:
+def of_words_alone(task: Task, seed: int, size: Size) -> tuple[LabelledSet, TrainedModel]:
     """Where nothing is sent but words, all homes get the same images and the same model."""
-    sent = Sent({}, [])
-    images = synthetic_of(pipeline_of(size), request_of(task, levels, sent, size), sent, seed)
+    images = images_of_words(task, seed, size)
     return images, trained(task, images, seed, size)
 
 
@@ -431,7 +436,7 @@ def measured(
         images = synthetic_of(pipeline_of(size), request, sent, 100 * home + seed)
         model = trained(task, images, seed, size)
     else:
-        images, model = of_words_alone(task, levels, seed, size)
+        images, model = of_words_alone(task, seed, size)
     row = Row(
         model.validation,
         scored(task, model, tests, size),

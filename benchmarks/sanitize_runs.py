@@ -80,7 +80,8 @@ def blocks(size: Size) -> list[Block]:
         for task, main in MAIN.items():
             late = 1 if task == "pet" else 3
             for levels in {*main, *TASKS[task].preferences}:
-                weight = (late if seed else 0) if levels in main else (late + 1 if seed else 2)
+                first, later = (0, late) if levels in main else (2, late + 1)
+                weight = later if seed else first
                 groups = [(home,) for home in every] if any(levels) else [every]
                 parts = [Block(task, seed, homes, levels) for homes in groups]
                 order += [(weight, any(levels), one) for one in parts]

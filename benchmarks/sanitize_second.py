@@ -18,18 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from benchmarks.sanitize_models import (
-    QUICK,
-    SIDE,
-    TASKS,
-    Models,
-    Sent,
-    Size,
-    Task,
-    pipeline_of,
-    request_of,
-    synthetic_of,
-)
+from benchmarks.sanitize_models import QUICK, SIDE, TASKS, Models, Size, Task, images_of_words
 from benchmarks.second_targets import PUBLIC, box_judges, in_pieces, scenes, with_second
 from benchmarks.tables import Table
 from understudy.core.types import Images
@@ -57,9 +46,7 @@ def main(
 
 def _table(task: Task, size: Size, sheets: Path | None) -> None:
     noun = task.nouns[0]
-    words = Sent({}, [])
-    request = request_of(task, (0, 0), words, size)
-    composed = synthetic_of(pipeline_of(size), request, words, 0).images
+    composed = images_of_words(task, 0, size).images
     judge, strict = box_judges(noun, (0.01, 0.001), count=200 if size is QUICK else 3000)
     judges: dict[str, Callable[[Images], NDArray[np.bool_]]] = {
         "pieces": lambda images: in_pieces(images, noun, Models.segmenter()),

@@ -68,15 +68,7 @@ class Descent:
 
 _MANY_STEPS = Descent(80, 0.2, 48.0)
 _FEW_STEPS = Descent(20, 0.5, 32.0)
-
-
-def descent_of(numbers: int) -> Descent:
-    """Many short steps, or few where each would take long.
-
-    Args:
-        numbers: Of an embedding and all classes together, in a gradient.
-    """
-    return _MANY_STEPS if numbers <= _LONG_GRADIENT else _FEW_STEPS
+"""Where each step takes long."""
 
 
 def gradient_stages(
@@ -92,7 +84,7 @@ def gradient_stages(
     """
     if kind == "mixture":
         return ()
-    steps = descent_of(numbers).steps
+    steps = (_MANY_STEPS if numbers <= _LONG_GRADIENT else _FEW_STEPS).steps
     each = weight * share / (1 - share) / steps
     return tuple(Stage(f"label gradient {step + 1}", each) for step in range(steps))
 
@@ -296,7 +288,7 @@ def trained_on_records(
         return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
 
     vault, asked = space.vault.view(samples.inputs), iter(stages)
-    descent = descent_of(space.settings.total * space.classes)
+    descent = next(one for one in (_MANY_STEPS, _FEW_STEPS) if one.steps == len(stages))
     bound = descent.clip_norm * _LENGTH
 
     def of_records(theta: Vector) -> Vector:
