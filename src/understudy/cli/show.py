@@ -150,6 +150,9 @@ def class_shares(facts: Mapping[str, Any]) -> None:
     """What each class of a release got, where its facts say so."""
     if "class_sizes" not in facts:
         return
+    if "examples_per_class" in facts:
+        _example_shares(facts)
+        return
     table = _table("class", "size (DP)", "mean", "clusters", "covariance of its own")
     for name, size in facts["class_sizes"].items():
         directions = facts["own_directions_per_class"][name]
@@ -160,6 +163,19 @@ def class_shares(facts: Mapping[str, Any]) -> None:
             "its own" if facts["own_mean_per_class"][name] else "that of all",
             str(facts["clusters_per_class"][name]),
             f"{directions} directions" if directions else pooled,
+        )
+    _console.print(table)
+
+
+def _example_shares(facts: Mapping[str, Any]) -> None:
+    """What each class of a release got that is drawn from public examples."""
+    table = _table("class", "size (DP)", "look like an example (DP)", "examples of its label")
+    for name, size in facts["class_sizes"].items():
+        table.add_row(
+            name,
+            f"{size:,} within {facts['class_size_noise']:.0f}",
+            f"{min(facts['near_examples_per_class'][name], 1.0):.0%}",
+            f"{facts['examples_per_class'][name]:,}",
         )
     _console.print(table)
 

@@ -16,6 +16,7 @@ from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried, classifier_words, public_words
+from understudy.methods.clustering.labelled_examples import example_words, examples_of
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
@@ -253,6 +254,9 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
         yield ONE_CLASS
     if prepared.codec is not None:
         yield prepared.codec.reason
+    examples = examples_of(prepared.context)
+    if vars(prepared.params).get("examples") and examples is not None:
+        yield example_words(examples)
     if carried and carried[0].public_below:
         yield public_words(carried[0].public_below)
     if vars(prepared.params).get("labels") == "classifier":

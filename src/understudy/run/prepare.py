@@ -18,6 +18,7 @@ from understudy.data.encoded_images import Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, weights_of
+from understudy.methods.clustering.labelled_examples import examples_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
@@ -134,7 +135,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     _require_measurable(config, source.classes, params)
     plan = _plan_of(config, chosen.stages(params, context))
     if probe:
-        require_independent_models(context)
+        require_independent_models(context, examples=getattr(params, "examples", False))
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     parts = (plan, source, test, public, base, candidates, context, quality)
@@ -230,10 +231,14 @@ def open_private(
     return source
 
 
-def require_independent_models(context: Context) -> None:
+def require_independent_models(context: Context, *, examples: bool = False) -> None:
     """Refuse a model that lets one private image change what another one adds to a sum.
 
     Reads no private image and spends nothing; takes `SECONDS` or, of slow models, two calls each.
+
+    Args:
+        context: The models.
+        examples: Whether private images are compared with the decoder's public examples.
 
     Raises:
         BackendError: Naming the model, and what to do.
@@ -243,6 +248,9 @@ def require_independent_models(context: Context) -> None:
         for model in (context.encoder, context.cluster_encoder)
         if model is not None
     ]
+    known = examples_of(context) if examples else None
+    if known is not None and context.decoder is not None:
+        looks.append((context.decoder, known.encode, RECORDS_PER_CALL))
     if context.captioner is not None and isinstance(context.encoder, TextEncoder):
         look = captions_embedded(context.captioner, context.encoder)
         looks.append((context.captioner, look, CAPTIONED_AT_ONCE))

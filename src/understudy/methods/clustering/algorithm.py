@@ -47,7 +47,17 @@ from understudy.methods.clustering.embedding_space import (
     public_variances,
 )
 from understudy.methods.clustering.label_classifier import trained_on_records
-from understudy.methods.clustering.public_covariance import least_images, public_mixture
+from understudy.methods.clustering.labelled_examples import (
+    drawn_from_examples,
+    examples_of,
+    labelled_examples,
+    near_records,
+)
+from understudy.methods.clustering.public_covariance import (
+    joint_noise,
+    least_images,
+    public_mixture,
+)
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import VoteFilter
 from understudy.methods.dp_estimators import Clusters
@@ -65,10 +75,12 @@ def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     params = settled(params, context)
     plan = clustering_stages(params, context)
-    VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
+    VoteFilter(plan.votes, params.threshold, params.oversample).check(context, plan.planned)
     if params.labels == "classifier":
         _check_classifier(params, context)
-    return stages_of(plan)
+    if params.examples:
+        _check_examples(params, context)
+    return plan.planned
 
 
 def _check_classifier(params: ClusteringParams, context: Context) -> None:
@@ -88,6 +100,25 @@ def _check_classifier(params: ClusteringParams, context: Context) -> None:
         raise ConfigError(f"labels=classifier is for embeddings of several classes: {reason}")
 
 
+def _check_examples(params: ClusteringParams, context: Context) -> None:
+    """Refuse examples where there are none, or where something else chooses the samples.
+
+    Raises:
+        ConfigError: As said.
+    """
+    reason = ""
+    if class_count(params, context) < 2:
+        reason = "this run has one class, and a classifier of examples needs two"
+    elif context.public:
+        reason = "--public images stand in for those that the decoder knows: leave them out"
+    elif params.filter != "none":
+        reason = f"filter={params.filter} chooses among samples of a mixture: take one of the two"
+    elif examples_of(context) is None:
+        reason = "this decoder knows none for images of this size; embedded:photo does"
+    if reason:
+        raise ConfigError(f"examples=true draws from public examples of a decoder: {reason}")
+
+
 def _check_resample(params: ClusteringParams, context: Context) -> None:
     """Refuse more samples of a filtered release: votes are for the candidates that were voted on.
 
@@ -102,13 +133,35 @@ def _check_resample(params: ClusteringParams, context: Context) -> None:
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
-    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
+    """Samples of a mixture, or of public examples where most private images look like some."""
     params = settled(params, materials.context)
-    plan = clustering_stages(params, materials.context)
+    plan, examples = clustering_stages(params, materials.context), examples_of(materials.context)
+    if plan.examples is None or examples is None:
+        return _of_mixture(materials, params, plan)
+    records = near_records(materials, examples, plan.class_sizes, plan.examples.nearness)
+    if records.enough:
+        labelled = labelled_examples(materials, records, plan.examples)
+        return drawn_from_examples(materials, records, labelled, METHOD.name)
+    pooled = replace(materials, vault=materials.vault.pooled(plan.pools))
+    release = _of_mixture(pooled, params, plan, (records.sizes, records.size_sd))
+    note = f"samples are of a mixture, not drawn from public examples: only {records.words}"
+    return replace(release, facts={**release.facts, "notes": [note, *release.facts["notes"]]})
+
+
+def _of_mixture(
+    materials: Materials,
+    params: ClusteringParams,
+    plan: ClusteringStages,
+    class_sizes: tuple[Vector, float] | None = None,
+) -> Release:
+    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode.
+
+    With ``class_sizes`` that were released before, and the standard deviation of their noise.
+    """
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     settings = space_settings(params, materials.context)
     space = embed(materials, settings, plan.space, conditional=params.conditional)
-    sizes, size_sd = dp_estimators.class_sizes(
+    sizes, size_sd = class_sizes or dp_estimators.class_sizes(
         space.vault, space.classes, settings.dim, plan.class_sizes
     )
     size, classifier = float(sizes.sum()), None
@@ -234,7 +287,7 @@ def _carried(
     """
     params = settled(params, context)
     matrix, plan = wants_matrix(params), clustering_stages(params, context)
-    settings = space_settings(params, context)
+    settings, noise = space_settings(params, context), _pooled(noise, plan)
     selective = settings.images and settings.grid is None
     capped = selective and matrix
     model = capacity.MixtureModel(
@@ -255,6 +308,17 @@ def _carried(
     least = _least_images(params, plan, variances, noise)
     means, classes = tuple(map(noise, _mean_stages(plan))), class_count(params, context)
     return capacity.of_public_covariance(table, variances, means, least, classes, images)
+
+
+def _pooled(noise: capacity.Noise, plan: ClusteringStages) -> capacity.Noise:
+    """The noise of a stage of the mixture where several planned stages pay for it."""
+    pools = plan.pools
+
+    def of(stage: Stage) -> float:
+        names = pools.get(stage.name, (stage.name,))
+        return joint_noise([noise(replace(stage, name=name)) for name in names])
+
+    return of
 
 
 def _roots(

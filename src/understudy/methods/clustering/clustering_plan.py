@@ -14,6 +14,7 @@ from understudy.methods.base import Context, stages_of
 from understudy.methods.clustering.covariance import Covariance
 from understudy.methods.clustering.embedding_space import SpaceSettings, SpaceStages
 from understudy.methods.clustering.label_classifier import Labelling, gradient_stages
+from understudy.methods.clustering.labelled_examples import ExampleStages, examples_of
 from understudy.methods.clustering.vote_filter import Filter, FilterStages
 from understudy.methods.dp_estimators import ClusterStages, KMeansStages
 
@@ -72,6 +73,10 @@ class ClusteringParams:
     shrink: Annotated[
         bool, Option("shrink means and covariances by the noise that is known to be in them")
     ] = True
+    examples: Annotated[
+        bool | None,
+        Option("draw from public examples where private images look like them; default: if it can"),
+    ] = None
     conditional: Annotated[
         bool, Option("learn each class by itself; false: one mixture without classes")
     ] = True
@@ -129,11 +134,19 @@ def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     usual = _usual_clusters(rich, class_count(params, context), unclip=unclip) if linear else 1
     return replace(
         params,
+        examples=_takes_examples(params, context),
         clusters=params.clusters or usual,
         covariance=params.covariance or covariance,
         whiten=not unclip if params.whiten is None else params.whiten,
         normalise=not (images or wide) if params.normalise is None else params.normalise,
     )
+
+
+def _takes_examples(params: ClusteringParams, context: Context) -> bool:
+    """Whether samples may be drawn from public examples: by default, where no setting is given."""
+    if params.examples is not None:
+        return params.examples
+    return params == ClusteringParams() and examples_of(context) is not None
 
 
 def class_count(params: ClusteringParams, context: Context) -> int:
@@ -187,6 +200,8 @@ class ClusteringStages:
         cluster_covariances: The covariance of each cluster, or of each class.
         votes: Votes for the samples.
         gradients: The steps of the classifier that says where classes end.
+        examples: What is released in place of all but the class sizes where samples may be drawn
+            from public examples; the rest, where they are not, is paid from its steps.
     """
 
     space: SpaceStages
@@ -197,6 +212,25 @@ class ClusteringStages:
     cluster_covariances: Stage | None
     votes: FilterStages
     gradients: tuple[Stage, ...] = ()
+    examples: ExampleStages | None = None
+
+    @property
+    def mixture(self) -> tuple[Stage, ...]:
+        """Those of a mixture but the class sizes."""
+        stages = stages_of(replace(self, examples=None))
+        return tuple(stage for stage in stages if stage is not self.class_sizes)
+
+    @property
+    def planned(self) -> tuple[Stage, ...]:
+        """What the budget is divided among."""
+        if self.examples is None:
+            return stages_of(self)
+        return stages_of((self.class_sizes, self.examples))
+
+    @property
+    def pools(self) -> dict[str, tuple[str, ...]]:
+        """The planned stages that pay for each stage of the mixture; {}: it pays for itself."""
+        return {} if self.examples is None else self.examples.pools(self.mixture)
 
 
 def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringStages:
@@ -205,7 +239,8 @@ def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringS
     weight = math.fsum(stage.weight for stage in stages_of(plan))
     numbers = space_settings(params, context).total * class_count(params, context)
     stages = gradient_stages(params.labels, params.labels_share, weight, numbers)
-    return replace(plan, gradients=stages)
+    plan = replace(plan, gradients=stages)
+    return replace(plan, examples=ExampleStages.of(plan.mixture)) if params.examples else plan
 
 
 def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStages:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy
@@ -34,13 +34,18 @@ from understudy.steps.mixture import Mixture
 from understudy.steps.rectified import RectifiedGaussians
 from understudy.steps.space import Shortening, Space
 
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
+
 Labelling = Literal["mixture", "classifier"]
 
+INPUT_LENGTH = 10.0
+"""Of inputs, so that the intercept's part of a gradient's norm is next to nothing."""
+
 _LONG_GRADIENT = 20_000  # numbers: of 60,000 records a step then takes several seconds
-_MOMENTUM = 0.8
+_MOMENTUM = 0.8  # of descent on the mixture's samples
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
-_LENGTH = 10.0  # of inputs, so that the intercept's part of a gradient's norm is next to nothing
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
 _PROBES = 500  # samples of each component
@@ -59,11 +64,13 @@ class Descent:
         clip_norm: Of gradients, over the length of inputs: none is longer than 1.5 of that.
         damping: Standard deviations of the noise in a mean gradient, times the length of inputs,
             added to second moments.
+        momentum: Of each step, what the next one repeats.
     """
 
     steps: int
     clip_norm: float
     damping: float
+    momentum: float = _MOMENTUM
 
 
 _MANY_STEPS = Descent(80, 0.2, 48.0)
@@ -166,8 +173,8 @@ class ClassifiedSamples:
     def inputs(self, points: Vector) -> Vector:
         """What the classifier reads of points of the space, each by itself: (n, d) to (n, p)."""
         if self.rectified is None:
-            return _LENGTH * points / self.space.radius
-        return _LENGTH * self.rectified.directions(points)
+            return INPUT_LENGTH * points / self.space.radius
+        return INPUT_LENGTH * self.rectified.directions(points)
 
     def shortened(self, points: Vector) -> ClassifiedSamples:
         """With directions whose leading ones, of these points of the space, are shortened."""
@@ -281,15 +288,41 @@ def trained_on_records(
     inputs = samples.inputs(points)
     rows = np.column_stack([inputs, np.ones(len(inputs))])
     truth = np.eye(space.classes)[mixture.labels[components]]
-    moments, ridge = rows.T @ rows / len(rows), _RIDGE * _LENGTH**2 * np.eye(rows.shape[1])
+    moments, ridge = rows.T @ rows / len(rows), _RIDGE * INPUT_LENGTH**2 * np.eye(rows.shape[1])
 
     def of_samples(theta: Vector) -> Vector:
         residuals = scipy.special.softmax(rows @ theta, axis=1) - truth
         return np.asarray(rows.T @ residuals / len(rows) + ridge @ theta)
 
-    vault, asked = space.vault.view(samples.inputs), iter(stages)
     descent = next(one for one in (_MANY_STEPS, _FEW_STEPS) if one.steps == len(stages))
-    bound = descent.clip_norm * _LENGTH
+    start = np.zeros((rows.shape[1], space.classes))
+    start = _descend(start, of_samples, moments + ridge, _FIRST_STEPS, _MOMENTUM)
+    vault = space.vault.view(samples.inputs)
+    theta = descend_on_records(materials, vault, stages, descent, start, moments, size)
+    return LabelClassifier(theta, samples)
+
+
+def descend_on_records(
+    materials: Materials,
+    vault: Vault,
+    stages: tuple[Stage, ...],
+    descent: Descent,
+    start: Vector,
+    moments: Vector,
+    size: float,
+) -> Vector:
+    """Weights of a softmax regression of private records: (p + 1, C), released and public.
+
+    Args:
+        materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
+        vault: What the classifier reads of the records, (n, p), `INPUT_LENGTH` long.
+        stages: One for each step.
+        descent: How the steps are made.
+        start: (p + 1, C) weights; the last row is the intercept's.
+        moments: (p + 1, p + 1) second moments of public inputs, each with a 1 behind it.
+        size: Noisy number of records.
+    """
+    asked, bound = iter(stages), descent.clip_norm * INPUT_LENGTH
 
     def of_records(theta: Vector) -> Vector:
         stage = next(asked)
@@ -297,19 +330,19 @@ def trained_on_records(
         query = ClippedGradients(theta, bound)
         return query.gradient(vault.release(query, stage=stage.name)) / size
 
-    theta = np.zeros((rows.shape[1], space.classes))
-    theta = _descend(theta, of_samples, moments + ridge, _FIRST_STEPS)
-    noise = vault.noise_sd(ClippedGradients(theta, bound), stage=stages[0].name) / size
-    damped = moments + descent.damping * _LENGTH * noise * np.eye(len(moments))
-    return LabelClassifier(_descend(theta, of_records, damped, len(stages)), samples)
+    noise = vault.noise_sd(ClippedGradients(start, bound), stage=stages[0].name) / size
+    damped = moments + descent.damping * INPUT_LENGTH * noise * np.eye(len(moments))
+    return _descend(start, of_records, damped, len(stages), descent.momentum)
 
 
-def _descend(theta: Vector, gradient: Gradient, curvature: Vector, steps: int) -> Vector:
+def _descend(
+    theta: Vector, gradient: Gradient, curvature: Vector, steps: int, momentum: float
+) -> Vector:
     """Preconditioned descent with momentum: the mean of the weights of its second half."""
     inverse = 2 * np.linalg.inv(curvature)  # the Hessian is at most half of it
     velocity, total, first = np.zeros_like(theta), np.zeros_like(theta), steps // 2
     for step in range(steps):
-        velocity = _MOMENTUM * velocity + inverse @ gradient(theta)
+        velocity = momentum * velocity + inverse @ gradient(theta)
         theta = theta - velocity
         if step >= first:
             total += theta

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from understudy.backends.embedded.photo.latent_prior import (
     PriorOptions,
     read_latent_prior,
 )
+from understudy.backends.embedded.photo.public_examples import PhotoExamples, read_examples
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
@@ -142,6 +144,7 @@ class PhotoPriorDecoder(PhotoDecoder):
 
     Attributes:
         description: What settles descriptions of its latents.
+        examples: Public examples of which it can draw images of this size, or None.
         sampling: Steps and guidance of the prior, in words.
 
     Raises:
@@ -153,6 +156,13 @@ class PhotoPriorDecoder(PhotoDecoder):
         self._prior = prior
         self.description = prior.descriptions_of(self.latent) or {}
         self.sampling = f"{options.steps} steps, guidance {options.guidance:g} ({PHOTO_NAME})"
+        self._folder = autoencoder_folder(options)
+
+    @cached_property
+    def examples(self) -> PhotoExamples | None:
+        """Public examples of which it can draw images of this size; None where there are none."""
+        side = int(self.description["shape"][1])
+        return read_examples(self._folder / PRIOR, self._folder, side)
 
     def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
         """Latents of descriptions (n, k) and (n,) seeds: (n, d) float32.

@@ -1,0 +1,399 @@
+"""Public examples of the private images' kind, with labels by a DP classifier.
+
+A decoder may know public images: it draws others like them from their descriptions. Where most
+private images look like one of them, samples are better drawn from the examples than from a
+mixture: what a mixture has to learn of the shape of the data, the examples have for free. What is
+left to ask is which of the examples look like private ones, and what their labels would be: PATE's
+way (Papernot et al. 2017), with a softmax regression trained by noisy gradients for its teachers.
+
+1. For each class, how many private images lie within reach of an example, and how many do not.
+   Where too many do not, the budget that is left makes a mixture (`ExampleStages.pools`).
+2. Private images vote for the cluster of the example that is nearest to them. Clusters without
+   votes are left out, so a bank of examples may be of more than the private images show.
+3. Noisy gradients train the classifier on features of private images. The examples that are left
+   whiten the features first, and their second moments precondition the descent: both are free.
+4. The classifier labels the examples, and samples of a class are drawn from those of its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.independence import Projection, row_squares
+from understudy.core.prior_decoder import ExampleDecoder, PublicExamples
+from understudy.core.types import Embeddings, Images, Labels, Release, Stage, SyntheticBatch, Vector
+from understudy.methods import dp_estimators
+from understudy.methods.base import Context, Materials
+from understudy.methods.clustering.label_classifier import (
+    INPUT_LENGTH,
+    Descent,
+    descend_on_records,
+)
+from understudy.privacy.cells import Cells
+from understudy.privacy.nearest import Nearest
+from understudy.privacy.queries import Counts
+from understudy.steps.apportionment import apportion
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
+
+_STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
+_NEAR, _NEAR_OF_CLASS = 0.7, 0.4  # of all private images, and of those of each class, at least
+_CLEAR = 4.0  # deviations of the noise that the number of private images has at least
+_FILLED = 0.25  # of the votes that a cluster would have if its kind's were even: fewer are none
+_POWER = 0.25  # of the variances that features are divided by
+_RIDGE = 0.02  # of the mean variance, that every axis is granted
+_FEWEST = 20  # examples that samples of a class are drawn from, at least
+_BLOCK = 512  # samples that are drawn at a time
+
+
+@dataclass(frozen=True)
+class ExampleStages:
+    """The releases of a run that may draw from public examples, besides the class sizes.
+
+    Attributes:
+        nearness: How many images of each class look like an example.
+        votes: Which clusters of examples they look like.
+        steps: The steps of the classifier; or else, in `pools`, the releases of the mixture.
+    """
+
+    nearness: Stage
+    votes: Stage
+    steps: tuple[Stage, ...]
+
+    @classmethod
+    def of(cls, mixture: Sequence[Stage]) -> ExampleStages:
+        """With the budget that the stages of a mixture would have."""
+        each = sum(stage.weight for stage in mixture) / _STEPS.steps
+        steps = tuple(Stage(f"fit {number + 1}", each) for number in range(_STEPS.steps))
+        return cls(Stage("nearness", 5.0), Stage("example votes", 5.0), steps)
+
+    def pools(self, mixture: Sequence[Stage]) -> dict[str, tuple[str, ...]]:
+        """What pays for each stage of a mixture, by its weight: the votes and the steps."""
+        weights = np.array([stage.weight for stage in mixture])
+        names = iter(stage.name for stage in (*self.steps, self.votes))
+        count = len(self.steps) + 1
+        beyond_one = weights - weights.sum() / count
+        parts = 1 + apportion(count - len(mixture), beyond_one)
+        return {
+            stage.name: tuple(next(names) for _ in range(part))
+            for stage, part in zip(mixture, parts.tolist(), strict=True)
+        }
+
+
+def examples_of(context: Context) -> PublicExamples | None:
+    """The public examples that a run may draw from; None where its decoder has none.
+
+    Nor are there any for one class, or beside public images of the user's.
+    """
+    decoder = context.decoder
+    if context.public or len(context.classes) < 2 or not isinstance(decoder, ExampleDecoder):
+        return None
+    return decoder.examples
+
+
+def example_words(examples: PublicExamples) -> str:
+    """What may be released, in a sentence."""
+    return (
+        f"where at least {_NEAR:.0%} of the private images (DP count) look like one of the "
+        f"decoder's {len(examples.features):,} public examples ({', '.join(examples.kind_names)}), "
+        "samples are drawn from those, labelled by a DP classifier; elsewhere from a mixture "
+        "(examples=false: always)"
+    )
+
+
+@dataclass(frozen=True)
+class NearRecords:
+    """Private images beside public examples.
+
+    Attributes:
+        examples: The examples.
+        vault: Features of the records, and then the cluster of the nearest example, from 1 on; 0
+            where none is within reach.
+        sizes: (classes,) released class sizes.
+        size_sd: Standard deviation of the noise in each.
+        near: (classes,) part of each class that is within reach of an example, as released.
+        share: The same of all records.
+        share_sd: Standard deviation of the noise in ``near``.
+        clear: Whether the number of records stands out of the noise in ``share``.
+    """
+
+    examples: PublicExamples
+    vault: Vault
+    sizes: Vector
+    size_sd: float
+    near: Vector
+    share: float
+    share_sd: Vector
+    clear: bool
+
+    @property
+    def enough(self) -> bool:
+        """Whether samples are drawn from the examples."""
+        every = bool((self.near + self.share_sd >= _NEAR_OF_CLASS).all())
+        return self.clear and every and self.share >= _NEAR
+
+    @property
+    def words(self) -> str:
+        """What was released, in a sentence."""
+        return (
+            f"{self.share:.0%} of the private images (DP count) look like one of "
+            f"{len(self.examples.features):,} public examples"
+        )
+
+
+def near_records(
+    materials: Materials, examples: PublicExamples, sizes: Stage, nearness: Stage
+) -> NearRecords:
+    """How many records of each class look like a public example."""
+    nearest = Nearest(examples.features.astype(np.float64))
+    reach = examples.reach[examples.clusters].astype(np.float64) ** 2
+
+    def beside(images: Images) -> Embeddings:
+        features = examples.encode(images)
+        example = nearest(features)
+        within = row_squares(features - examples.features[example]) <= reach[example]
+        cluster = np.where(within, 1 + examples.clusters[example], 0)
+        return np.concatenate([features, cluster[:, None]], axis=1, dtype=np.float32)
+
+    vault, classes = materials.vault.map(beside), len(materials.classes)
+    class_sizes, size_sd = dp_estimators.class_sizes(
+        vault, classes, examples.features.shape[1] + 1, sizes
+    )
+    query = Counts(Cells(np.tile([[0.0], [1.0]], (classes, 1, 1))))
+    within = vault.view(lambda rows: np.minimum(rows[:, -1:], 1.0))
+    answer = within.release(query, stage=nearness.name).reshape(classes, 2)
+    noise = vault.noise_sd(query, stage=nearness.name)
+    counts = np.maximum(answer.sum(axis=1), 1.0)
+    return NearRecords(
+        examples,
+        vault,
+        class_sizes,
+        size_sd,
+        answer[:, 1] / counts,
+        float(answer[:, 1].sum() / counts.sum()),
+        noise / counts,
+        bool(answer.sum() >= _CLEAR * noise * np.sqrt(answer.size)),
+    )
+
+
+def voted_examples(records: NearRecords, stage: Stage) -> NDArray[np.int64]:
+    """The examples that look like private records, by the votes of these: (m',) rows.
+
+    A cluster's votes are shrunk, by the noise in them, to its even part of the votes of its kind,
+    so that votes that drown in noise leave all of a kind in, or all of it out.
+    """
+    examples = records.examples
+    count = len(examples.kinds)
+    query = Counts(Cells(np.arange(count + 1.0)[None, :, None]))
+    view = records.vault.unconditional().view(lambda rows: rows[:, -1:])
+    votes = view.release(query, stage=stage.name)[1:, 0]
+    noise = view.noise_sd(query, stage=stage.name)
+    sizes = np.bincount(examples.clusters, minlength=count)
+    even = np.zeros(count)
+    for kind in np.unique(examples.kinds):
+        mine = examples.kinds == kind
+        total = votes[mine].sum()
+        if total >= dp_estimators.CLEAR * noise * np.sqrt(mine.sum()):
+            even[mine] = total * sizes[mine] / sizes[mine].sum()
+    trust = even**2 / (even**2 + noise**2)
+    estimate = trust * votes + (1 - trust) * even
+    chosen = (even > 0) & (estimate >= _FILLED * even)
+    if not chosen.any():
+        chosen = np.ones(count, dtype=bool)
+    return np.flatnonzero(chosen[examples.clusters])
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """Features as the classifier reads them: whitened in part by examples, all of one length.
+
+    Attributes:
+        centre: (p,) mean of the examples.
+        projection: On their axes, each divided by a power of their variance.
+    """
+
+    centre: Vector
+    projection: Projection
+
+    @classmethod
+    def of(cls, features: Vector) -> Whitened:
+        """By the features (n, p) of examples."""
+        centre = features.mean(axis=0)
+        variances, axes = np.linalg.eigh(np.cov(features, rowvar=False))
+        scales = (np.maximum(variances, 0.0) + _RIDGE * variances.mean()) ** _POWER
+        return cls(centre, Projection(axes / scales))
+
+    def __call__(self, features: NDArray[np.floating]) -> Vector:
+        """(n, p) to (n, p), each by itself."""
+        rows = self.projection(features - self.centre)
+        lengths = np.sqrt(row_squares(rows))
+        return np.asarray(INPUT_LENGTH * rows / np.maximum(lengths, 1e-12)[:, None])
+
+
+@dataclass(frozen=True)
+class LabelledExamples:
+    """Public examples with a class each; all of it is public.
+
+    Attributes:
+        rows: For each class the examples that its samples are drawn from.
+    """
+
+    rows: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(cls, logits: Vector, chosen: NDArray[np.int64]) -> LabelledExamples:
+        """Each example by its largest logit; a class of few takes the next best for it besides.
+
+        Args:
+            logits: (n, classes) of the examples.
+            chosen: (n,) which examples they are.
+        """
+        labels = logits.argmax(axis=1)
+        margins = logits - logits.max(axis=1, keepdims=True)
+        rows = []
+        for label in range(logits.shape[1]):
+            count = max(int((labels == label).sum()), min(_FEWEST, len(chosen)))
+            best = np.argsort(-margins[:, label], kind="stable")[:count]
+            rows.append(np.sort(chosen[best]))
+        return cls(tuple(rows))
+
+
+def labelled_examples(
+    materials: Materials, records: NearRecords, stages: ExampleStages
+) -> LabelledExamples:
+    """The examples that look like private records, labelled by a classifier of these."""
+    chosen = voted_examples(records, stages.votes)
+    features = records.examples.features[chosen].astype(np.float64)
+    whitened, classes = Whitened.of(features), len(materials.classes)
+    inputs = whitened(features)
+    rows = np.column_stack([inputs, np.ones(len(inputs))])
+    theta = descend_on_records(
+        materials,
+        records.vault.view(lambda values: whitened(values[:, :-1])),
+        stages.steps,
+        _STEPS,
+        np.zeros((rows.shape[1], classes)),
+        rows.T @ rows / len(rows),
+        float(records.sizes.sum()),
+    )
+    return LabelledExamples.of(rows @ theta, chosen)
+
+
+@dataclass(frozen=True)
+class ExampleProducer:
+    """Draws samples of public examples: the same seed gives the same samples.
+
+    Attributes:
+        materials: Decoder, seed, quality.
+        descriptions: (m, d) of the examples.
+        labels: (n,) class of each sample.
+        turns: (n,) number of each sample in its class.
+        order: For each class its examples, in the order in which they are drawn, over and over.
+    """
+
+    materials: Materials
+    descriptions: NDArray[np.float32]
+    labels: Labels
+    turns: Labels
+    order: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(
+        cls,
+        materials: Materials,
+        examples: PublicExamples,
+        labelled: LabelledExamples,
+        sizes: Labels,
+    ) -> ExampleProducer:
+        """So many samples of each class, (classes,), in a random order."""
+        labels = np.repeat(np.arange(len(sizes)), sizes)
+        turns = np.concatenate([np.arange(size) for size in sizes])
+        shuffled = materials.rng_of("classes of samples").permutation(len(labels))
+        order = tuple(
+            materials.rng_of(f"examples of class {label}").permutation(rows)
+            for label, rows in enumerate(labelled.rows)
+        )
+        return cls(materials, examples.descriptions, labels[shuffled], turns[shuffled], order)
+
+    def batches(self) -> Iterator[SyntheticBatch]:
+        """All samples, block by block."""
+        for first in range(0, len(self.labels), _BLOCK):
+            labels = self.labels[first : first + _BLOCK]
+            images = self.materials.selected(len(labels), partial(self._drawn, first))
+            yield SyntheticBatch(labels, images=images)
+
+    def _drawn(self, first: int, samples: Labels, number: int, image: int) -> Images:
+        """Images of these samples from ``first`` on, of other examples in every round."""
+        decoder, samples = self.materials.decoder, first + samples
+        if not isinstance(decoder, ExampleDecoder):
+            raise ConfigError("public examples are drawn by the decoder that brings them")
+        labels = self.labels[samples]
+        turns = self.turns[samples] + number * np.bincount(self.labels)[labels]
+        examples = [
+            self.order[label][turn % len(self.order[label])]
+            for label, turn in zip(labels, turns, strict=True)
+        ]
+        seeds = self.materials.seeds_of(f"examples round {number} image {image}", samples)
+        latents = decoder.draw(self.descriptions[examples], seeds=seeds)
+        return decoder.decode(latents, seeds=seeds)
+
+
+def drawn_from_examples(
+    materials: Materials, records: NearRecords, labelled: LabelledExamples, method: str
+) -> Release:
+    """Samples of each class, drawn from the examples that have its label.
+
+    Args:
+        materials: Decoder, seed, classes, count.
+        records: What was released of the records.
+        labelled: The examples.
+        method: The method's name.
+    """
+    materials, classes = materials.for_samples, materials.classes
+    total = float(records.sizes.sum())
+    sizes = materials.class_sizes(records.sizes / total, total)
+    producer = ExampleProducer.of(materials, records.examples, labelled, sizes)
+    shape = None if materials.decoder is None else materials.decoder.shape
+    facts = _facts(classes, records, labelled)
+    return Release(method, classes, int(sizes.sum()), producer.batches, None, shape, facts)
+
+
+def _facts(
+    classes: tuple[str, ...], records: NearRecords, labelled: LabelledExamples
+) -> dict[str, object]:
+    counts = [len(rows) for rows in labelled.rows]
+    kinds = {
+        int(kind)
+        for rows in labelled.rows
+        for kind in records.examples.kinds[records.examples.clusters[rows]]
+    }
+    names = " and ".join(records.examples.kind_names[kind] for kind in sorted(kinds))
+    notes = [
+        f"samples are drawn from public examples ({names}), not from a mixture: {records.words}. A "
+        "DP classifier of the private images gave each example its class"
+    ]
+    if scarce := [name for name, count in zip(classes, counts, strict=True) if count <= _FEWEST]:
+        notes.append(
+            f"{', '.join(scarce)}: hardly any public example looks like this class, so its samples "
+            f"are drawn from {_FEWEST} that come nearest; examples=false draws from a mixture"
+        )
+    return {
+        "noisy_rows": round(float(records.sizes.sum())),
+        "class_sizes": {
+            name: round(float(size)) for name, size in zip(classes, records.sizes, strict=True)
+        },
+        "class_size_noise": round(records.size_sd, 1),
+        "near_examples_per_class": {
+            name: round(float(part), 3) for name, part in zip(classes, records.near, strict=True)
+        },
+        "examples_per_class": dict(zip(classes, counts, strict=True)),
+        "notes": notes,
+    }

@@ -1,0 +1,282 @@
+"""Public examples with a DP classifier's labels: where samples are drawn from them, or are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.core.prior_decoder import ExampleDecoder
+from understudy.core.types import Embeddings, Images, Release, Seeds, Shape
+from understudy.data import open_source
+from understudy.engine.local import LocalEngine
+from understudy.methods.base import Context, Materials, weights_of
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, clustering
+from understudy.methods.clustering.clustering_plan import clustering_stages
+from understudy.methods.clustering.labelled_examples import LabelledExamples
+from understudy.privacy.account import Account, Plan
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import Vault
+from understudy.steps.quality import QualityFilter
+
+SHAPE: Shape = (8, 8, 3)
+CLASSES = ("blue", "green", "red")
+COLOURS = np.array([[60, 60, 200], [60, 200, 60], [200, 60, 60], [200, 200, 60], [10, 10, 10]])
+"""Of the examples: three that are those of the private classes, one like them, one unlike them."""
+EACH = 300
+
+
+def features_of(images: Images) -> Embeddings:
+    """The mean colours of the four quarters: (n, 12)."""
+    blocks = images.reshape(len(images), 2, 4, 2, 4, 3).astype(np.float32)
+    return blocks.mean(axis=(2, 4)).reshape(len(images), 12)
+
+
+@dataclass
+class Examples:
+    """A hundred tiles of each colour; a cluster is a colour, and the last two are another kind."""
+
+    kind_names: tuple[str, ...] = ("bright tiles", "others")
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(1)
+        self.clusters = np.repeat(np.arange(len(COLOURS)), 100)
+        self.kinds = np.array([0, 0, 0, 0, 1])
+        tiles = painted(COLOURS[self.clusters], rng)
+        self.features = features_of(tiles)
+        self.descriptions = self.features[:, :3]
+        self.reach = np.full(len(COLOURS), 40.0, dtype=np.float32)
+
+    def encode(self, images: Images, /) -> Embeddings:
+        return features_of(images)
+
+
+class Blocks:
+    """The same numbers as an encoder's."""
+
+    name, licence, dim, shape = "quarters", "none", 12, SHAPE
+    ordered, norm_bound = False, None
+
+    def encode(self, images: Images) -> Embeddings:
+        return features_of(images)
+
+
+class Painter:
+    """Paints the quarters of an image; an example is painted in one colour."""
+
+    name, licence, dim, shape, stochastic = "painter", "none", 12, SHAPE, False
+    description: dict[str, NDArray[Any]] = {}
+
+    def __init__(self, examples: Examples | None) -> None:
+        self.examples = examples
+        self.drawn: list[Seeds] = []
+
+    def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
+        self.drawn.append(seeds)
+        return np.tile(descriptions, (1, 4))
+
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
+        quarters = np.clip(embeddings, 0, 255).astype(np.uint8).reshape(-1, 2, 1, 2, 1, 3)
+        return np.broadcast_to(quarters, (len(quarters), 2, 4, 2, 4, 3)).reshape(-1, *SHAPE)
+
+
+def painted(colours: NDArray[np.int64], rng: np.random.Generator) -> Images:
+    """A tile of each colour (n, 3), brighter or darker, and noisy."""
+    tone = rng.normal(0, 6, (len(colours), 1, 1, 1))
+    noise = rng.normal(0, 4, (len(colours), *SHAPE))
+    return np.clip(colours[:, None, None, :] + tone + noise, 0, 255).astype(np.uint8)
+
+
+class Site:
+    """Private tiles, a ledger and a run folder on disk."""
+
+    def __init__(self, folder: Path, colours: NDArray[np.int64], each: int = EACH) -> None:
+        self.folder = folder
+        labels = np.repeat(np.arange(len(CLASSES)), each)
+        tiles = painted(colours[labels], np.random.default_rng(0))
+        np.savez(folder / "tiles.npz", images=tiles, labels=np.array(CLASSES)[labels])
+        self.source = open_source(folder / "tiles.npz")
+        self.ledger = Ledger(folder / "ledger.db")
+        self.painter = Painter(Examples())
+        self.context = Context(
+            SHAPE,
+            public=False,
+            mu=1.0,
+            classes=CLASSES,
+            encoder=Blocks(),
+            decoder=self.painter,
+        )
+        self.params = METHOD.settle(ClusteringParams(), self.context)
+
+    def run(self, epsilon: float = 4.0, **changes: Any) -> Release:
+        """A release, and what it was paid with in `charged`."""
+        stages = METHOD.stages(self.params, self.context)
+        self.plan = Plan.of(Budget(epsilon), weights_of(stages))
+        dataset = self.ledger.register(self.source).id
+        account = Account(self.ledger, dataset, Unit(), self.plan, self.folder / "stages", "run")
+        cache = self.folder / "cache"
+        cache.mkdir(mode=0o700, exist_ok=True)
+        vault = Vault(self.source, account, LocalEngine(1), cache)
+        materials = Materials(
+            context=self.context,
+            vault=vault,
+            public=None,
+            seed=0,
+            progress=lambda words, total: lambda done: None,
+        )
+        release = clustering(replace(materials, **changes), self.params)
+        self.released = {stage.stage for stage in vault.receipt().stages}
+        vault.close()
+        return release
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, COLOURS[:3])
+    with made.ledger:
+        yield made
+
+
+def rows_of(release: Release) -> tuple[Images, NDArray[np.int64]]:
+    batches = list(release.batches())
+    images = [batch.images for batch in batches if batch.images is not None]
+    return np.concatenate(images), np.concatenate([batch.labels for batch in batches])
+
+
+def test_samples_of_a_class_are_drawn_from_examples_that_look_like_it(site: Site) -> None:
+    assert isinstance(site.painter, ExampleDecoder)
+    assert site.params.examples
+    release = site.run()
+    images, labels = rows_of(release)
+    assert release.count == len(labels) == pytest.approx(3 * EACH, abs=60)
+    for label in range(3):
+        mean = images[labels == label].reshape(-1, 3).mean(axis=0)
+        np.testing.assert_allclose(mean, COLOURS[label], atol=12)
+    again, _ = rows_of(release)
+    np.testing.assert_array_equal(again, images)
+    counts = release.facts["examples_per_class"]
+    assert all(90 <= counts[name] <= 110 for name in CLASSES)  # none that nobody voted for
+    assert any("bright tiles" in note and "others" not in note for note in release.facts["notes"])
+
+
+def test_every_planned_stage_is_released_either_way(tmp_path: Path, site: Site) -> None:
+    site.run()
+    assert site.released == set(site.plan.shares)
+    (tmp_path / "other").mkdir()
+    far = Site(tmp_path / "other", 255 - COLOURS[:3] // 2)
+    with far.ledger:
+        release = far.run()
+        assert far.released == set(far.plan.shares)
+    assert "clusters_per_class" in release.facts
+    assert any("not drawn from public examples" in note for note in release.facts["notes"])
+    images, labels = rows_of(release)
+    for label in range(3):
+        mean = images[labels == label].reshape(-1, 3).mean(axis=0)
+        np.testing.assert_allclose(mean, 255 - COLOURS[label] // 2, atol=25)
+
+
+def test_one_class_unlike_every_example_makes_a_mixture_of_all(tmp_path: Path) -> None:
+    colours = COLOURS[:3].copy()
+    colours[2] = 255
+    with (other := Site(tmp_path, colours)).ledger:
+        assert "clusters_per_class" in other.run().facts
+
+
+def test_images_that_drown_in_the_noise_make_a_mixture(tmp_path: Path) -> None:
+    with (few := Site(tmp_path, COLOURS[:3], each=40)).ledger:
+        assert "clusters_per_class" in few.run(epsilon=0.5).facts
+
+
+def test_other_samples_are_drawn_of_other_examples_where_the_quality_refuses(site: Site) -> None:
+    seen: list[int] = []
+
+    def refuses_the_first(images: Images) -> NDArray[np.float64]:
+        seen.append(len(images))
+        return np.full(len(images), 9.0 if len(seen) == 1 else 0.0)
+
+    quality = QualityFilter("first", refuses_the_first, 5.0)
+    context = replace(site.context, count=60)
+    images, _ = rows_of(site.run(context=context, quality=quality))
+    assert seen == [60, 60]
+    assert len(images) == 60
+    first, second = site.painter.drawn[:2]
+    assert not set(first.tolist()) & set(second.tolist())
+
+
+def test_a_class_of_few_examples_gets_the_next_best_besides() -> None:
+    logits = np.column_stack([np.full(50, 2.0), np.arange(50) / 50])
+    labelled = LabelledExamples.of(logits, np.arange(100, 150))
+    np.testing.assert_array_equal(labelled.rows[0], np.arange(100, 150))
+    np.testing.assert_array_equal(labelled.rows[1], np.arange(130, 150))
+
+
+def test_the_steps_pay_for_the_mixture_by_the_weights_of_its_stages(site: Site) -> None:
+    plan = clustering_stages(site.params, site.context)
+    assert plan.examples is not None
+    pools = plan.pools
+    assert list(pools) == [stage.name for stage in plan.mixture]
+    names = [name for part in pools.values() for name in part]
+    assert sorted(names) == sorted(
+        stage.name for stage in (*plan.examples.steps, plan.examples.votes)
+    )
+    total, weights = len(names), weights_of(plan.mixture)
+    for name, part in pools.items():
+        assert len(part) / total == pytest.approx(weights[name] / sum(weights.values()), abs=0.05)
+
+
+def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> None:
+    assert METHOD.carried is not None
+    alone = replace(site.params, examples=False)
+    tables = []
+    for params in (site.params, alone):
+        weights = weights_of(METHOD.stages(params, site.context))
+        total = sum(weights.values())
+        table = METHOD.carried(
+            params, site.context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
+        )
+        tables.append([one.size_sd for one in table])
+        assert table
+    assert tables[0][0] == pytest.approx(tables[1][0], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "words"),
+    [
+        ({"conditional": False}, {}, "one class"),
+        ({}, {"public": True}, "--public"),
+        ({"filter": "embeddings"}, {}, "filter=embeddings"),
+        ({}, {"decoder": Painter(None)}, "knows none"),
+    ],
+)
+def test_examples_that_cannot_be_had_are_refused(
+    site: Site, settings: dict[str, Any], changes: dict[str, Any], words: str
+) -> None:
+    context = replace(site.context, **changes)
+    params = METHOD.settle(ClusteringParams(examples=True, **settings), context)
+    with pytest.raises(ConfigError, match=words):
+        METHOD.stages(params, context)
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes"),
+    [
+        ({"clusters": 2}, {}),
+        ({"examples": False}, {}),
+        ({}, {"public": True}),
+        ({}, {"classes": ("all",)}),
+        ({}, {"decoder": Painter(None)}),
+    ],
+)
+def test_by_default_there_are_none_where_something_else_is_asked_for(
+    site: Site, settings: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    context = replace(site.context, **changes)
+    assert not METHOD.settle(ClusteringParams(**settings), context).examples
