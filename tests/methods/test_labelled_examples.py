@@ -53,7 +53,7 @@ class Examples:
         tiles = painted(COLOURS[self.clusters], rng)
         self.features = features_of(tiles)
         self.descriptions = self.features[:, :3]
-        self.reach = np.full(len(COLOURS), 40.0, dtype=np.float32)
+        self.radii = np.full(len(COLOURS), 40.0, dtype=np.float32)
 
     def encode(self, images: Images, /) -> Embeddings:
         return features_of(images)
@@ -73,10 +73,10 @@ class Painter:
     """Paints the quarters of an image; an example is painted in one colour."""
 
     name, licence, dim, shape, stochastic = "painter", "none", 12, SHAPE, False
-    description: dict[str, NDArray[Any]] = {}
 
     def __init__(self, examples: Examples | None) -> None:
         self.examples = examples
+        self.description: dict[str, NDArray[Any]] = {}
         self.drawn: list[Seeds] = []
 
     def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:

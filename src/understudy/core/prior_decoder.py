@@ -22,7 +22,7 @@ class PublicExamples(Protocol):
         clusters: (m,) int64: examples of one cluster look alike.
         kinds: (clusters,) int64: what source a cluster's examples come from.
         kind_names: What the sources show, in words.
-        reach: (clusters,) float32: an image whose features lie no farther than this from those of
+        radii: (clusters,) float32: an image whose features lie no farther than this from those of
             an example of the cluster looks like it.
     """
 
@@ -31,7 +31,7 @@ class PublicExamples(Protocol):
     clusters: NDArray[np.int64]
     kinds: NDArray[np.int64]
     kind_names: tuple[str, ...]
-    reach: NDArray[np.float32]
+    radii: NDArray[np.float32]
 
     def encode(self, images: Images, /) -> Embeddings:
         """Features of images of the decoder's size: (n, p) float32, each of its image alone."""

@@ -99,7 +99,7 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExample
         clusters,
         kinds,
         tuple(sources),
-        _reach(features, clusters),
+        _radii(features, clusters),
         encode,
     )
     write_examples(autoencoder / PRIOR, autoencoder, examples, descriptions)
@@ -142,7 +142,7 @@ def _clustered(
     return clusters, np.array(kinds)
 
 
-def _reach(features: NDArray[np.float32], clusters: NDArray[np.int64]) -> NDArray[np.float32]:
+def _radii(features: NDArray[np.float32], clusters: NDArray[np.int64]) -> NDArray[np.float32]:
     """How near to another example most examples of each cluster lie: (clusters,)."""
     squares = (features.astype(np.float64) ** 2).sum(axis=1)
     nearest: Vector = np.empty(len(features))

@@ -154,16 +154,16 @@ def near_records(
 ) -> NearRecords:
     """How many records of each class look like a public example."""
     nearest = Nearest(examples.features.astype(np.float64))
-    reach = examples.reach[examples.clusters].astype(np.float64) ** 2
+    squares = examples.radii[examples.clusters].astype(np.float64) ** 2
 
-    def beside(images: Images) -> Embeddings:
+    def compared(images: Images) -> Embeddings:
         features = examples.encode(images)
         example = nearest(features)
-        within = row_squares(features - examples.features[example]) <= reach[example]
+        within = row_squares(features - examples.features[example]) <= squares[example]
         cluster = np.where(within, 1 + examples.clusters[example], 0)
         return np.concatenate([features, cluster[:, None]], axis=1, dtype=np.float32)
 
-    vault, classes = materials.vault.map(beside), len(materials.classes)
+    vault, classes = materials.vault.map(compared), len(materials.classes)
     class_sizes, size_sd = dp_estimators.class_sizes(
         vault, classes, examples.features.shape[1] + 1, sizes
     )
@@ -295,14 +295,14 @@ class ExampleProducer:
         materials: Decoder, seed, quality.
         descriptions: (m, d) of the examples.
         labels: (n,) class of each sample.
-        turns: (n,) number of each sample in its class.
+        places: (n,) number of each sample in its class.
         order: For each class its examples, in the order in which they are drawn, over and over.
     """
 
     materials: Materials
     descriptions: NDArray[np.float32]
     labels: Labels
-    turns: Labels
+    places: Labels
     order: tuple[NDArray[np.int64], ...]
 
     @classmethod
@@ -315,13 +315,13 @@ class ExampleProducer:
     ) -> ExampleProducer:
         """So many samples of each class, (classes,), in a random order."""
         labels = np.repeat(np.arange(len(sizes)), sizes)
-        turns = np.concatenate([np.arange(size) for size in sizes])
+        places = np.concatenate([np.arange(size) for size in sizes])
         shuffled = materials.rng_of("classes of samples").permutation(len(labels))
         order = tuple(
             materials.rng_of(f"examples of class {label}").permutation(rows)
             for label, rows in enumerate(labelled.rows)
         )
-        return cls(materials, examples.descriptions, labels[shuffled], turns[shuffled], order)
+        return cls(materials, examples.descriptions, labels[shuffled], places[shuffled], order)
 
     def batches(self) -> Iterator[SyntheticBatch]:
         """All samples, block by block."""
@@ -336,10 +336,10 @@ class ExampleProducer:
         if not isinstance(decoder, ExampleDecoder):
             raise ConfigError("public examples are drawn by the decoder that brings them")
         labels = self.labels[samples]
-        turns = self.turns[samples] + number * np.bincount(self.labels)[labels]
+        places = self.places[samples] + number * np.bincount(self.labels)[labels]
         examples = [
-            self.order[label][turn % len(self.order[label])]
-            for label, turn in zip(labels, turns, strict=True)
+            self.order[label][place % len(self.order[label])]
+            for label, place in zip(labels, places, strict=True)
         ]
         seeds = self.materials.seeds_of(f"examples round {number} image {image}", samples)
         latents = decoder.draw(self.descriptions[examples], seeds=seeds)

@@ -87,7 +87,7 @@ class PhotoExamples:
         clusters: (m,) int64: examples of one cluster look alike.
         kinds: (clusters,) int64: the source that a cluster's examples come from.
         kind_names: What the sources show, in words.
-        reach: (clusters,) float32: an image whose features lie no farther than this from those of
+        radii: (clusters,) float32: an image whose features lie no farther than this from those of
             an example of the cluster looks like it.
         encode: Images to features.
     """
@@ -97,7 +97,7 @@ class PhotoExamples:
     clusters: NDArray[np.int64]
     kinds: NDArray[np.int64]
     kind_names: tuple[str, ...]
-    reach: NDArray[np.float32]
+    radii: NDArray[np.float32]
     encode: Features
 
 
@@ -123,7 +123,7 @@ def write_examples(
         "steps": steps.astype(np.float32),
         "clusters": examples.clusters.astype(np.int16),
         "kinds": examples.kinds.astype(np.int16),
-        "reach": examples.reach.astype(np.float32),
+        "radii": examples.radii.astype(np.float32),
     }
     for side, values in descriptions.items():
         levels = np.rint(np.clip(values, -_REACH, _REACH) * (_LEVELS / _REACH))
@@ -162,6 +162,6 @@ def read_examples(folder: Path, autoencoder: Path, side: int) -> PhotoExamples |
         arrays["clusters"].astype(np.int64),
         arrays["kinds"].astype(np.int64),
         tuple(json.loads(about["kinds"])),
-        arrays["reach"],
+        arrays["radii"],
         Features(arrays["centre"], arrays["axes"].astype(np.float32)),
     )
