@@ -6,10 +6,10 @@ mixture: what a mixture has to learn of the shape of the data, the examples have
 left to ask is which of the examples look like private ones, and what their labels would be: PATE's
 way (Papernot et al. 2017), with a softmax regression trained by noisy gradients for its teachers.
 
-1. For each class, how many private images lie within reach of an example, and how many do not.
-   Where too many do not, the budget that is left makes a mixture (`ExampleStages.pools`).
-2. Private images vote for the cluster of the example that is nearest to them. Clusters without
-   votes are left out, so a bank of examples may be of more than the private images show.
+1. For each class, how many private images look like an example of each kind, and how many like
+   none. Where too many do, the budget that is left makes a mixture (`ExampleStages.pools`).
+2. Private images vote for the cluster of the example that is nearest to them. Kinds and clusters
+   without votes are left out, so the examples may show more than the private images do.
 3. Noisy gradients train the classifier on features of private images. The examples that are left
    whiten the features first, and their second moments precondition the descent: both are free.
 4. The classifier labels the examples, and samples of a class are drawn from those of its label.
@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 _STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
 _NEAR, _NEAR_OF_CLASS = 0.7, 0.4  # of all private images, and of those of each class, at least
 _CLEAR = 4.0  # deviations of the noise that the number of private images has at least
+_PART_OF_KIND = 0.05  # of the images that look like examples, at least, look like one of its
 _FILLED = 0.25  # of the votes that a cluster would have if its kind's were even: fewer are none
 _POWER = 0.25  # of the variances that features are divided by
 _RIDGE = 0.02  # of the mean variance, that every axis is granted
@@ -116,12 +117,13 @@ class NearRecords:
     Attributes:
         examples: The examples.
         vault: Features of the records, and then the cluster of the nearest example, from 1 on; 0
-            where none is within reach.
+            where it lies too far from the record.
         sizes: (classes,) released class sizes.
         size_sd: Standard deviation of the noise in each.
-        near: (classes,) part of each class that is within reach of an example, as released.
+        near: (classes,) part of each class that looks like an example, as released.
         share: The same of all records.
         share_sd: Standard deviation of the noise in ``near``.
+        kinds: (kinds,) records that look like an example of each kind; 0 where hardly any do.
         clear: Whether the number of records stands out of the noise in ``share``.
     """
 
@@ -132,13 +134,14 @@ class NearRecords:
     near: Vector
     share: float
     share_sd: Vector
+    kinds: Vector
     clear: bool
 
     @property
     def enough(self) -> bool:
         """Whether samples are drawn from the examples."""
         every = bool((self.near + self.share_sd >= _NEAR_OF_CLASS).all())
-        return self.clear and every and self.share >= _NEAR
+        return self.clear and every and self.share >= _NEAR and bool(self.kinds.any())
 
     @property
     def words(self) -> str:
@@ -167,28 +170,35 @@ def near_records(
     class_sizes, size_sd = dp_estimators.class_sizes(
         vault, classes, examples.features.shape[1] + 1, sizes
     )
-    query = Counts(Cells(np.tile([[0.0], [1.0]], (classes, 1, 1))))
-    within = vault.view(lambda rows: np.minimum(rows[:, -1:], 1.0))
-    answer = within.release(query, stage=nearness.name).reshape(classes, 2)
+    kind_of = np.concatenate([[0], 1 + examples.kinds])  # of a record's last number
+    codes = np.arange(len(examples.kind_names) + 1.0)
+    query = Counts(Cells(np.tile(codes[:, None], (classes, 1, 1))))
+    view = vault.view(lambda rows: kind_of[rows[:, -1:].astype(np.int64)].astype(np.float64))
+    answer = view.release(query, stage=nearness.name).reshape(classes, len(codes))
     noise = vault.noise_sd(query, stage=nearness.name)
-    counts = np.maximum(answer.sum(axis=1), 1.0)
+    counts, near = np.maximum(answer.sum(axis=1), 1.0), answer[:, 1:].sum(axis=1)
+    kinds = answer[:, 1:].sum(axis=0)
+    least = max(dp_estimators.CLEAR * noise * np.sqrt(classes), _PART_OF_KIND * kinds.sum())
+    # A class's size was released twice: once by itself, and once as the sum of these counts.
+    trust = size_sd**-2 / (size_sd**-2 + (noise**2 * len(codes)) ** -1)
     return NearRecords(
         examples,
         vault,
-        class_sizes,
-        size_sd,
-        answer[:, 1] / counts,
-        float(answer[:, 1].sum() / counts.sum()),
-        noise / counts,
-        bool(answer.sum() >= _CLEAR * noise * np.sqrt(answer.size)),
+        np.maximum(trust * class_sizes + (1 - trust) * counts, 1.0),
+        float(np.sqrt(trust) * size_sd),
+        near / counts,
+        float(near.sum() / counts.sum()),
+        noise * np.sqrt(len(codes) - 1) / counts,
+        np.where(kinds >= least, kinds, 0.0),
+        bool(counts.sum() >= _CLEAR * noise * np.sqrt(answer.size)),
     )
 
 
 def voted_examples(records: NearRecords, stage: Stage) -> NDArray[np.int64]:
     """The examples that look like private records, by the votes of these: (m',) rows.
 
-    A cluster's votes are shrunk, by the noise in them, to its even part of the votes of its kind,
-    so that votes that drown in noise leave all of a kind in, or all of it out.
+    A cluster's votes are shrunk, by the noise in them, to its even part of the records of its kind,
+    so that votes that drown in noise leave all of a kind in.
     """
     examples = records.examples
     count = len(examples.kinds)
@@ -197,17 +207,12 @@ def voted_examples(records: NearRecords, stage: Stage) -> NDArray[np.int64]:
     votes = view.release(query, stage=stage.name)[1:, 0]
     noise = view.noise_sd(query, stage=stage.name)
     sizes = np.bincount(examples.clusters, minlength=count)
-    even = np.zeros(count)
-    for kind in np.unique(examples.kinds):
-        mine = examples.kinds == kind
-        total = votes[mine].sum()
-        if total >= dp_estimators.CLEAR * noise * np.sqrt(mine.sum()):
-            even[mine] = total * sizes[mine] / sizes[mine].sum()
+    even = (
+        records.kinds[examples.kinds] * sizes / np.bincount(examples.kinds, sizes)[examples.kinds]
+    )
     trust = even**2 / (even**2 + noise**2)
     estimate = trust * votes + (1 - trust) * even
     chosen = (even > 0) & (estimate >= _FILLED * even)
-    if not chosen.any():
-        chosen = np.ones(count, dtype=bool)
     return np.flatnonzero(chosen[examples.clusters])
 
 
