@@ -143,15 +143,20 @@ def _clustered(
 
 
 def _radii(features: NDArray[np.float32], clusters: NDArray[np.int64]) -> NDArray[np.float32]:
-    """How near to another example most examples of each cluster lie: (clusters,)."""
+    """How near most examples lie to another one of each cluster that is nearest to them."""
     squares = (features.astype(np.float64) ** 2).sum(axis=1)
-    nearest: Vector = np.empty(len(features))
+    nearest, distances = np.empty(len(features), dtype=np.int64), np.empty(len(features))
     for start in range(0, len(features), _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, len(features)))
-        distances = squares[rows, None] + squares - 2.0 * (features[rows] @ features.T)
-        distances[np.arange(len(rows)), rows] = np.inf
-        nearest[rows] = np.sqrt(np.maximum(distances.min(axis=1), 0.0))
+        apart = squares[rows, None] + squares - 2.0 * (features[rows] @ features.T)
+        apart[np.arange(len(rows)), rows] = np.inf
+        nearest[rows] = apart.argmin(axis=1)
+        distances[rows] = np.sqrt(np.maximum(apart.min(axis=1), 0.0))
+    found = clusters[nearest]
     return np.array(
-        [np.quantile(nearest[clusters == cluster], _NEAR) for cluster in range(clusters.max() + 1)],
+        [
+            np.quantile(distances[found == cluster], _NEAR) if (found == cluster).any() else 0.0
+            for cluster in range(clusters.max() + 1)
+        ],
         dtype=np.float32,
     )

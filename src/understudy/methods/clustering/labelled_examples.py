@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
     from understudy.privacy.vault import Vault
 
 _STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
-_NEAR, _NEAR_OF_CLASS = 0.7, 0.4  # of all private images, and of those of each class, at least
+_NEAR, _NEAR_OF_CLASS = 0.6, 0.4  # of all private images, and of those of each class, at least
 _CLEAR = 4.0  # deviations of the noise that the number of private images has at least
 _PART_OF_KIND = 0.05  # of the images that look like examples, at least, look like one of its
 _FILLED = 0.25  # of the votes that a cluster would have if its kind's were even: fewer are none
