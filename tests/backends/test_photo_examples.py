@@ -76,7 +76,7 @@ def test_examples_come_back_to_within_half_a_level(tmp_path: Path) -> None:
     folder = written(autoencoder(tmp_path / "vae"), {8: before.descriptions, 16: other})
     after = read_examples(folder, folder, 8)
     assert after is not None
-    for name in ("clusters", "kinds", "reach"):
+    for name in ("clusters", "kinds", "radii"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
     assert after.kind_names == before.kind_names
     np.testing.assert_array_equal(after.encode.centre, before.encode.centre)
@@ -129,11 +129,11 @@ def shipped(decoder: ExampleDecoder) -> PublicExamples:
 
 
 def nearest(examples: PublicExamples, features: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Of each row of features the example that is nearest, and how far it is in reaches."""
+    """Of each row of features the example that is nearest, and how far it is in radii."""
     squares = (examples.features**2).sum(axis=1) - 2 * features @ examples.features.T
     rows = squares.argmin(axis=1)
     distances = np.linalg.norm(features - examples.features[rows], axis=1)
-    return rows, distances / examples.reach[examples.clusters[rows]]
+    return rows, distances / examples.radii[examples.clusters[rows]]
 
 
 def test_the_shipped_examples_are_for_images_of_33_to_128_pixels(
@@ -158,22 +158,22 @@ def test_the_shipped_examples_are_of_tiles_and_clothes_in_clusters(shipped: Publ
     assert np.bincount(shipped.kinds[shipped.clusters]).tolist() == [12_169, 1_707]
     assert len(shipped.features) == len(shipped.clusters) == len(shipped.descriptions)
     sizes = np.bincount(shipped.clusters)
-    assert len(sizes) == len(shipped.kinds) == len(shipped.reach)
+    assert len(sizes) == len(shipped.kinds) == len(shipped.radii)
     assert sizes.min() > 0
-    assert (shipped.reach > 0).all()
+    assert (shipped.radii > 0).all()
     assert np.abs(shipped.descriptions).max() <= REACH * 1.001
-    for values in (shipped.features, shipped.descriptions, shipped.reach):
+    for values in (shipped.features, shipped.descriptions, shipped.radii):
         assert np.isfinite(values).all()
 
 
-def test_most_shipped_examples_lie_within_reach_of_another(shipped: PublicExamples) -> None:
+def test_most_shipped_examples_lie_within_its_radius_of_another(shipped: PublicExamples) -> None:
     some = np.arange(0, len(shipped.features), 20)
     squares = (shipped.features**2).sum(axis=1)
     products = shipped.features[some] @ shipped.features.T
     distances = squares[some, None] + squares - 2 * products
     distances[np.arange(len(some)), some] = np.inf
     nearest_other = np.sqrt(np.maximum(distances.min(axis=1), 0))
-    within = nearest_other <= shipped.reach[shipped.clusters[some]]
+    within = nearest_other <= shipped.radii[shipped.clusters[some]]
     assert 0.85 < within.mean() < 0.95
 
 
@@ -195,11 +195,11 @@ def test_features_are_of_each_image_alone_whatever_its_size(
         np.testing.assert_array_equal(colour, features)
 
 
-def test_noise_and_flat_images_lie_beyond_reach(shipped: PublicExamples) -> None:
+def test_noise_and_flat_images_lie_beyond_every_radius(shipped: PublicExamples) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (10, 64, 64, 3), dtype=np.uint8)
     flat = np.stack([np.full((64, 64, 3), shade, np.uint8) for shade in (0, 255)])
-    _, reaches = nearest(shipped, shipped.encode(np.concatenate([noise, flat])))
-    assert reaches.min() > 1.5
+    _, radii = nearest(shipped, shipped.encode(np.concatenate([noise, flat])))
+    assert radii.min() > 1.5
 
 
 def tiles(folder: Path, remainder: int, count: int) -> Images:
@@ -214,8 +214,8 @@ def test_a_tile_of_the_examples_is_known_by_its_features_and_its_description(
     decoder: ExampleDecoder, shipped: PublicExamples, shared_data: Path
 ) -> None:
     images = tiles(shared_data, 0, 20)
-    rows, reaches = nearest(shipped, shipped.encode(images))
-    assert reaches.max() < 0.3
+    rows, radii = nearest(shipped, shipped.encode(images))
+    assert radii.max() < 0.3
     assert (shipped.kinds[shipped.clusters[rows]] == 0).all()
     encoder = load_encoder(NAME, shape=(64, 64, 3))
     description = Description.of_arrays(decoder.description, encoder.latent)  # type: ignore[attr-defined]
@@ -223,11 +223,11 @@ def test_a_tile_of_the_examples_is_known_by_its_features_and_its_description(
     assert np.abs(shipped.descriptions[rows] - wanted).max() < REACH / MOST
 
 
-def test_most_tiles_that_are_no_examples_lie_within_reach_of_one(
+def test_most_tiles_that_are_no_examples_lie_within_the_radius_of_one(
     shipped: PublicExamples, shared_data: Path
 ) -> None:
-    rows, reaches = nearest(shipped, shipped.encode(tiles(shared_data, 1, 40)))
-    assert 0.7 <= (reaches <= 1).mean() < 1
+    rows, radii = nearest(shipped, shipped.encode(tiles(shared_data, 1, 40)))
+    assert 0.7 <= (radii <= 1).mean() < 1
     assert (shipped.kinds[shipped.clusters[rows]] == 0).all()
 
 

@@ -93,19 +93,19 @@ def test_the_decoder_has_the_images_by_their_descriptions_and_features(
 
 
 def test_no_cluster_is_of_two_sources(made: PhotoExamples) -> None:
-    assert made.clusters.max() + 1 == len(made.kinds) == len(made.reach) >= 4
+    assert made.clusters.max() + 1 == len(made.kinds) == len(made.radii) >= 4
     assert np.bincount(made.clusters).min() > 0
     assert made.kinds[made.clusters].tolist() == [0] * 24 + [1] * 36
 
 
-def test_most_of_a_cluster_lie_within_its_reach_of_another_example(made: PhotoExamples) -> None:
+def test_most_of_a_cluster_lie_within_its_radius_of_another_example(made: PhotoExamples) -> None:
     distances = cdist(made.features, made.features)
     np.fill_diagonal(distances, np.inf)
     nearest = distances.min(axis=1)
-    for cluster, reach in enumerate(made.reach):
+    for cluster, radius in enumerate(made.radii):
         mine = nearest[made.clusters == cluster]
-        assert reach == pytest.approx(np.quantile(mine, 0.9), rel=1e-4)
-        assert (mine <= reach * 1.0001).mean() >= 0.8
+        assert radius == pytest.approx(np.quantile(mine, 0.9), rel=1e-4)
+        assert (mine <= radius * 1.0001).mean() >= 0.8
 
 
 def test_features_follow_what_sets_the_images_apart(made: PhotoExamples) -> None:
