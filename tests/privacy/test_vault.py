@@ -22,6 +22,7 @@ from understudy.engine.local import LocalEngine
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.paid import PaidAnswers, PaidVault
 from understudy.privacy.queries import Cells, ClippedSums, Counts, FullMoments, Votes
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
@@ -436,6 +437,22 @@ def test_views_of_a_pooled_vault_keep_its_pools(world):
     assert {stage.stage for stage in vault.receipt().stages} == set(SHARES)
     with pytest.raises(ConfigError, match="no stage 'all'"):
         world.vault(SHARES, run="b", stages="b").release(query, stage="all")
+
+
+def test_what_a_run_paid_for_is_read_back_by_the_same_pools(world):
+    query = Counts(CELLS)
+    vault = pooled(world.vault(SHARES))
+    together, sd = vault.release(query, stage="all"), vault.noise_sd(query, stage="all")
+    plan = Plan.of(Budget(1.0), SHARES)
+    paid = PaidVault(PaidAnswers(Unit(), plan, world.folder / "stages"))
+    again = pooled(paid).pooled({"rest": ("other",)}).map(np.square).unconditional()
+    assert again.noise_sd(query, stage="all") == sd
+    assert np.array_equal(again.release(query, stage="all"), together)
+    assert [stage.stage for stage in again.receipt().stages] == list(POOL)
+    with pytest.raises(RunError, match="is missing"):
+        again.release(query, stage="rest")
+    with pytest.raises(ConfigError, match="no stage 'all'"):
+        paid.noise_sd(query, stage="all")
 
 
 def test_the_receipt_adds_up(world):
