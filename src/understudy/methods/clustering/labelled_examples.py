@@ -147,7 +147,7 @@ class NearRecords:
     def words(self) -> str:
         """What was released, in a sentence."""
         return (
-            f"{self.share:.0%} of the private images (DP count) look like one of "
+            f"{np.clip(self.share, 0, 1):.0%} of the private images (DP count) look like one of "
             f"{len(self.examples.features):,} public examples"
         )
 
