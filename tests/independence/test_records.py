@@ -140,7 +140,7 @@ class Shower:
 
 
 def shown(near):
-    """Clustering of images beside public examples; of each class so many are far and near."""
+    """Clustering beside public examples; so many of each class look like one of either kind."""
     return Case(
         CLUSTERING,
         few(examples=True),
@@ -149,7 +149,7 @@ def shown(near):
         context={"decoder": Shower},
         told={
             "class sizes": np.full((2, 1), 300.0),
-            "nearness": np.array([[300.0 - near], [near]] * 2),
+            "nearness": np.array([[300.0 - near], [near / 2], [near / 2]] * 2),
         },
     )
 
