@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from benchmarks.independence import changes, crafted
 
-from understudy.backends.registry import load_encoder
+from understudy.backends.registry import load_decoder, load_encoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+EXAMPLES = "the examples of embedded:photo"
 
 SMALL = {
     "embedded:studio": (64, 64, 3),
     "embedded:scattering?log=10&coefficients=400": (28, 28, 1),
     "embedded:dct": (28, 28, 1),
+    EXAMPLES: (64, 64, 3),
 }
 
 
@@ -20,6 +23,9 @@ def loaded(name, shape):
         pytest.importorskip("transformers")
     if "scattering" in name:
         pytest.importorskip("torch")
+    if name == EXAMPLES:
+        pytest.importorskip("diffusers")
+        return load_decoder("embedded:photo", shape=shape).examples
     return load_encoder(name, shape=shape)
 
 

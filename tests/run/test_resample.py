@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,34 @@ def test_images_are_decoded_anew(tmp_path: Path) -> None:
     assert more.contact_sheet is not None
     assert more.contact_sheet.is_file()
     assert (more.owner / "report.html").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("near", [True, False])
+def test_public_examples_are_drawn_from_again_and_so_is_the_mixture_in_their_place(
+    tmp_path: Path, shared_data: Path, one_thread: None, near: bool
+) -> None:
+    pytest.importorskip("diffusers")
+    source = tmp_path / "scans"
+    if near:  # tiles of odd numbers: the shipped examples are the even ones
+        for name in ("Residential", "SeaLake"):
+            files = sorted((shared_data / "images" / "eurosat" / "train" / name).glob("*.jpg"))
+            (source / name).mkdir(parents=True)
+            for file in [one for one in files if int(one.stem) % 2][:60]:
+                shutil.copy(file, source / name)
+    else:
+        class_folders(source, sizes={"cat": 60, "dog": 60}, shape=(64, 64, 3))
+    options: dict[str, Any] = {"encoder": "embedded:photo", "decoder": "embedded:photo"}
+    run = release_of(tmp_path, source=source, epsilon=60.0, count=6, settings={}, **options)
+    drawn = r"samples are drawn from public examples \(satellite tiles\)"
+    mixed = r"only \d% of the private images \(DP count\) look like one of 13,876"
+    assert any(re.search(drawn if near else mixed, warning) for warning in run.warnings)
+    shutil.rmtree(source)  # nothing private is read
+    again = resample(tmp_path / "out", count=6, seed=0, **SILENT)
+    np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
+    more = rows(resample(tmp_path / "out", per_class=4, out=tmp_path / "more", **SILENT))
+    assert np.bincount(more[1]).tolist() == [4, 4]
+    assert not (more[0][:, None] == rows(run)[0][None]).all(axis=(2, 3, 4)).any()
 
 
 def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(

@@ -215,11 +215,12 @@ class Replay(Vault):
     ) -> None:
         self._bench, self._observed, self._vaults = bench, observed, vaults
         self.inside = inside
+        self._pools = {}
         self.findings = ReplayFindings.about(len(inside))
 
     def _through(self, change: Callable[[Vault], Vault]) -> Replay:
         other = Replay(self._bench, self._observed, self._vaults.through(change), self.inside)
-        other.findings = self.findings
+        other.findings, other._pools = self.findings, self._pools
         return other
 
     def close(self) -> None:
@@ -241,8 +242,13 @@ class Replay(Vault):
         """As of a vault."""
         return self._through(lambda vault: vault.unconditional())
 
-    def noise_sd(self, query: Query, *, stage: str) -> float:
+    def pooled(self, pools: Mapping[str, tuple[str, ...]]) -> Vault:
         """As of a vault."""
+        other = self._through(lambda vault: vault)
+        other._pools = {**self._pools, **pools}
+        return other
+
+    def _sigma(self, query: Query, stage: str) -> float:
         plan, adjacency = self._bench.plan, self._bench.unit.adjacency
         return query.sensitivity(adjacency) / plan.stage_mu(stage)
 
@@ -250,7 +256,9 @@ class Replay(Vault):
         """As of a vault."""
         return dataclasses.replace(self._observed.receipt, stages=tuple(self.findings.stages))
 
-    def release(self, query: Query, *, stage: str) -> Vector:
+    def _answer(
+        self, query: Query, stage: str, exact: Callable[[float], NDArray[np.int64]]
+    ) -> Vector:
         """The run's own answer.
 
         Raises:
@@ -259,15 +267,15 @@ class Replay(Vault):
         answer = self._observed.answers.get(stage)
         if answer is None or answer.query != query.fingerprint():
             raise ReplayDiverged(f"{stage}: asked for something else than the run was asked for")
-        sigma = self.noise_sd(query, stage=stage)
+        sigma = self._sigma(query, stage)
         grid = query.grid(sigma)
         weights = np.ones(1) if query.weights is None else query.weights
         # From grid steps to stated standard deviations of the noise.
         scale: Vector = np.asarray(weights * (grid / sigma), dtype=np.float64)
-        exact = _exact(self._vaults.dataset, query, grid)
-        steps = answer.noisy - exact
+        total = _exact(self._vaults.dataset, query, grid)
+        steps = answer.noisy - total
         self.findings.noise[stage] = StageNoise(steps.ravel(), (steps * scale).ravel())
-        changes, differences = self._changes(query, grid, exact)
+        changes, differences = self._changes(query, grid, total)
         mu = self._bench.plan.stage_mu(stage)
         self._note(stage, (changes * scale).reshape(len(changes), -1), mu)
         distance = max(

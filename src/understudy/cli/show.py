@@ -174,7 +174,7 @@ def _example_shares(facts: Mapping[str, Any]) -> None:
         table.add_row(
             name,
             f"{size:,} within {facts['class_size_noise']:.0f}",
-            f"{min(facts['near_examples_per_class'][name], 1.0):.0%}",
+            f"{min(max(facts['near_examples_per_class'][name], 0.0), 1.0):.0%}",
             f"{facts['examples_per_class'][name]:,}",
         )
     _console.print(table)

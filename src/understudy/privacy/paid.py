@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import RunError
-from understudy.core.types import Receipt, Vector
+from understudy.core.types import Vector
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
@@ -68,6 +68,11 @@ class PaidVault(Vault):
 
     def __init__(self, answers: PaidAnswers) -> None:
         self._answers = answers
+        self._pools = {}
+
+    @property
+    def _account(self) -> Account:
+        return self._answers
 
     def close(self) -> None:
         """Nothing private is held."""
@@ -88,18 +93,8 @@ class PaidVault(Vault):
         """The same answers."""
         return self
 
-    def release(self, query: Query, *, stage: str) -> Vector:
-        """The stored answer to a query.
-
-        Raises:
-            RunError: It is not there, or it was stored for another query.
-        """
-        return self._answers.release(query, stage)
-
-    def noise_sd(self, query: Query, *, stage: str) -> float:
-        """Standard deviation of the noise that the answer has."""
-        return self._answers.sigma(query, stage)
-
-    def receipt(self) -> Receipt:
-        """What the run paid for, as far as it was asked for again."""
-        return self._answers.receipt()
+    def pooled(self, pools: Mapping[str, tuple[str, ...]]) -> Vault:
+        """The same answers, those of a pool as one."""
+        other = PaidVault(self._answers)
+        other._pools = {**self._pools, **pools}
+        return other

@@ -190,11 +190,21 @@ class Vault(Sealed):
         """
         exact = cache(lambda grid: self._exact(query, grid))  # alike for stages of equal shares
         stages = self._pools.get(stage, (stage,))
-        answers = [self._account.release(query, one, exact) for one in stages]
+        answers = [self._answer(query, one, exact) for one in stages]
         if len(stages) == 1:
             return answers[0]
-        precisions = [self._account.sigma(query, one) ** -2.0 for one in stages]
+        precisions = [self._sigma(query, one) ** -2.0 for one in stages]
         return np.asarray(np.average(answers, axis=0, weights=precisions))
+
+    def _answer(
+        self, query: Query, stage: str, exact: Callable[[float], NDArray[np.int64]]
+    ) -> Vector:
+        """The answer to a query as one stage of the plan."""
+        return self._account.release(query, stage, exact)
+
+    def _sigma(self, query: Query, stage: str) -> float:
+        """Standard deviation of the noise in it."""
+        return self._account.sigma(query, stage)
 
     def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
         def add_up(block: Block) -> NDArray[np.int64]:
@@ -217,7 +227,7 @@ class Vault(Sealed):
     def noise_sd(self, query: Query, *, stage: str) -> float:
         """Standard deviation of the noise that a release of ``query`` as ``stage`` gets. Public."""
         stages = self._pools.get(stage, (stage,))
-        return float(sum(self._account.sigma(query, one) ** -2.0 for one in stages) ** -0.5)
+        return float(sum(self._sigma(query, one) ** -2.0 for one in stages) ** -0.5)
 
     def receipt(self) -> Receipt:
         """What was released so far, and the guarantee."""

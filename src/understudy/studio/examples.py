@@ -135,7 +135,8 @@ def _clustered(
     for kind, (stop, count) in enumerate(zip(stops, counts, strict=True)):
         rows = slice(stop - count, stop)
         number = max(1, round(count / _PER_CLUSTER))
-        _, own = scipy.cluster.vq.kmeans2(features[rows], number, minit="++", rng=kind)
+        rng = np.random.default_rng(kind)  # as `seed`, which SciPy 1.14 knows too
+        _, own = scipy.cluster.vq.kmeans2(features[rows], number, minit="++", seed=rng)
         _, own = np.unique(own, return_inverse=True)  # without those that are empty
         clusters[rows] = own + len(kinds)
         kinds += [kind] * (int(own.max()) + 1)

@@ -147,7 +147,7 @@ class NearRecords:
     def words(self) -> str:
         """What was released, in a sentence."""
         return (
-            f"{self.share:.0%} of the private images (DP count) look like one of "
+            f"{np.clip(self.share, 0, 1):.0%} of the private images (DP count) look like one of "
             f"{len(self.examples.features):,} public examples"
         )
 
@@ -213,6 +213,8 @@ def voted_examples(records: NearRecords, stage: Stage) -> NDArray[np.int64]:
     trust = even**2 / (even**2 + noise**2)
     estimate = trust * votes + (1 - trust) * even
     chosen = (even > 0) & (estimate >= _FILLED * even)
+    if not chosen.any():  # two releases that noise has set apart
+        chosen = even > 0
     return np.flatnonzero(chosen[examples.clusters])
 
 
