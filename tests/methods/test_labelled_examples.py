@@ -187,12 +187,16 @@ def test_one_class_unlike_every_example_makes_a_mixture_of_all(tmp_path: Path) -
     colours = COLOURS[:3].copy()
     colours[2] = 255
     with (other := Site(tmp_path, colours)).ledger:
-        assert "clusters_per_class" in other.run().facts
+        facts = other.run().facts
+    assert "clusters_per_class" in facts
+    assert "of a class only" in facts["notes"][0]
 
 
 def test_images_that_drown_in_the_noise_make_a_mixture(tmp_path: Path) -> None:
     with (few := Site(tmp_path, COLOURS[:3], each=40)).ledger:
-        assert "clusters_per_class" in few.run(epsilon=0.5).facts
+        facts = few.run(epsilon=0.5).facts
+    assert "clusters_per_class" in facts
+    assert "too few for this noise" in facts["notes"][0]
 
 
 def test_other_samples_are_drawn_of_other_examples_where_the_quality_refuses(site: Site) -> None:

@@ -175,3 +175,15 @@ def test_embeddings_are_no_images(vae: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", embeddings=np.zeros((30, 12), dtype=np.float32))
     with pytest.raises(SourceError, match="embeddings"):
         make_examples({"rows": str(tmp_path / "rows.npz")}, vae)
+
+
+@pytest.mark.parametrize("rows", [drawn("leaves", 5), np.zeros((30, 64, 64, 3), np.uint8)])
+def test_too_few_images_and_images_all_alike_are_refused(
+    vae: Path, tmp_path: Path, rows: Images
+) -> None:
+    before = (vae / PRIOR / EXAMPLES).is_file()
+    with pytest.raises(SourceError, match=r"20 or more that differ"):
+        make_examples({"one": str(written(tmp_path / "one", rows))}, vae)
+    with pytest.raises(ConfigError, match="need a source"):
+        make_examples({}, vae)
+    assert (vae / PRIOR / EXAMPLES).is_file() is before

@@ -258,7 +258,8 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
     if vars(prepared.params).get("examples") and examples is not None:
         yield example_words(examples)
     if carried and carried[0].public_below:
-        yield public_words(carried[0].public_below)
+        mixture = "of a mixture: " if vars(prepared.params).get("examples") else ""
+        yield mixture + public_words(carried[0].public_below)
     if vars(prepared.params).get("labels") == "classifier":
         yield classifier_words(prepared.plan.mu)
     if inherited := sum(bool(stage.origin) for stage in whole.stages):

@@ -23,14 +23,15 @@ from understudy.backends.embedded.photo.public_examples import (
     scattering_coefficients,
     write_examples,
 )
-from understudy.core.errors import BackendError, ConfigError
+from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.core.ports import Events
-from understudy.core.types import Images, Vector
+from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.run.progress import ProgressMode, reporting
 from understudy.steps.grid import Description
 
 _FEATURES = 300  # numbers of each example
+_LEAST = 20  # images of a source
 _PER_CLUSTER = 150  # examples, in the mean
 _NEAR = 0.9  # of examples lie within reach of another one
 _PIXELS = 8  # a side of one place of a grid
@@ -73,9 +74,12 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExample
         The examples for the smallest grid.
 
     Raises:
-        BackendError: There is no prior, or one of another autoencoder.
-        SourceError: A source cannot be read.
+        BackendError: There is no prior, or one of another autoencoder or of other sizes of grid.
+        ConfigError: There is no source.
+        SourceError: A source cannot be read, has too few images, or they are all alike.
     """
+    if not sources:
+        raise ConfigError("public examples need a source of public images")
     if not (autoencoder / PRIOR / DESCRIPTIONS).is_file():
         raise BackendError(
             f"{autoencoder} holds no prior, which draws from examples: `understudy studio train "
@@ -83,6 +87,11 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExample
         )
     arrays = read_descriptions(autoencoder / PRIOR, autoencoder)
     sides = [side for side in _SIDES if side in arrays]
+    if not sides:
+        raise BackendError(
+            f"the prior of {autoencoder} knows grids of {sorted(arrays)} places a side, and "
+            f"examples are made for {' and '.join(map(str, _SIDES))}"
+        )
     images = {side: [_images(name, side * _PIXELS) for name in sources.values()] for side in sides}
     counts = [len(part) for part in images[sides[0]]]
     together = {side: np.concatenate(parts) for side, parts in images.items()}
@@ -109,7 +118,12 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExample
 def _images(name: str, side: int) -> Images:
     """Every image of a source: (n, side, side, 3)."""
     source = open_source(name, size=side, channels=3)
-    return np.concatenate([batch.values for batch in source.batches(_BLOCK)])
+    images = np.concatenate([batch.values for batch in source.batches(_BLOCK)])
+    if len(images) < _LEAST or (images == images[0]).all():
+        raise SourceError(
+            f"has {len(images)} images, of which examples take {_LEAST} or more that differ", name
+        )
+    return images
 
 
 def _blocks(images: Images) -> list[Images]:

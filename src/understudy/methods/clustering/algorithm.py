@@ -144,7 +144,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
         return drawn_from_examples(materials, records, labelled, METHOD.name)
     pooled = replace(materials, vault=materials.vault.pooled(plan.pools))
     release = _of_mixture(pooled, params, plan, (records.sizes, records.size_sd))
-    note = f"samples are of a mixture, not drawn from public examples: only {records.words}"
+    note = f"samples are of a mixture, not drawn from public examples: {records.lack}"
     return replace(release, facts={**release.facts, "notes": [note, *release.facts["notes"]]})
 
 

@@ -44,6 +44,9 @@ from understudy.steps.apportionment import apportion
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
 
+SUMMARY = "drawn like public examples of the images' kind, which a DP classifier labels"
+"""How a release is made that is drawn from examples, in place of the method's own summary."""
+
 _STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
 _NEAR, _NEAR_OF_CLASS = 0.6, 0.4  # of all private images, and of those of each class, at least
 _CLEAR = 4.0  # deviations of the noise that the number of private images has at least
@@ -142,6 +145,18 @@ class NearRecords:
         """Whether samples are drawn from the examples."""
         every = bool((self.near + self.share_sd >= _NEAR_OF_CLASS).all())
         return self.clear and every and self.share >= _NEAR and bool(self.kinds.any())
+
+    @property
+    def lack(self) -> str:
+        """Why samples are not drawn from the examples, in a sentence; only where they are not."""
+        if not self.clear or not self.kinds.any():
+            return "the images (DP count) are too few for this noise to tell what they look like"
+        if self.share < _NEAR:
+            return f"only {self.words}"
+        return (
+            f"of a class only {np.clip(self.near.min(), 0, 1):.0%} of the images (DP count) look "
+            "like a public example"
+        )
 
     @property
     def words(self) -> str:
@@ -384,7 +399,7 @@ def _facts(
     }
     names = " and ".join(records.examples.kind_names[kind] for kind in sorted(kinds))
     notes = [
-        f"samples are drawn from public examples ({names}), not from a mixture: {records.words}. A "
+        f"samples are drawn like public examples ({names}), not from a mixture: {records.words}. A "
         "DP classifier of the private images gave each example its class"
     ]
     if scarce := [name for name, count in zip(classes, counts, strict=True) if count <= _FEWEST]:
@@ -394,6 +409,7 @@ def _facts(
         )
     return {
         "noisy_rows": round(float(records.sizes.sum())),
+        "public_examples": names,
         "class_sizes": {
             name: round(float(size)) for name, size in zip(classes, records.sizes, strict=True)
         },

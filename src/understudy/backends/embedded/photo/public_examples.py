@@ -130,6 +130,7 @@ def write_examples(
         arrays[f"{side}.descriptions"] = levels.astype(np.int8)
     about = {"encoder": encoder_sum(autoencoder), "kinds": json.dumps(examples.kind_names)}
     save_file(arrays, folder / EXAMPLES, metadata=about)
+    (folder / EXAMPLES).chmod(0o644)
 
 
 def read_examples(folder: Path, autoencoder: Path, side: int) -> PhotoExamples | None:
