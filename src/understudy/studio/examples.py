@@ -167,10 +167,10 @@ def _radii(features: NDArray[np.float32], clusters: NDArray[np.int64]) -> NDArra
         apart[np.arange(len(rows)), rows] = np.inf
         nearest[rows] = apart.argmin(axis=1)
         distances[rows] = np.sqrt(np.maximum(apart.min(axis=1), 0.0))
-    found = clusters[nearest]
+    chosen = clusters[nearest]
     return np.array(
         [
-            np.quantile(distances[found == cluster], _NEAR) if (found == cluster).any() else 0.0
+            np.quantile(distances[chosen == cluster], _NEAR) if (chosen == cluster).any() else 0.0
             for cluster in range(clusters.max() + 1)
         ],
         dtype=np.float32,
