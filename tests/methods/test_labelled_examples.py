@@ -19,7 +19,7 @@ from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, clustering
 from understudy.methods.clustering.clustering_plan import clustering_stages
-from understudy.methods.clustering.labelled_examples import LabelledExamples
+from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -284,3 +284,16 @@ def test_by_default_there_are_none_where_something_else_is_asked_for(
 ) -> None:
     context = replace(site.context, **changes)
     assert not METHOD.settle(ClusteringParams(**settings), context).examples
+
+
+def test_whitening_does_not_depend_on_how_equal_variances_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    corners = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 3], [0, 0, -3]])
+    records = rng.normal(size=(50, 3))
+    one = Whitened.of(corners)(records)
+    turned = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    other = corners.copy()
+    other[:4, :2] = other[:4, :2] @ turned  # of the same covariance
+    np.testing.assert_allclose(Whitened.of(other)(records), one, atol=1e-5)
+    assert np.abs(one[:, 2]).mean() < 10 * np.abs(records[:, 2]).mean()
+    np.testing.assert_allclose(np.linalg.norm(one, axis=1), 10.0)

@@ -239,7 +239,9 @@ class Whitened:
 
     Attributes:
         centre: (p,) mean of the examples.
-        projection: On their axes, each divided by a power of their variance.
+        projection: Divides each of their axes by a power of its variance, and turns back to the
+            features' own: so it does not depend on how equal variances are told apart, and a run
+            that is sampled anew elsewhere reads the same.
     """
 
     centre: Vector
@@ -251,7 +253,7 @@ class Whitened:
         centre = features.mean(axis=0)
         variances, axes = np.linalg.eigh(np.cov(features, rowvar=False))
         scales = (np.maximum(variances, 0.0) + _RIDGE * variances.mean()) ** _POWER
-        return cls(centre, Projection(axes / scales))
+        return cls(centre, Projection((axes / scales) @ axes.T))
 
     def __call__(self, features: NDArray[np.floating]) -> Vector:
         """(n, p) to (n, p), each by itself."""
