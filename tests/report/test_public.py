@@ -161,6 +161,14 @@ def test_the_statement_answers_what_nist_asks(record: RunRecord) -> None:
         assert f"| {stage.stage} | {stage.query} | {stage.size} |" in text
 
 
+def test_the_statement_says_which_public_images_samples_are_drawn_like(record: RunRecord) -> None:
+    words = "like public images (satellite tiles)"
+    assert words not in statement_text(record)
+    text = statement_text(replace(record, facts={"public_examples": "satellite tiles"}))
+    assert words in text
+    assert "sampled from noisy statistics" not in text
+
+
 def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:
     receipt = replace(record.receipt, adjacency="replace-one", unit="rows sharing 'patient'")
     text = statement_text(replace(record, receipt=receipt))
