@@ -149,10 +149,10 @@ class NearRecords:
     @property
     def lack(self) -> str:
         """Why samples are not drawn from the examples, in a sentence; only where they are not."""
+        if self.clear and self.share < _NEAR:
+            return f"only {self.words}"
         if not self.clear or not self.kinds.any():
             return "the images (DP count) are too few for this noise to tell what they look like"
-        if self.share < _NEAR:
-            return f"only {self.words}"
         return (
             f"of a class only {np.clip(self.near.min(), 0, 1):.0%} of the images (DP count) look "
             "like a public example"
