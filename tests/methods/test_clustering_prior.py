@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,39 @@ def test_a_release_is_drawn_without_public_images_and_moved_with_some(
     drawn, moved = redness.values()
     assert moved > 100
     assert abs(drawn) < 0.5 * moved  # an untrained prior has no colours
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("like", [True, False])
+def test_samples_are_drawn_like_public_images_that_are_given_if_private_ones_look_like_them(
+    tmp_path: Path, like: bool
+) -> None:
+    for folder, seed, kinds in (
+        ("private", 1, ("rings", "leaves")),
+        ("public", 2, ("rings", "leaves") if like else ("cells",)),
+    ):
+        for kind in kinds:
+            place = tmp_path / folder / (kind if folder == "private" else "")
+            place.mkdir(parents=True, exist_ok=True)
+            source = open_source(f"procedural:{kind}?count=150&seed={seed}", size=64)
+            images = np.concatenate([batch.values for batch in source.batches(150)])
+            for number, image in enumerate(images):
+                save(image, place / f"{kind}-{number}.png")
+    result = synthesize(
+        tmp_path / "private",
+        out=tmp_path / "out",
+        epsilon=60.0,
+        count=40,
+        ledger=str(tmp_path / "ledger.db"),
+        public=str(tmp_path / "public"),
+        progress="none",
+    )
+    assert ("examples_per_class" in result.facts) is like
+    words = r"drawn like public examples \(the public dataset\)" if like else "not drawn from"
+    assert any(re.search(words, warning) for warning in result.warnings)
+    if like:
+        sizes = result.facts["examples_per_class"]
+        assert all(120 <= sizes[name] <= 180 for name in ("rings", "leaves"))
+    statement = (result.release / "PRIVACY.md").read_text()
+    assert statement.count("the public dataset") == (1 if like else 0)
+    assert "No public data was used" not in statement

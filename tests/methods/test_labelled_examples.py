@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +40,28 @@ def features_of(images: Images) -> Embeddings:
     return blocks.mean(axis=(2, 4)).reshape(len(images), 12)
 
 
-@dataclass
 class Examples:
-    """A hundred tiles of each colour; a cluster is a colour, and the last two are another kind."""
+    """Tiles with the colours of their first quarter for descriptions."""
 
-    kind_names: tuple[str, ...] = ("bright tiles", "others")
+    def __init__(
+        self,
+        kind_names: tuple[str, ...],
+        features: Embeddings,
+        kinds: NDArray[np.int64],
+        clusters: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.kind_names, self.features, self.kinds = kind_names, features, kinds
+        self.clusters = np.zeros(len(features), dtype=np.int64) if clusters is None else clusters
+        self.descriptions = features[:, :3]
+        self.radii = np.full(len(kinds), 40.0, dtype=np.float32)
 
-    def __post_init__(self) -> None:
-        rng = np.random.default_rng(1)
-        self.clusters = np.repeat(np.arange(len(COLOURS)), 100)
-        self.kinds = np.array([0, 0, 0, 0, 1])
-        tiles = painted(COLOURS[self.clusters], rng)
-        self.features = features_of(tiles)
-        self.descriptions = self.features[:, :3]
-        self.radii = np.full(len(COLOURS), 40.0, dtype=np.float32)
+    @classmethod
+    def of_colours(cls) -> Examples:
+        """A hundred tiles of each colour; a cluster is a colour, the last is of another kind."""
+        clusters = np.repeat(np.arange(len(COLOURS)), 100)
+        tiles = painted(COLOURS[clusters], np.random.default_rng(1))
+        kinds = np.array([0, 0, 0, 0, 1])
+        return cls(("bright tiles", "others"), features_of(tiles), kinds, clusters)
 
     def encode(self, images: Images, /) -> Embeddings:
         return features_of(images)
@@ -78,6 +86,9 @@ class Painter:
         self.examples = examples
         self.description: dict[str, NDArray[Any]] = {}
         self.drawn: list[Seeds] = []
+
+    def examples_like(self, images: Images, descriptions: NDArray[np.float32], /) -> Examples:
+        raise NotImplementedError
 
     def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
         self.drawn.append(seeds)
@@ -105,7 +116,7 @@ class Site:
         np.savez(folder / "tiles.npz", images=tiles, labels=np.array(CLASSES)[labels])
         self.source = open_source(folder / "tiles.npz")
         self.ledger = Ledger(folder / "ledger.db")
-        self.painter = Painter(Examples())
+        self.painter = Painter(Examples.of_colours())
         self.context = Context(
             SHAPE,
             public=False,
@@ -255,7 +266,6 @@ def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> Non
     ("settings", "changes", "words"),
     [
         ({"conditional": False}, {}, "one class"),
-        ({}, {"public": True}, "--public"),
         ({"filter": "embeddings"}, {}, "filter=embeddings"),
         ({}, {"decoder": Painter(None)}, "knows none"),
     ],
@@ -274,7 +284,6 @@ def test_examples_that_cannot_be_had_are_refused(
     [
         ({"clusters": 2}, {}),
         ({"examples": False}, {}),
-        ({}, {"public": True}),
         ({}, {"classes": ("all",)}),
         ({}, {"decoder": Painter(None)}),
     ],

@@ -69,3 +69,11 @@ class ExampleDecoder(PriorDecoder, Protocol):
     """
 
     examples: PublicExamples | None
+
+    def examples_like(self, images: Images, descriptions: NDArray[np.float32], /) -> PublicExamples:
+        """Examples that are other public images, (m, height, width, channels), described (m, d).
+
+        Raises:
+            BackendError: ``examples`` is None.
+        """
+        ...

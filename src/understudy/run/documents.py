@@ -90,7 +90,7 @@ def run_record(
         models=tuple(models),
         public_sources=(
             *(source.name for source in public if source is not None),
-            *([examples] if examples else []),
+            *([examples] if examples and prepared.public is None else []),
         ),
         facts={**release.facts, **facts, **given},
         how=EXAMPLES_SUMMARY if examples else prepared.method.summary,

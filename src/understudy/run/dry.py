@@ -256,7 +256,7 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
         yield prepared.codec.reason
     examples = examples_of(prepared.context)
     if vars(prepared.params).get("examples") and examples is not None:
-        yield example_words(examples)
+        yield example_words(examples, public=prepared.public is not None)
     if carried and carried[0].public_below:
         mixture = "of a mixture: " if vars(prepared.params).get("examples") else ""
         yield mixture + public_words(carried[0].public_below)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.cluster.vq
 from numpy.typing import NDArray
 
 from understudy.backends.embedded.photo.latent_prior import DESCRIPTIONS, read_descriptions
@@ -21,6 +20,7 @@ from understudy.backends.embedded.photo.public_examples import (
     Features,
     PhotoExamples,
     scattering_coefficients,
+    with_clusters,
     write_examples,
 )
 from understudy.core.errors import BackendError, ConfigError, SourceError
@@ -32,8 +32,6 @@ from understudy.steps.grid import Description
 
 _FEATURES = 300  # numbers of each example
 _LEAST = 20  # images of a source
-_PER_CLUSTER = 150  # examples, in the mean
-_NEAR = 0.9  # of examples lie within reach of another one
 _PIXELS = 8  # a side of one place of a grid
 _SIDES = (8, 16)  # of grids: images of 33 to 64 and of 65 to 128 pixels
 _BLOCK = 256
@@ -101,16 +99,7 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExample
     coefficients = scattering_coefficients(together[sides[0]])
     encode = Features.of(coefficients, _FEATURES)
     features = encode.project(coefficients)
-    clusters, kinds = _clustered(features, counts)
-    examples = PhotoExamples(
-        descriptions[sides[0]],
-        features,
-        clusters,
-        kinds,
-        tuple(sources),
-        _radii(features, clusters),
-        encode,
-    )
+    examples = with_clusters(descriptions[sides[0]], features, counts, tuple(sources), encode)
     write_examples(autoencoder / PRIOR, autoencoder, examples, descriptions)
     return examples
 
@@ -126,10 +115,6 @@ def _images(name: str, side: int) -> Images:
     return images
 
 
-def _blocks(images: Images) -> list[Images]:
-    return [images[start : start + _BLOCK] for start in range(0, len(images), _BLOCK)]
-
-
 def _described(
     images: Images, autoencoder: Path, arrays: Mapping[str, NDArray[Any]]
 ) -> NDArray[np.float32]:
@@ -137,41 +122,5 @@ def _described(
     shape = (images.shape[1], images.shape[2], images.shape[3])
     encoder = PhotoEncoder(shape, PhotoOptions(folder=str(autoencoder)))
     description = Description.of_arrays(arrays, encoder.latent)
-    return np.concatenate([description.forward(encoder.encode(part)) for part in _blocks(images)])
-
-
-def _clustered(
-    features: NDArray[np.float32], counts: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The cluster of each example, and the source of each cluster; none is of two sources."""
-    clusters, kinds = np.empty(len(features), dtype=np.int64), list[int]()
-    stops = np.cumsum(counts)
-    for kind, (stop, count) in enumerate(zip(stops, counts, strict=True)):
-        rows = slice(stop - count, stop)
-        number = max(1, round(count / _PER_CLUSTER))
-        rng = np.random.default_rng(kind)  # as `seed`, which SciPy 1.14 knows too
-        _, own = scipy.cluster.vq.kmeans2(features[rows], number, minit="++", seed=rng)
-        _, own = np.unique(own, return_inverse=True)  # without those that are empty
-        clusters[rows] = own + len(kinds)
-        kinds += [kind] * (int(own.max()) + 1)
-    return clusters, np.array(kinds)
-
-
-def _radii(features: NDArray[np.float32], clusters: NDArray[np.int64]) -> NDArray[np.float32]:
-    """How near most examples lie to another one of each cluster that is nearest to them."""
-    squares = (features.astype(np.float64) ** 2).sum(axis=1)
-    nearest, distances = np.empty(len(features), dtype=np.int64), np.empty(len(features))
-    for start in range(0, len(features), _BLOCK):
-        rows = np.arange(start, min(start + _BLOCK, len(features)))
-        apart = squares[rows, None] + squares - 2.0 * (features[rows] @ features.T)
-        apart[np.arange(len(rows)), rows] = np.inf
-        nearest[rows] = apart.argmin(axis=1)
-        distances[rows] = np.sqrt(np.maximum(apart.min(axis=1), 0.0))
-    chosen = clusters[nearest]
-    return np.array(
-        [
-            np.quantile(distances[chosen == cluster], _NEAR) if (chosen == cluster).any() else 0.0
-            for cluster in range(clusters.max() + 1)
-        ],
-        dtype=np.float32,
-    )
+    parts = [images[start : start + _BLOCK] for start in range(0, len(images), _BLOCK)]
+    return np.concatenate([description.forward(encoder.encode(part)) for part in parts])

@@ -49,6 +49,7 @@ from understudy.methods.clustering.embedding_space import (
 from understudy.methods.clustering.label_classifier import trained_on_records
 from understudy.methods.clustering.labelled_examples import (
     drawn_from_examples,
+    examples_for,
     examples_of,
     labelled_examples,
     near_records,
@@ -109,8 +110,6 @@ def _check_examples(params: ClusteringParams, context: Context) -> None:
     reason = ""
     if class_count(params, context) < 2:
         reason = "this run has one class, and a classifier of examples needs two"
-    elif context.public:
-        reason = "--public images stand in for those that the decoder knows: leave them out"
     elif params.filter != "none":
         reason = f"filter={params.filter} chooses among samples of a mixture: take one of the two"
     elif examples_of(context) is None:
@@ -135,7 +134,8 @@ def _check_resample(params: ClusteringParams, context: Context) -> None:
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Samples of a mixture, or of public examples where most private images look like some."""
     params = settled(params, materials.context)
-    plan, examples = clustering_stages(params, materials.context), examples_of(materials.context)
+    plan = clustering_stages(params, materials.context)
+    examples = examples_for(materials)
     if plan.examples is None or examples is None:
         return _of_mixture(materials, params, plan)
     records = near_records(materials, examples, plan.class_sizes, plan.examples.nearness)

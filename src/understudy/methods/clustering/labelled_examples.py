@@ -17,6 +17,7 @@ way (Papernot et al. 2017), with a softmax regression trained by noisy gradients
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,7 @@ from understudy.privacy.cells import Cells
 from understudy.privacy.nearest import Nearest
 from understudy.privacy.queries import Counts
 from understudy.steps.apportionment import apportion
+from understudy.steps.grid import PriorSpace
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -56,6 +58,8 @@ _POWER = 0.25  # of the variances that features are divided by
 _RIDGE = 0.02  # of the mean variance, that every axis is granted
 _FEWEST = 20  # examples that samples of a class are drawn from, at least
 _BLOCK = 512  # samples that are drawn at a time
+_MOST_PUBLIC = 8192  # public images that are looked at, ...
+_BYTES = 1 << 28  # ... and bytes of them, at most
 
 
 @dataclass(frozen=True)
@@ -93,23 +97,49 @@ class ExampleStages:
 
 
 def examples_of(context: Context) -> PublicExamples | None:
-    """The public examples that a run may draw from; None where its decoder has none.
-
-    Nor are there any for one class, or beside public images of the user's.
-    """
+    """The public examples that a decoder brings; None where it has none, or for one class."""
     decoder = context.decoder
-    if context.public or len(context.classes) < 2 or not isinstance(decoder, ExampleDecoder):
+    if len(context.classes) < 2 or not isinstance(decoder, ExampleDecoder):
         return None
     return decoder.examples
 
 
-def example_words(examples: PublicExamples) -> str:
-    """What may be released, in a sentence."""
+def examples_for(materials: Materials) -> PublicExamples | None:
+    """The public examples of a run: the public images that are given, or those of the decoder.
+
+    The latter where very few are given; None where the decoder has none.
+    """
+    context, public = materials.context, materials.public
+    known, decoder, encoder = examples_of(context), context.decoder, context.encoder
+    grid = context.grid
+    if known is None or public is None or encoder is None or grid is None:
+        return known
+    if not isinstance(decoder, ExampleDecoder):
+        return known
+    most = min(_MOST_PUBLIC, _BYTES // math.prod(materials.shape))
+    bar = materials.progress("describing public images", most)
+    space = PriorSpace.of(decoder, grid)
+    images: list[Images] = []
+    descriptions: list[NDArray[np.float32]] = []
+    for batch in public.batches(256):
+        images.append(batch.values)
+        descriptions.append(space.forward(encoder.encode(batch.values)))
+        bar(len(batch.labels))
+        if sum(map(len, images)) >= most:
+            break
+    if sum(map(len, images)) < _FEWEST:
+        return known
+    return decoder.examples_like(np.concatenate(images), np.concatenate(descriptions))
+
+
+def example_words(examples: PublicExamples, *, public: bool) -> str:
+    """What may be released, in a sentence; ``public``: whether public images are given."""
+    names = f"{len(examples.features):,} public examples ({', '.join(examples.kind_names)})"
+    whose = "public images that are given" if public else f"decoder's {names}"
     return (
         f"where at least {_NEAR:.0%} of the private images (DP count) look like one of the "
-        f"decoder's {len(examples.features):,} public examples ({', '.join(examples.kind_names)}), "
-        "samples are drawn from those, labelled by a DP classifier; elsewhere from a mixture "
-        "(examples=false: always)"
+        f"{whose}, samples are drawn like those, labelled by a DP classifier; elsewhere from a "
+        "mixture (examples=false: always)"
     )
 
 

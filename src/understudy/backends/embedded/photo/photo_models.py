@@ -27,7 +27,11 @@ from understudy.backends.embedded.photo.latent_prior import (
     PriorOptions,
     read_latent_prior,
 )
-from understudy.backends.embedded.photo.public_examples import PhotoExamples, read_examples
+from understudy.backends.embedded.photo.public_examples import (
+    PhotoExamples,
+    read_examples,
+    with_clusters,
+)
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
@@ -163,6 +167,18 @@ class PhotoPriorDecoder(PhotoDecoder):
         """Public examples of which it can draw images of this size; None where there are none."""
         side = int(self.description["shape"][1])
         return read_examples(self._folder / PRIOR, self._folder, side)
+
+    def examples_like(self, images: Images, descriptions: NDArray[np.float32]) -> PhotoExamples:
+        """Examples that are other public images, (m, height, width, channels), described (m, d).
+
+        Raises:
+            BackendError: It has none of its own, which say what features are.
+        """
+        if self.examples is None:
+            raise BackendError(f"{self.name} knows no features: its prior has no examples")
+        encode = self.examples.encode
+        counts, names = [len(images)], ("the public dataset",)
+        return with_clusters(descriptions, encode.of_all(images), counts, names, encode)
 
     def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
         """Latents of descriptions (n, k) and (n,) seeds: (n, d) float32.

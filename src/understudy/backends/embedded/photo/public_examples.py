@@ -9,12 +9,13 @@ of eight bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.cluster.vq
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -36,6 +37,8 @@ _SCATTERING = ScatteringOptions(J=4, L=4, log=10.0, colour="opponent", coefficie
 _REACH = 6.0  # of descriptions, whose deviation is about 1
 _LEVELS = 127
 _BLOCK = 512
+_PER_CLUSTER = 150  # examples, in the mean
+_NEAR = 0.9  # of examples lie within the radius of the cluster of the one nearest to them
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class Features:
     def __call__(self, images: Images) -> Embeddings:
         """(n, height, width, channels) uint8 to (n, p) float32, each by itself to the last bit."""
         return self.project(self._scattering.encode(fit_images(images, FEATURE_SHAPE)))
+
+    def of_all(self, images: Images) -> Embeddings:
+        """The same of many public images, a block at a time."""
+        return self.project(scattering_coefficients(images))
 
     def project(self, coefficients: Embeddings) -> Embeddings:
         """(n, s) scattering coefficients to (n, p) float32, each by itself to the last bit."""
@@ -99,6 +106,64 @@ class PhotoExamples:
     kind_names: tuple[str, ...]
     radii: NDArray[np.float32]
     encode: Features
+
+
+def with_clusters(
+    descriptions: NDArray[np.float32],
+    features: NDArray[np.float32],
+    counts: Sequence[int],
+    kind_names: tuple[str, ...],
+    encode: Features,
+) -> PhotoExamples:
+    """Examples with their clusters and radii.
+
+    Args:
+        descriptions: (m, d).
+        features: (m, p).
+        counts: How many of them come from each source, in their order.
+        kind_names: What the sources show.
+        encode: Images to features.
+    """
+    clusters, kinds = _clustered(features, counts)
+    radii = _radii(features, clusters)
+    return PhotoExamples(descriptions, features, clusters, kinds, kind_names, radii, encode)
+
+
+def _clustered(
+    features: NDArray[np.float32], counts: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The cluster of each example, and the source of each cluster; none is of two sources."""
+    clusters, kinds = np.empty(len(features), dtype=np.int64), list[int]()
+    stops = np.cumsum(counts)
+    for kind, (stop, count) in enumerate(zip(stops, counts, strict=True)):
+        rows = slice(stop - count, stop)
+        number = max(1, round(count / _PER_CLUSTER))
+        rng = np.random.default_rng(kind)  # as `seed`, which SciPy 1.14 knows too
+        _, own = scipy.cluster.vq.kmeans2(features[rows], number, minit="++", seed=rng)
+        _, own = np.unique(own, return_inverse=True)  # without those that are empty
+        clusters[rows] = own + len(kinds)
+        kinds += [kind] * (int(own.max()) + 1)
+    return clusters, np.array(kinds)
+
+
+def _radii(features: NDArray[np.float32], clusters: NDArray[np.int64]) -> NDArray[np.float32]:
+    """How near most examples lie to another one of each cluster that is nearest to them."""
+    squares = (features.astype(np.float64) ** 2).sum(axis=1)
+    nearest, distances = np.empty(len(features), dtype=np.int64), np.empty(len(features))
+    for start in range(0, len(features), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(features)))
+        apart = squares[rows, None] + squares - 2.0 * (features[rows] @ features.T)
+        apart[np.arange(len(rows)), rows] = np.inf
+        nearest[rows] = apart.argmin(axis=1)
+        distances[rows] = np.sqrt(np.maximum(apart.min(axis=1), 0.0))
+    chosen = clusters[nearest]
+    return np.array(
+        [
+            np.quantile(distances[chosen == cluster], _NEAR) if (chosen == cluster).any() else 0.0
+            for cluster in range(clusters.max() + 1)
+        ],
+        dtype=np.float32,
+    )
 
 
 def write_examples(
