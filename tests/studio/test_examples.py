@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from tests.studio.test_photographs import written
 from tests.tiny_prior import tiny_prior
 
+from understudy.backends.embedded.photo import public_examples
 from understudy.backends.embedded.photo.photo_models import PRIOR
 from understudy.backends.embedded.photo.public_examples import EXAMPLES, PhotoExamples
 from understudy.backends.registry import load_decoder, load_encoder
@@ -28,7 +29,6 @@ from understudy.core.prior_decoder import ExampleDecoder
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.steps.grid import Description
-from understudy.studio import examples as examples_of
 from understudy.studio.examples import examples_of_sources, make_examples
 
 COUNTS = {"leaves": 24, "drawn scenes": 36}
@@ -60,7 +60,7 @@ def sources(images: dict[str, Images], tmp_path_factory: pytest.TempPathFactory)
 def made(vae: Path, sources: dict[str, str]) -> PhotoExamples:
     """In clusters of a dozen, as many as thousands of images would have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples_of, "_PER_CLUSTER", 12)
+        patch.setattr(public_examples, "_PER_CLUSTER", 12)
         return make_examples(sources, vae)
 
 
