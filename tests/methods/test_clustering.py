@@ -346,17 +346,18 @@ def test_latents_on_a_grid_have_their_own_defaults(pair):
     params = METHOD.settle(ClusteringParams(), context)
     assert (params.clusters, params.covariance, params.normalise) == (1, "class", False)
     linear = METHOD.settle(ClusteringParams(components=9), context)
-    assert (linear.clusters, linear.covariance) == (60, "full")
-    assert METHOD.settle(ClusteringParams(power=1.0), context).clusters == 60
+    assert (linear.clusters, linear.covariance) == (150, "full")
+    assert METHOD.settle(ClusteringParams(power=1.0), context).clusters == 150
 
 
 def test_images_have_finer_clusters_where_the_budget_allows(pair):
     params = ClusteringParams(components=9)
-    usual = [METHOD.settle(params, context_of(pair, mu=mu)) for mu in (0.3, 2.0)]
-    assert [one.clusters for one in usual] == [8, 60]
-    assert [one.covariance for one in usual] == ["class", "full"]
+    budgets = (0.3, 1.0, 1.5, 2.0, 5.0)
+    usual = [METHOD.settle(params, context_of(pair, mu=mu)) for mu in budgets]
+    assert [one.clusters for one in usual] == [8, 60, 105, 150, 150]
+    assert [one.covariance for one in usual] == ["class", "full", "full", "full", "full"]
     many = replace(context_of(pair, mu=2.0), classes=tuple(map(str, range(30))))
-    assert METHOD.settle(params, many).clusters == 20
+    assert METHOD.settle(params, many).clusters == 50
 
 
 def test_there_is_no_grid_without_public_pictures_or_a_decoder_or_with_a_linear_one(pair):

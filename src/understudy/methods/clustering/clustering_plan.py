@@ -18,8 +18,10 @@ from understudy.methods.clustering.labelled_examples import ExampleStages, examp
 from understudy.methods.clustering.vote_filter import Filter, FilterStages
 from understudy.methods.dp_estimators import ClusterStages, KMeansStages
 
-_ALL_CLUSTERS = 600
-"""Clusters of all classes of images, by default, where each has a covariance of its own."""
+_RICH, _RICHEST = (1.0, 60), (2.0, 150)
+"""Budgets (mu), and clusters of a class of images that each has a covariance of its own for."""
+
+_USUAL_CLASSES = 10  # with more, the clusters of all of them stay as many
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class ClusteringParams:
     clusters: Annotated[
         int | None,
         Option(
-            "clusters per class (k), at most; images 8, or 60 where mu >= 1 (fewer of many "
-            "classes); embeddings and grids 1",
+            "clusters per class (k), at most; images 8, or 60 where mu is 1 to 150 where it is 2 "
+            "(fewer of many classes); embeddings and grids 1",
             least=1,
         ),
     ] = None
@@ -111,27 +113,31 @@ class ClusteringParams:
             )
 
 
-def _usual_clusters(rich: bool, classes: int, *, unclip: bool) -> int:
+def _usual_clusters(mu: float, classes: int, *, unclip: bool) -> int:
     """The most clusters of a class of images; classes that are too small for them get fewer.
 
     What an unCLIP decodes has 10 at most: more were not measured there. Nor have many classes more,
     as the noise of every covariance takes its time.
     """
-    if not rich:
+    (rich, few), (richest, many) = _RICH, _RICHEST
+    if mu < rich:
         return 8
-    return 10 if unclip else max(10, min(60, _ALL_CLUSTERS // max(1, classes)))
+    usual = int(few + (many - few) * min(1.0, (mu - rich) / (richest - rich)))
+    return 10 if unclip else max(10, min(usual, usual * _USUAL_CLASSES // max(1, classes)))
 
 
 def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
-    images, rich = context.decoder is not None, context.mu >= 1
+    images, rich = context.decoder is not None, context.mu >= _RICH[0]
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)
     wide = is_wide(params, context)
     covariance: Covariance = "tied" if wide else "class"
     if linear:
         covariance = "diagonal" if unclip else "full" if rich else "class"
-    usual = _usual_clusters(rich, class_count(params, context), unclip=unclip) if linear else 1
+    usual = 1
+    if linear:
+        usual = _usual_clusters(context.mu, class_count(params, context), unclip=unclip)
     return replace(
         params,
         examples=_takes_examples(params, context),
