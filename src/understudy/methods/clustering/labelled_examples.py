@@ -424,12 +424,9 @@ def _facts(
     classes: tuple[str, ...], records: NearRecords, labelled: LabelledExamples
 ) -> dict[str, object]:
     counts = [len(rows) for rows in labelled.rows]
-    kinds = {
-        int(kind)
-        for rows in labelled.rows
-        for kind in records.examples.kinds[records.examples.clusters[rows]]
-    }
-    names = " and ".join(records.examples.kind_names[kind] for kind in sorted(kinds))
+    examples = records.examples
+    clusters = np.unique(examples.clusters[np.concatenate(labelled.rows)])
+    names = " and ".join(examples.kind_names[kind] for kind in np.unique(examples.kinds[clusters]))
     notes = [
         f"samples are drawn like public examples ({names}), not from a mixture: {records.words}. A "
         "DP classifier of the private images gave each example its class"
