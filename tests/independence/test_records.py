@@ -132,6 +132,9 @@ class Shower:
             encode,
         )
 
+    def examples_like(self, images, descriptions, /):
+        raise NotImplementedError
+
     def draw(self, descriptions, *, seeds):
         return descriptions + (seeds % 7).astype(np.float32)[:, None]
 
