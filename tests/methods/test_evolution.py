@@ -151,6 +151,7 @@ def test_the_first_votes_say_whether_they_stand_out_of_the_noise(squares, tmp_pa
         assert fit.warning is None
         assert 1 < fit.value < 16
     else:
+        assert fit.warning is not None  # noise alone stands out now and then: then it is run again
         assert says in fit.warning
 
 
