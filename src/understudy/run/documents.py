@@ -16,7 +16,6 @@ from understudy.data.labels import NO_LABELS, label_column_of
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.open_source import CONTACT_SHEET
 from understudy.data.reading_options import window_premise
-from understudy.methods.clustering.labelled_examples import SUMMARY as EXAMPLES_SUMMARY
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.report import (
     BudgetState,
@@ -71,11 +70,12 @@ def run_record(
     origin = prepared.origin
     given = {} if origin is None else {"candidates_guarantee": origin.guarantee}
     public = [prepared.public, prepared.base]
-    examples = release.facts.get("public_examples")  # what they show
     if origin is not None and origin.guarantee == "no private data":
         public.append(prepared.candidates)
     if origin is not None and origin.record is not None:
         models += [model for model in origin.record.models if model not in models]
+    names = [None if source is None else source.name for source in public]
+    names.append(release.public_source)
     return RunRecord(
         method=release.method,
         receipt=receipt,
@@ -88,12 +88,9 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=(
-            *(source.name for source in public if source is not None),
-            *([examples] if examples and prepared.public is None else []),
-        ),
+        public_sources=tuple(name for name in names if name is not None),
         facts={**release.facts, **facts, **given},
-        how=EXAMPLES_SUMMARY if examples else prepared.method.summary,
+        how=release.how or prepared.method.summary,
         licence=config.licence,
         contact=config.contact or "",
         quality=quality,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
+from understudy.core.ports import Source
 from understudy.core.prior_decoder import COVARIANCE, PriorDecoder
 from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
@@ -279,20 +281,27 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Coordinates:
     if not settings.whiten or materials.public is None:
         return Leading(settings.total, settings.dim, settings.power or 1.0)
     embeddings: list[NDArray[Any]] = []
-    bar = materials.progress("embedding public samples", PUBLIC_SAMPLES)
-    for batch in materials.public.batches(256):
-        embeddings.append(
-            batch.values if materials.encoder is None else materials.encoder.encode(batch.values)
-        )
-        bar(len(batch.labels))
-        if sum(map(len, embeddings)) >= PUBLIC_SAMPLES:
-            break
+    for values in public_batches(materials, materials.public, "embedding public samples"):
+        embeddings.append(values if materials.encoder is None else materials.encoder.encode(values))
     if settings.grid is not None:
         return GridSpace.of(np.concatenate(embeddings), settings.grid)
     space = whitening(np.concatenate(embeddings), settings.power, settings.dim)
     if settings.images:
         return space
     return replace(space, residuals=_OUTSIDE * space.residuals)
+
+
+def public_batches(
+    materials: Materials, public: Source, words: str, most: int = PUBLIC_SAMPLES
+) -> Iterator[NDArray[Any]]:
+    """Values of a public dataset, batch by batch, until there are ``most`` of them or more."""
+    bar, total = materials.progress(words, most), 0
+    for batch in public.batches(256):
+        yield batch.values
+        bar(len(batch.labels))
+        total += len(batch.labels)
+        if total >= most:
+            break
 
 
 def described_space(decoder: PriorDecoder, grid: Shape) -> PriorSpace | EvenedSpace:

@@ -32,6 +32,7 @@ from understudy.core.prior_decoder import ExampleDecoder, PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials
+from understudy.methods.clustering.embedding_space import PUBLIC_SAMPLES, public_batches
 from understudy.methods.clustering.label_classifier import (
     INPUT_LENGTH,
     Descent,
@@ -46,8 +47,7 @@ from understudy.steps.grid import PriorSpace
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
 
-SUMMARY = "drawn like public examples of the images' kind, which a DP classifier labels"
-"""How a release is made that is drawn from examples, in place of the method's own summary."""
+_HOW = "drawn like public examples of the images' kind, which a DP classifier labels"
 
 _STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
 _NEAR, _NEAR_OF_CLASS = 0.6, 0.4  # of all private images, and of those of each class, at least
@@ -58,8 +58,7 @@ _POWER = 0.25  # of the variances that features are divided by
 _RIDGE = 0.02  # of the mean variance, that every axis is granted
 _FEWEST = 20  # examples that samples of a class are drawn from, at least
 _BLOCK = 512  # samples that are drawn at a time
-_MOST_PUBLIC = 8192  # public images that are looked at, ...
-_BYTES = 1 << 28  # ... and bytes of them, at most
+_BYTES = 1 << 28  # of public images that are looked at, at most
 
 
 @dataclass(frozen=True)
@@ -116,17 +115,13 @@ def examples_for(materials: Materials) -> PublicExamples | None:
         return known
     if not isinstance(decoder, ExampleDecoder):
         return known
-    most = min(_MOST_PUBLIC, _BYTES // math.prod(materials.shape))
-    bar = materials.progress("describing public images", most)
+    most = min(PUBLIC_SAMPLES, _BYTES // math.prod(materials.shape))
     space = PriorSpace.of(decoder, grid)
     images: list[Images] = []
     descriptions: list[NDArray[np.float32]] = []
-    for batch in public.batches(256):
-        images.append(batch.values)
-        descriptions.append(space.forward(encoder.encode(batch.values)))
-        bar(len(batch.labels))
-        if sum(map(len, images)) >= most:
-            break
+    for values in public_batches(materials, public, "describing public images", most):
+        images.append(values)
+        descriptions.append(space.forward(encoder.encode(values)))
     if sum(map(len, images)) < _FEWEST:
         return known
     return decoder.examples_like(np.concatenate(images), np.concatenate(descriptions))
@@ -225,12 +220,14 @@ def near_records(
     kinds = answer[:, 1:].sum(axis=0)
     least = max(dp_estimators.CLEAR * noise * np.sqrt(classes), _PART_OF_KIND * kinds.sum())
     # A class's size was released twice: once by itself, and once as the sum of these counts.
-    trust = size_sd**-2 / (size_sd**-2 + (noise**2 * len(codes)) ** -1)
+    class_sizes, size_sd = dp_estimators.counted_twice(
+        class_sizes, size_sd, counts, noise * len(codes) ** 0.5
+    )
     return NearRecords(
         examples,
         vault,
-        np.maximum(trust * class_sizes + (1 - trust) * counts, 1.0),
-        float(np.sqrt(trust) * size_sd),
+        class_sizes,
+        size_sd,
         near / counts,
         float(near.sum() / counts.sum()),
         noise * np.sqrt(len(codes) - 1) / counts,
@@ -417,7 +414,16 @@ def drawn_from_examples(
     producer = ExampleProducer.of(materials, records.examples, labelled, sizes)
     shape = None if materials.decoder is None else materials.decoder.shape
     facts = _facts(classes, records, labelled)
-    return Release(method, classes, int(sizes.sum()), producer.batches, None, shape, facts)
+    return Release(
+        method,
+        classes,
+        int(sizes.sum()),
+        producer.batches,
+        image_shape=shape,
+        facts=facts,
+        how=_HOW,
+        public_source=None if materials.public is not None else str(facts["public_examples"]),
+    )
 
 
 def _facts(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from understudy.core.independence import row_squares
 from understudy.core.types import Stage, Vector
+from understudy.methods import dp_estimators
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import CountAndSum, DiagonalMoments
 from understudy.steps import shrinkage
@@ -140,9 +141,7 @@ def public_mixture(
         for weight, stage in zip(weights, means, strict=True)
     )
     count_sd = together / query.count_part
-    trust = size_sd**-2 / (size_sd**-2 + count_sd**-2)
-    sizes = np.maximum(trust * sizes + (1 - trust) * query.counts(answer), 1.0)
-    size_sd = (size_sd**-2 + count_sd**-2) ** -0.5
+    sizes, size_sd = dp_estimators.counted_twice(sizes, size_sd, query.counts(answer), count_sd)
     _, raw, noise = shrinkage.noisy_means(
         sizes, query.sums(answer), size_sd, together / query.sum_part
     )
@@ -150,7 +149,7 @@ def public_mixture(
     prior = _MEANS * variances[:axes] ** 2
     centres[:, :axes] = shrinkage.shrink_by_axis(raw, noise, prior)
     roots = _deviations(vault, variances, centres, np.maximum(sizes, 2 * size_sd), lengths)
-    return PublicMixture(sizes, float(size_sd), centres, roots, axes)
+    return PublicMixture(sizes, size_sd, centres, roots, axes)
 
 
 def _zeros(sizes: Vector, dim: int) -> Vector:
