@@ -5,7 +5,8 @@ unbalanced classes, with what `understudy check` forecasts of them; ``timing`` i
 the memory of one run. What the package has learnt from is public: so the private images are the
 *other* half here (every second file, and Fashion-MNIST's training images from the 10,000th on).
 ``--encoder`` (repeated) chooses what is compared; ``real`` are as many private images, without
-any privacy. ``--set NAME=VALUE`` is a setting of the method.
+any privacy, and ``unchanged`` the public half as it is, with labels by a DP classifier of the
+private one (in whole datasets). ``--set NAME=VALUE`` is a setting of the method.
 
 Generating needs the privacy code and no GPU; judging the reverse. ``--pack FOLDER`` writes each
 release there instead of judging it; `benchmarks.judges` judges the folder, here or elsewhere.
@@ -40,6 +41,10 @@ from understudy.run.config import make_config
 
 DEFAULT = "the default"
 REAL = "real"
+UNCHANGED = "unchanged"
+PUBLIC = "public"
+"""The folder of the public half, without classes."""
+
 ENCODERS = (DEFAULT, "embedded:dct")
 DELTA = 1e-5
 PIXELS = 64
@@ -67,8 +72,8 @@ class Asked:
     """What the command line asks for.
 
     Attributes:
-        encoders: Names of encoders, which also decode; `DEFAULT` for none; `REAL` for the private
-            images themselves, in whole datasets.
+        encoders: Names of encoders, which also decode; `DEFAULT` for none; in whole datasets
+            `REAL` for the private images themselves, `UNCHANGED` for the public ones.
         settings: Of the method.
         epsilons: Those of each dataset where there are none here.
         count: Samples of a release.
@@ -92,7 +97,10 @@ class Asked:
 
 
 def private_folder(subset: Subset, folder: Path) -> tuple[Path, Path]:
-    """Folders of a subset's private training images and of its test images, copied."""
+    """Folders of a subset's private training images and of its test images, copied.
+
+    Beside them lie those of the public half.
+    """
     images = need(DATA / "images" / subset.folder)
     names = subset.sizes or {path.name: None for path in sorted((images / "train").iterdir())}
     for split in ("train", "test"):
@@ -100,8 +108,12 @@ def private_folder(subset: Subset, folder: Path) -> tuple[Path, Path]:
             target = folder / split / name
             target.mkdir(parents=True)
             files = sorted((images / split / name).iterdir())
-            for file in private_files(subset.folder, files)[:size] if split == "train" else files:
+            chosen = private_files(subset.folder, files) if split == "train" else files
+            for file in chosen[: size if split == "train" else None]:
                 shutil.copyfile(file, target / file.name)
+            for file in sorted(set(files) - set(chosen)):
+                (folder / PUBLIC).mkdir(exist_ok=True)
+                shutil.copyfile(file, folder / PUBLIC / f"{name}-{file.name}")
     return folder / "train", folder / "test"
 
 
@@ -130,6 +142,7 @@ def fashion() -> Iterator[tuple[Path, Path]]:
         file = Path(folder) / "private.npz"
         labels = np.array(real.classes)[real.labels[FASHION_PUBLIC:]]
         np.savez(file, images=real.values[FASHION_PUBLIC:], labels=labels)
+        np.savez(Path(folder) / f"{PUBLIC}.npz", images=real.values[:FASHION_PUBLIC])
         yield file, FASHION
 
 
@@ -142,9 +155,12 @@ def loaded(source: Path, split: Any = "train", size: int | None = None) -> Label
 # Releases
 
 
-def options_of(encoder: str, settings: Mapping[str, str]) -> dict[str, Any]:
+def options_of(encoder: str, settings: Mapping[str, str], train: Path) -> dict[str, Any]:
     """The encoder and the settings as `understudy.synthesize` takes them."""
     named = {} if encoder == DEFAULT else {"encoder": encoder, "decoder": encoder}
+    if encoder == UNCHANGED:
+        public = train.with_name(PUBLIC + train.suffix)
+        named = {"examples": f"embedded:{UNCHANGED}", "public": str(public)}
     return {**named, **({"settings": dict(settings)} if settings else {})}
 
 
@@ -179,7 +195,7 @@ def whole(dataset: str, epsilons: Sequence[float], size: int | None, asked: Aske
                 if encoder == REAL:
                     samples = loaded(train, size=size).at_most(asked.count)
                 else:
-                    options = options_of(encoder, asked.settings)
+                    options = options_of(encoder, asked.settings, train)
                     samples = release(train, epsilon, size, count=asked.count, **options)
                 seconds = f"{time.perf_counter() - start:.0f}"
                 name = pack_name(dataset, epsilon, encoder, asked.settings)
@@ -238,7 +254,7 @@ def subset_lines(
 ) -> Iterator[tuple[object, ...]]:
     """Lines of `subsets`: one of all, and a class each."""
     train, test = private_folder(subset, folder / "data")
-    options = options_of(encoder, asked.settings)
+    options = options_of(encoder, asked.settings, train)
     config = {"source": str(train), "out": str(folder / "out"), "epsilon": 1.0, "size": PIXELS}
     forecast = check_source(make_config({**config, **options})).carried.get(1.0, {})
     samples = release(train, 1.0, PIXELS, **options)

@@ -109,47 +109,36 @@ def selected(**more: Any) -> SelectionParams:
     return SelectionParams(**{"rounds": 3, "steps": 10} | more)
 
 
-class Shower:
-    """A decoder that knows public examples, by the features of the photo autoencoder's."""
+class Album:
+    """Brings public examples of two kinds, by the features of the package's."""
 
-    name, licence, stochastic = "shower", "none", False
+    name, licence = "album", "none"
 
     def __init__(self, shape):
-        from understudy.backends.embedded.photo import public_examples
+        from understudy.backends.embedded.example_features import UnchangedExampleGenerator
 
         rows = images(40, shape, seed=5).values
-        coefficients = public_examples.scattering_coefficients(rows)
-        encode = public_examples.Features.of(coefficients, 15)
-        self.shape, self.dim = shape, int(np.prod(shape))
-        self.description = {}
-        self.examples = public_examples.PhotoExamples(
-            rows.reshape(40, -1).astype(np.float32),
-            encode.project(coefficients),
-            np.arange(40) % 4,
-            np.array([0, 0, 1, 1]),
-            ("light", "dark"),
-            np.full(4, 2.0, dtype=np.float32),
-            encode,
+        self.examples = replace(
+            UnchangedExampleGenerator().like(rows, None),
+            clusters=np.arange(40) % 4,
+            kinds=np.array([0, 0, 1, 1]),
+            kind_names=("light", "dark"),
+            radii=np.full(4, 2.0, dtype=np.float32),
         )
 
-    def examples_like(self, images, descriptions, /):
-        raise NotImplementedError
-
-    def draw(self, descriptions, *, seeds):
-        return descriptions + (seeds % 7).astype(np.float32)[:, None]
-
-    def decode(self, embeddings, *, seeds=None):
-        return np.clip(embeddings, 0, 255).astype(np.uint8).reshape(-1, *self.shape)
+    def known(self, shape, /):
+        return self.examples
 
 
 def shown(near):
     """Clustering beside public examples; so many of each class look like one of either kind."""
     return Case(
         CLUSTERING,
-        few(examples=True),
+        few(),
         "embedded:dct",
         (8, 8, 3),
-        context={"decoder": Shower},
+        decoder="embedded:dct",
+        context={"examples": Album},
         told={
             "class sizes": np.full((2, 1), 300.0),
             "nearness": np.array([[300.0 - near], [near / 2], [near / 2]] * 2),
@@ -239,7 +228,7 @@ def needed(case):
     if "studio" in str(case.encoder):
         pytest.importorskip("transformers")
         pytest.importorskip("diffusers")
-    if Shower in case.context.values():
+    if Album in case.context.values():
         pytest.importorskip("torch")
         pytest.importorskip("diffusers")
     if "scattering" in str(case.encoder):

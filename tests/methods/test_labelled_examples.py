@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
-from understudy.core.prior_decoder import ExampleDecoder
-from understudy.core.types import Embeddings, Images, Release, Seeds, Shape
+from understudy.core.public_examples import ExampleGenerator, PublicExamples
+from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, Shape
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, clustering
 from understudy.methods.clustering.clustering_plan import clustering_stages
-from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened
+from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened, examples_for
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -41,7 +41,9 @@ def features_of(images: Images) -> Embeddings:
 
 
 class Examples:
-    """Tiles with the colours of their first quarter for descriptions."""
+    """Tiles; others like them have the colour of their first quarter."""
+
+    how = "drawn like public examples"
 
     def __init__(
         self,
@@ -52,8 +54,8 @@ class Examples:
     ) -> None:
         self.kind_names, self.features, self.kinds = kind_names, features, kinds
         self.clusters = np.zeros(len(features), dtype=np.int64) if clusters is None else clusters
-        self.descriptions = features[:, :3]
         self.radii = np.full(len(kinds), 40.0, dtype=np.float32)
+        self.drawn: list[Seeds] = []
 
     @classmethod
     def of_colours(cls) -> Examples:
@@ -65,6 +67,35 @@ class Examples:
 
     def encode(self, images: Images, /) -> Embeddings:
         return features_of(images)
+
+    def draw(self, rows: Labels, /, *, seeds: Seeds) -> Images:
+        self.drawn.append(seeds)
+        return painted_quarters(np.tile(self.features[rows, :3], (1, 4)))
+
+
+def painted_quarters(colours: NDArray[Any]) -> Images:
+    """Images with these colours (n, 12) in their quarters."""
+    quarters = np.clip(colours, 0, 255).astype(np.uint8).reshape(-1, 2, 1, 2, 1, 3)
+    return np.broadcast_to(quarters, (len(quarters), 2, 4, 2, 4, 3)).reshape(-1, *SHAPE)
+
+
+class Album:
+    """A generator of examples that it has, or has not."""
+
+    name, licence = "album", "none"
+
+    def __init__(self, examples: Examples | None) -> None:
+        self.examples = examples
+
+    def known(self, shape: Shape, /) -> PublicExamples | None:
+        return self.examples
+
+    def describes(self, shape: Shape, /) -> None:
+        return None
+
+    def like(self, images: Images, descriptions: NDArray[np.float32] | None, /) -> PublicExamples:
+        clusters = np.zeros(len(images), dtype=np.int64)
+        return Examples(("given",), features_of(images), np.array([0]), clusters)
 
 
 class Blocks:
@@ -78,25 +109,12 @@ class Blocks:
 
 
 class Painter:
-    """Paints the quarters of an image; an example is painted in one colour."""
+    """Paints the quarters of an image."""
 
     name, licence, dim, shape, stochastic = "painter", "none", 12, SHAPE, False
 
-    def __init__(self, examples: Examples | None) -> None:
-        self.examples = examples
-        self.description: dict[str, NDArray[Any]] = {}
-        self.drawn: list[Seeds] = []
-
-    def examples_like(self, images: Images, descriptions: NDArray[np.float32], /) -> Examples:
-        raise NotImplementedError
-
-    def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
-        self.drawn.append(seeds)
-        return np.tile(descriptions, (1, 4))
-
     def decode(self, embeddings: Embeddings, *, seeds: Seeds | None = None) -> Images:
-        quarters = np.clip(embeddings, 0, 255).astype(np.uint8).reshape(-1, 2, 1, 2, 1, 3)
-        return np.broadcast_to(quarters, (len(quarters), 2, 4, 2, 4, 3)).reshape(-1, *SHAPE)
+        return painted_quarters(embeddings)
 
 
 def painted(colours: NDArray[np.int64], rng: np.random.Generator) -> Images:
@@ -116,14 +134,15 @@ class Site:
         np.savez(folder / "tiles.npz", images=tiles, labels=np.array(CLASSES)[labels])
         self.source = open_source(folder / "tiles.npz")
         self.ledger = Ledger(folder / "ledger.db")
-        self.painter = Painter(Examples.of_colours())
+        self.examples = Examples.of_colours()
         self.context = Context(
             SHAPE,
             public=False,
             mu=1.0,
             classes=CLASSES,
             encoder=Blocks(),
-            decoder=self.painter,
+            decoder=Painter(),
+            examples=Album(self.examples),
         )
         self.params = METHOD.settle(ClusteringParams(), self.context)
 
@@ -163,8 +182,8 @@ def rows_of(release: Release) -> tuple[Images, NDArray[np.int64]]:
 
 
 def test_samples_of_a_class_are_drawn_from_examples_that_look_like_it(site: Site) -> None:
-    assert isinstance(site.painter, ExampleDecoder)
-    assert site.params.examples
+    assert isinstance(site.context.examples, ExampleGenerator)
+    assert isinstance(site.examples, PublicExamples)
     release = site.run()
     images, labels = rows_of(release)
     assert release.count == len(labels) == pytest.approx(3 * EACH, abs=60)
@@ -222,7 +241,7 @@ def test_other_samples_are_drawn_of_other_examples_where_the_quality_refuses(sit
     images, _ = rows_of(site.run(context=context, quality=quality))
     assert seen == [60, 60]
     assert len(images) == 60
-    first, second = site.painter.drawn[:2]
+    first, second = site.examples.drawn[:2]
     assert not set(first.tolist()) & set(second.tolist())
 
 
@@ -249,13 +268,13 @@ def test_the_steps_pay_for_the_mixture_by_the_weights_of_its_stages(site: Site) 
 
 def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> None:
     assert METHOD.carried is not None
-    alone = replace(site.params, examples=False)
+    alone = replace(site.context, examples=None)
     tables = []
-    for params in (site.params, alone):
-        weights = weights_of(METHOD.stages(params, site.context))
+    for context in (site.context, alone):
+        weights = weights_of(METHOD.stages(site.params, context))
         total = sum(weights.values())
         table = METHOD.carried(
-            params, site.context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
+            site.params, context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
         )
         tables.append([one.size_sd for one in table])
         assert table
@@ -267,32 +286,48 @@ def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> Non
     [
         ({"conditional": False}, {}, "one class"),
         ({"filter": "embeddings"}, {}, "filter=embeddings"),
-        ({}, {"decoder": Painter(None)}, "knows none"),
+        ({}, {"decoder": None}, "--decoder none"),
     ],
 )
-def test_examples_that_cannot_be_had_are_refused(
+def test_examples_that_cannot_be_used_are_refused(
     site: Site, settings: dict[str, Any], changes: dict[str, Any], words: str
 ) -> None:
     context = replace(site.context, **changes)
-    params = METHOD.settle(ClusteringParams(examples=True, **settings), context)
+    params = METHOD.settle(ClusteringParams(**settings), context)
     with pytest.raises(ConfigError, match=words):
         METHOD.stages(params, context)
 
 
-@pytest.mark.parametrize(
-    ("settings", "changes"),
-    [
-        ({"clusters": 2}, {}),
-        ({"examples": False}, {}),
-        ({}, {"classes": ("all",)}),
-        ({}, {"decoder": Painter(None)}),
-    ],
-)
-def test_by_default_there_are_none_where_something_else_is_asked_for(
-    site: Site, settings: dict[str, Any], changes: dict[str, Any]
+def test_by_default_there_are_none_beside_other_settings() -> None:
+    none = frozenset[str]()
+    assert METHOD.roles(ClusteringParams(), none)["examples"] == "auto"
+    assert METHOD.roles(ClusteringParams(clusters=2), none)["examples"] is None
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_public_images_that_are_given_are_the_examples(
+    site: Site, tmp_path: Path, own: bool
 ) -> None:
-    context = replace(site.context, **changes)
-    assert not METHOD.settle(ClusteringParams(**settings), context).examples
+    tiles = painted(np.repeat(COLOURS[:3], 40, axis=0), np.random.default_rng(2))
+    np.savez(tmp_path / "public.npz", images=tiles)
+    public = open_source(tmp_path / "public.npz")
+    album = Album(site.examples if own else None)
+    site.context = replace(site.context, public=True, examples=album)
+    release = site.run(public=public)
+    assert sum(release.facts["examples_per_class"].values()) == pytest.approx(120, abs=10)
+    assert any("given" in note for note in release.facts["notes"])
+
+
+def test_images_that_the_program_draws_are_no_examples(site: Site) -> None:
+    leaves = open_source("procedural:leaves?count=100", size=8)
+    materials = Materials(
+        context=site.context,
+        vault=None,  # type: ignore[arg-type]
+        public=leaves,
+        seed=0,
+        progress=lambda words, total: lambda done: None,
+    )
+    assert examples_for(materials) is site.examples
 
 
 def test_whitening_does_not_depend_on_how_equal_variances_are_told_apart() -> None:

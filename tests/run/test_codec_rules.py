@@ -13,7 +13,14 @@ from understudy.data import open_source
 from understudy.methods.base import AUTO
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run import codec_rules
-from understudy.run.codec_rules import ANY_SHAPE, PHOTO, RULES, choose_codec, codec_roles
+from understudy.run.codec_rules import (
+    ANY_SHAPE,
+    PHOTO,
+    RULES,
+    choose_codec,
+    choose_examples,
+    codec_roles,
+)
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 from understudy.run.prepare import prepare
@@ -77,6 +84,29 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(monkeypatch):
 )
 def test_one_half_of_a_codec_brings_the_other(named, roles):
     assert codec_roles(named, (64, 64, 3)) == dict(zip(("encoder", "decoder"), roles, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "decoder", "mu", "chosen"),
+    [
+        ((28, 28, 1), DCT, 0.3, PHOTO.codec),
+        ((28, 28, 1), f"{DCT}?coefficients=200", 0.3, PHOTO.codec),
+        ((28, 28, 1), DCT, 1.0, None),  # pays for a mixture that teaches more
+        ((28, 28, 3), DCT, 0.3, None),
+        ((64, 64, 1), DCT, 0.3, None),
+        ((12, 10, 1), DCT, 0.3, None),
+        ((28, 28, 1), "onnx:back.onnx", 0.3, None),
+        ((28, 28, 1), "", 0.3, None),
+        ((64, 64, 3), f"{PHOTO.codec}?folder=mine", 2.0, f"{PHOTO.codec}?folder=mine"),
+    ],
+)
+def test_examples_go_by_the_decoder_or_by_the_size_of_grey_images(shape, decoder, mu, chosen):
+    assert choose_examples(shape, decoder, mu) == chosen
+
+
+def test_examples_are_left_out_where_their_packages_are_missing(monkeypatch):
+    monkeypatch.setattr(codec_rules, "find_spec", lambda name: None)
+    assert choose_examples((28, 28, 1), DCT, 0.3) is None
 
 
 @pytest.mark.slow

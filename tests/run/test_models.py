@@ -7,7 +7,7 @@ from tests.plugin_packages import install
 from tests.run.samples import QUICK, class_folders, embeddings
 
 from understudy.core.entry_points import METHODS
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.data import open_source
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run.config import make_config
@@ -30,6 +30,7 @@ def test_a_role_left_open_gets_the_methods_default():
         "encoder": "embedded:dct",
         "decoder": "embedded:dct",
         "public": "procedural",
+        "examples": "auto",
     }
     assert named(public="none")["public"] is None
 
@@ -91,3 +92,61 @@ based = replace(METHOD, name="based", roles=lambda params, named: ROLES)
 def test_a_source_may_know_how_to_speak_of_its_classes(tmp_path):
     folder = class_folders(tmp_path / "scans", {"ice_cream": 2, "hot-dog": 2})
     assert phrases_of(open_source(str(folder))) == ("hot dog", "ice cream")
+
+
+def ready_for(folder, shape=(28, 28, 1), classes=("cat", "dog"), **options):
+    """A run of images of this shape, prepared."""
+    pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    source = class_folders(folder / "scans", dict.fromkeys(classes, 3), shape)
+    given = {"source": str(source), "out": folder / "out", "epsilon": 1.0, **options}
+    return prepare(make_config(given), probe=False)
+
+
+def test_small_grey_images_have_the_examples_of_the_package(tmp_path):
+    ready = ready_for(tmp_path)
+    assert ready.config.roles["examples"] == ready.context.examples.name == "embedded:photo"
+    assert "nearness" in ready.plan.shares
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"examples": "none"},
+        {"settings": {"clusters": 2}},
+        {"epsilon": 10.0},
+        {"decoder": "none"},
+        {"shape": (28, 28, 3)},
+    ],
+)
+def test_other_runs_have_no_examples(tmp_path, options):
+    ready = ready_for(tmp_path, **options)
+    assert ready.context.examples is None
+    assert "nearness" not in ready.plan.shares
+
+
+def test_public_images_are_examples_where_the_package_has_none(tmp_path):
+    public = str(class_folders(tmp_path / "public", {"any": 3}, (28, 28, 3)))
+    options = {"shape": (28, 28, 3), "encoder": "embedded:photo"}
+    (tmp_path / "one").mkdir()
+    assert ready_for(tmp_path / "one", **options).context.examples is None
+    ready = ready_for(tmp_path, **options, public=public)
+    assert ready.context.examples.name == "embedded:photo"
+
+
+def test_public_images_may_be_taken_as_they_are(tmp_path):
+    public = str(class_folders(tmp_path / "public", {"any": 3}, (12, 10, 1)))
+    options = {"shape": (12, 10, 1), "examples": "embedded:unchanged"}
+    ready = ready_for(tmp_path, **options, public=public, epsilon=10.0)
+    assert ready.context.examples.name == "embedded:unchanged"
+    (tmp_path / "one").mkdir()
+    with pytest.raises(ConfigError, match=r"brings no public images.*12 x 10.*--public"):
+        ready_for(tmp_path / "one", **options)
+
+
+def test_examples_of_a_size_that_cannot_be_drawn_are_refused(tmp_path):
+    public = str(class_folders(tmp_path / "public", {"any": 3}, (300, 300, 3)))
+    with pytest.raises(BackendError, match=r"300 x 300.*no prior for these"):
+        ready_for(tmp_path, shape=(300, 300, 3), examples="embedded:photo", public=public)
+    with pytest.raises(ConfigError, match="no use for --examples"):
+        named(method=imagining(encoder=None), examples="embedded:photo")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from typer.testing import CliRunner, Result
 
@@ -19,16 +17,15 @@ from safetensors.numpy import load_file
 from tests.studio.test_photographs import written
 from tests.tiny_prior import tiny_prior
 
-from understudy.backends.embedded.photo import public_examples
-from understudy.backends.embedded.photo.photo_models import PRIOR
-from understudy.backends.embedded.photo.public_examples import EXAMPLES, PhotoExamples
-from understudy.backends.registry import load_decoder, load_encoder
+from understudy.backends.embedded import example_features
+from understudy.backends.embedded.photo.photo_examples import PhotoExamples
+from understudy.backends.registry import load_model
 from understudy.cli.main import app
 from understudy.core.errors import BackendError, ConfigError, SourceError
-from understudy.core.prior_decoder import ExampleDecoder
-from understudy.core.types import Images
+from understudy.core.public_examples import ExampleGenerator
+from understudy.core.types import Images, Shape
 from understudy.data import open_source
-from understudy.steps.grid import Description
+from understudy.steps.grid import PriorSpace
 from understudy.studio.examples import examples_of_sources, make_examples
 
 COUNTS = {"leaves": 24, "drawn scenes": 36}
@@ -57,39 +54,45 @@ def sources(images: dict[str, Images], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
-def made(vae: Path, sources: dict[str, str]) -> PhotoExamples:
+def file(vae: Path, sources: dict[str, str]) -> Path:
     """In clusters of a dozen, as many as thousands of images would have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(public_examples, "_PER_CLUSTER", 12)
+        patch.setattr(example_features, "_PER_CLUSTER", 12)
         return make_examples(sources, vae)
 
 
-def decoder_of(vae: Path, side: int = 64) -> ExampleDecoder:
-    decoder = load_decoder("embedded:photo", shape=(side, side, 3), folder=str(vae))
-    assert isinstance(decoder, ExampleDecoder)
-    return decoder
+@pytest.fixture(scope="module")
+def made(vae: Path, file: Path) -> PhotoExamples:
+    examples = known(vae)
+    assert examples is not None
+    return examples
 
 
-def stored(vae: Path) -> dict[str, NDArray[Any]]:
-    return load_file(vae / PRIOR / EXAMPLES)
+def generator_of(vae: Path) -> ExampleGenerator:
+    return load_model(ExampleGenerator, f"embedded:photo?folder={vae}")
 
 
-def test_the_decoder_has_the_images_by_their_descriptions_and_features(
+def known(vae: Path, shape: Shape = SHAPE) -> PhotoExamples | None:
+    examples = generator_of(vae).known(shape)
+    assert examples is None or isinstance(examples, PhotoExamples)
+    return examples
+
+
+def test_the_generator_has_the_images_by_their_descriptions_and_features(
     vae: Path, images: dict[str, Images], made: PhotoExamples
 ) -> None:
-    decoder = decoder_of(vae)
-    examples, together = decoder.examples, np.concatenate(list(images.values()))
-    assert examples is not None
-    assert examples.kind_names == tuple(COUNTS)
-    encoder = load_encoder("embedded:photo", shape=SHAPE, folder=str(vae))
-    description = Description.of_arrays(decoder.description, encoder.latent)  # type: ignore[attr-defined]
-    wanted = np.clip(description.forward(encoder.encode(together)), -6, 6)
-    np.testing.assert_allclose(examples.descriptions, wanted, atol=6 / 127)
-    features = examples.encode(together)
+    together = np.concatenate(list(images.values()))
+    assert made.kind_names == tuple(COUNTS)
+    described = generator_of(vae).describes(SHAPE)
+    assert described is not None
+    space = PriorSpace.of(described.decoder, described.encoder.latent)
+    wanted = np.clip(space.forward(described.encoder.encode(together)), -6, 6)
+    np.testing.assert_allclose(made.descriptions, wanted, atol=6 / 127)
+    features = made.encode(together)
     assert features.shape == made.features.shape == (60, 300)
     largest = np.abs(features).max(axis=0)
-    assert (np.abs(examples.features - features) <= 0.005 * largest + 1e-5).all()
-    assert decoder_of(vae, 32).examples is None  # grids of four places have no detail to vote for
+    assert (np.abs(made.features - features) <= 0.005 * largest + 1e-5).all()
+    assert known(vae, (32, 32, 3)) is None  # grids of four places have no detail to vote for
 
 
 def test_no_cluster_is_of_two_sources(made: PhotoExamples) -> None:
@@ -107,8 +110,8 @@ def test_most_images_lie_within_the_radius_of_the_example_that_is_nearest_to_the
     for number, radius in enumerate(made.radii):
         mine = nearest[cluster == number]
         expected = np.quantile(mine, 0.9) if len(mine) else 0.0
-        assert radius == pytest.approx(expected, rel=1e-4)
-    assert (nearest <= 1.0001 * made.radii[cluster]).mean() >= 0.75
+        assert radius == pytest.approx(expected, rel=2e-3)  # of rounded features
+    assert (nearest <= 1.002 * made.radii[cluster]).mean() >= 0.75
 
 
 def test_features_follow_what_sets_the_images_apart(made: PhotoExamples) -> None:
@@ -118,13 +121,12 @@ def test_features_follow_what_sets_the_images_apart(made: PhotoExamples) -> None
 
 
 def test_the_same_images_give_the_same_examples(
-    vae: Path, sources: dict[str, str], made: PhotoExamples
+    vae: Path, sources: dict[str, str], file: Path
 ) -> None:
-    before = stored(vae)
+    before = load_file(file)
     named = [f"{word}={source}" for word, source in sources.items()]
-    again = examples_of_sources(named, vae, progress="none")
-    np.testing.assert_array_equal(again.features, made.features)
-    after = stored(vae)
+    assert examples_of_sources(named, vae, progress="none") == file
+    after = load_file(file)
     assert set(before) == set(after)
     for name in ("8.descriptions", "features", "centre", "axes"):
         np.testing.assert_array_equal(after[name], before[name])
@@ -135,20 +137,31 @@ def commanded(*words: object) -> Result:
     return CliRunner().invoke(app, ["studio", "examples", *map(str, words)])
 
 
-def test_the_command_writes_them_where_the_decoder_finds_them(
-    tmp_path: Path, sources: dict[str, str]
+@pytest.mark.parametrize(
+    ("flags", "shape", "sides"),
+    [([], SHAPE, {"8", "16"}), (["--small"], (28, 28, 1), {"4"})],
+)
+def test_the_command_writes_them_where_the_generator_finds_them(
+    tmp_path: Path, sources: dict[str, str], flags: list[str], shape: Shape, sides: set[str]
 ) -> None:
     vae = tiny_prior(tmp_path / "vae")
-    assert decoder_of(vae).examples is None
+    assert known(vae, shape) is None
     told = [("--images", f"{word}={source}") for word, source in sources.items()]
-    result = commanded(*sum(told, ()), "--folder", vae, "--progress", "plain")
+    result = commanded(*sum(told, ()), "--folder", vae, "--progress", "plain", *flags)
     assert result.exit_code == 0, result.output
     assert "describing public images" in result.output
-    assert "vae" in result.output
-    examples = decoder_of(vae).examples
+    assert "examples.safetensors" in result.output.replace("\n", "")
+    examples = known(vae, shape)
     assert examples is not None
     assert len(examples.features) == sum(COUNTS.values())
     assert examples.kind_names == tuple(COUNTS)
+    (file,) = (vae / "prior").glob("*examples.safetensors")
+    described = {
+        name.partition(".")[0] for name in load_file(file) if name.endswith("s") and "." in name
+    }
+    assert described <= sides
+    drawn_again = examples.draw(np.array([0, 0, 59]), seeds=np.arange(3, dtype=np.uint64))
+    assert drawn_again.shape == (3, *shape)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +197,9 @@ def test_embeddings_are_no_images(vae: Path, tmp_path: Path) -> None:
 def test_too_few_images_and_images_all_alike_are_refused(
     vae: Path, tmp_path: Path, rows: Images
 ) -> None:
-    before = (vae / PRIOR / EXAMPLES).is_file()
+    before = sorted((vae / "prior").iterdir())
     with pytest.raises(SourceError, match=r"20 or more that differ"):
         make_examples({"one": str(written(tmp_path / "one", rows))}, vae)
     with pytest.raises(ConfigError, match="need a source"):
         make_examples({}, vae)
-    assert (vae / PRIOR / EXAMPLES).is_file() is before
+    assert sorted((vae / "prior").iterdir()) == before

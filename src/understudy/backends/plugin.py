@@ -28,6 +28,7 @@ Kind = Literal[
     "tuner",
     "captioner",
     "writer",
+    "example generator",
     "segmenter",
     "detector",
     "pose estimator",

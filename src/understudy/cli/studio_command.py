@@ -101,13 +101,15 @@ def examples_command(
     folder: Annotated[
         Path, typer.Option(help="Of the autoencoder, with its prior: vae in a studio's folder.")
     ],
+    small: Annotated[
+        bool, typer.Option(help="For grey images of up to 32 pixels; else 33 to 128, in colour.")
+    ] = False,
     progress: Progress = "auto",
 ) -> None:
     """Let embedded:photo draw others like these images, where private ones look like them."""
     from understudy.studio.examples import examples_of_sources
 
-    examples_of_sources(images, folder, progress=progress)
-    show.exported(folder)
+    show.exported(examples_of_sources(images, folder, small=small, progress=progress))
 
 
 @studio_app.command("fit-niqe")

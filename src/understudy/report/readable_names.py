@@ -24,7 +24,6 @@ NAMES = {
     "dimensions": "dimensions that clusters are found in",
     "distance": "distance of the votes",
     "dp_sgd": "DP-SGD on the private rows",
-    "examples": "public examples",
     "features": "features",
     "files": "files",
     "filter": "filter by private votes",

@@ -65,6 +65,19 @@ ANY_SHAPE = CodecRule(
     reason="it keeps the most of small and of grey images, and needs no package",
 )
 
+SMALL_GREY = CodecRule(
+    codec="embedded:photo",
+    images="grey images of 24 to 32 pixels a side",
+    reason="it knows garments of that size, and draws others like public ones",
+    channels=(1,),
+    least=24,
+    most=32,
+    packages=PHOTO.packages,
+)
+"""What draws examples beside `ANY_SHAPE`."""
+
+_MIXTURE_FROM = 1.0  # mu of a budget that pays for a mixture of many clusters, which teaches more
+
 RULES: tuple[CodecRule, ...] = (PHOTO, ANY_SHAPE)
 """The first that fits is taken; what was measured: docs/benchmarks.md."""
 
@@ -106,6 +119,21 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
         )
     reason = f"{rule.codec} is taken for these images ({size}) because {rule.reason}"
     return CodecChoice(rule.codec, reason)
+
+
+def choose_examples(shape: Shape, decoder: str, mu: float) -> str | None:
+    """What draws samples like public examples where nobody names it; None: nothing.
+
+    Args:
+        shape: (height, width, channels) of the images.
+        decoder: Name of the decoder.
+        mu: Gaussian-DP parameter of the budget.
+    """
+    plain = decoder.partition("?")[0]
+    if plain == PHOTO.codec:
+        return decoder
+    small = plain == ANY_SHAPE.codec and SMALL_GREY.fits(shape) and not SMALL_GREY.missing
+    return SMALL_GREY.codec if small and mu < _MIXTURE_FROM else None
 
 
 def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:

@@ -16,7 +16,7 @@ from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried, classifier_words, public_words
-from understudy.methods.clustering.labelled_examples import example_words, examples_of
+from understudy.methods.clustering.labelled_examples import example_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
@@ -254,11 +254,10 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
         yield ONE_CLASS
     if prepared.codec is not None:
         yield prepared.codec.reason
-    examples = examples_of(prepared.context)
-    if vars(prepared.params).get("examples") and examples is not None:
-        yield example_words(examples, public=prepared.public is not None)
+    if prepared.context.examples is not None:
+        yield example_words(prepared.context, prepared.public)
     if carried and carried[0].public_below:
-        mixture = "of a mixture: " if vars(prepared.params).get("examples") else ""
+        mixture = "" if prepared.context.examples is None else "of a mixture: "
         yield mixture + public_words(carried[0].public_below)
     if vars(prepared.params).get("labels") == "classifier":
         yield classifier_words(prepared.plan.mu)

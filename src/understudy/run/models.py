@@ -10,14 +10,16 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
-from understudy.core.errors import ConfigError
+from understudy.core.errors import BackendError, ConfigError
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
 from understudy.core.prior_decoder import PriorDecoder
+from understudy.core.public_examples import ExampleGenerator
 from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
 from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
-from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
+from understudy.privacy.account import run_mu_of
+from understudy.run.codec_rules import CodecChoice, choose_codec, choose_examples, codec_roles
 from understudy.run.config import RunConfig
 
 
@@ -102,7 +104,7 @@ def _other_encoder(names: Mapping[str, str | None], defaults: Mapping[str, str |
 
 
 def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:
-    """Every model of ``names`` by its role, as `Context` takes them.
+    """Every model of ``names`` but examples by its role, as `Context` takes them.
 
     Raises:
         ConfigError: A model of images for a dataset of embeddings.
@@ -113,7 +115,7 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         return loaded
     for role in MODEL_ROLES:  # an encoder comes before the decoder of its embeddings
         name, port = names.get(role), port_of(role)
-        if name is None:
+        if name is None or role == "examples":  # `with_examples` asks what the others are
             continue
         if port is Encoder:
             loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
@@ -123,6 +125,59 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         else:
             loaded[role] = load_model(port, name)
     return loaded
+
+
+def with_examples(
+    config: RunConfig, names: Mapping[str, str | None], source: Source, models: dict[str, Any]
+) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration and the models with what draws samples like public examples, if anything.
+
+    Args:
+        config: What the user named.
+        names: Of each role.
+        source: The private dataset.
+        models: Those of all other roles.
+
+    Raises:
+        ConfigError: What was named brings no public images for such ones, and none are given.
+        BackendError: What was named draws no images of this size.
+    """
+    asked, public = names.get("examples"), named_roles(config).get("public", "none") != "none"
+    if asked is None or len(source.shape) != 3:
+        return config, models
+    name = asked
+    if asked == AUTO:
+        decoder = models.get("decoder")
+        mu = run_mu_of(config.budget)
+        chosen = choose_examples(source.shape, "" if decoder is None else decoder.name, mu)
+        if chosen is None or len(source.classes) < 2:
+            return _naming_examples(config, "none"), models
+        name = chosen
+    generator = load_model(ExampleGenerator, name)
+    if asked == AUTO and not _draws(generator, source.shape, public=public):
+        return _naming_examples(config, "none"), models
+    if generator.known(source.shape) is None and not public:
+        raise ConfigError(
+            f"--examples {name}: it brings no public images for those of "
+            f"{source.shape[0]} x {source.shape[1]} pixels. Name some: --public FOLDER"
+        )
+    generator.describes(source.shape)
+    return _naming_examples(config, name), {**models, "examples": generator}
+
+
+def _draws(generator: ExampleGenerator, shape: Shape, *, public: bool) -> bool:
+    """Whether a generator has images of this size, or, where public ones are given, draws such."""
+    if generator.known(shape) is not None:
+        return True
+    try:
+        generator.describes(shape)
+    except BackendError:
+        return False
+    return public
+
+
+def _naming_examples(config: RunConfig, name: str) -> RunConfig:
+    return replace(config, roles=cast(RoleNames, {**config.roles, "examples": name}))
 
 
 def require_no_models(config: RunConfig) -> None:

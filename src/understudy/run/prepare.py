@@ -34,6 +34,7 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
     with_codec,
+    with_examples,
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
@@ -102,6 +103,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_no_models(config)
     config, codec = with_codec(config, chosen, params, source.shape)
     names = names_of_roles(config, chosen, params)
+    config, models = with_examples(config, names, source, load_models(names, source))
     context = Context(
         source.shape,
         public=True,
@@ -109,7 +111,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
-        **load_models(names, source),
+        **models,
     )
     open_matching = partial(_open_matching, source, config)
     base_name = names.get("base")
@@ -135,7 +137,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     _require_measurable(config, source.classes, params)
     plan = _plan_of(config, chosen.stages(params, context))
     if probe:
-        require_independent_models(context, examples=getattr(params, "examples", False))
+        require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     parts = (plan, source, test, public, base, candidates, context, quality)
@@ -231,14 +233,13 @@ def open_private(
     return source
 
 
-def require_independent_models(context: Context, *, examples: bool = False) -> None:
+def require_independent_models(context: Context) -> None:
     """Refuse a model that lets one private image change what another one adds to a sum.
 
     Reads no private image and spends nothing; takes `SECONDS` or, of slow models, two calls each.
 
     Args:
         context: The models.
-        examples: Whether private images are compared with the decoder's public examples.
 
     Raises:
         BackendError: Naming the model, and what to do.
@@ -248,9 +249,8 @@ def require_independent_models(context: Context, *, examples: bool = False) -> N
         for model in (context.encoder, context.cluster_encoder)
         if model is not None
     ]
-    known = examples_of(context) if examples else None
-    if known is not None and context.decoder is not None:
-        looks.append((context.decoder, known.encode, RECORDS_PER_CALL))
+    if context.examples is not None and (known := examples_of(context)) is not None:
+        looks.append((context.examples, known.encode, RECORDS_PER_CALL))
     if context.captioner is not None and isinstance(context.encoder, TextEncoder):
         look = captions_embedded(context.captioner, context.encoder)
         looks.append((context.captioner, look, CAPTIONED_AT_ONCE))

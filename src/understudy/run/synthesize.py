@@ -64,6 +64,7 @@ def synthesize(
     encoder: str | None = None,
     decoder: str | None = None,
     public: str | None = None,
+    examples: str | None = None,
     base: str | None = None,
     candidates: str | None = None,
     cluster_encoder: str | None = None,
@@ -119,6 +120,9 @@ def synthesize(
             embeddings only.
         public: A public dataset that the method may learn from for free; None: procedural images
             for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
+        examples: What draws samples like public images, the decoder's own or those of ``public``,
+            where private images look like them; None or ``auto``: ``embedded:photo`` where it has
+            some; ``"none"``: nothing.
         base: A public or synthetic dataset of the same classes that the method starts from instead
             of generating one.
         candidates: A synthetic or public dataset whose best samples the method selects.
@@ -193,6 +197,7 @@ def synthesize(
                 "encoder": encoder,
                 "decoder": decoder,
                 "public": public,
+                "examples": examples,
                 "base": base,
                 "candidates": candidates,
                 "cluster_encoder": cluster_encoder,
@@ -478,7 +483,7 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
             out=out / "fashion-mnist",
             epsilon=epsilon,
             test=source,
-            test_rows=20_000,
+            count=20_000,
             ledger=str(out / "demo-ledger.db"),
             progress=progress,
         )

@@ -1,28 +1,28 @@
 """``understudy studio examples``: public images that ``embedded:photo`` can draw from.
 
 Each becomes a description of its latents, for every size of grid that the prior has learnt, and
-features that tell what it shows (`understudy.backends.embedded.photo.public_examples`). Examples of
-one source are clustered by their features: the clusters are what private records vote for.
+features that tell what it shows (`understudy.backends.embedded.example_features`). Examples of one
+source are clustered by their features: the clusters are what private records vote for. Those for
+small grey images are made for themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.embedded.photo.latent_prior import DESCRIPTIONS, read_descriptions
-from understudy.backends.embedded.photo.photo_models import PRIOR, PhotoEncoder, PhotoOptions
-from understudy.backends.embedded.photo.public_examples import (
+from understudy.backends.embedded.example_features import (
+    ExampleFeatures,
     Features,
-    PhotoExamples,
-    scattering_coefficients,
-    with_clusters,
-    write_examples,
+    FeatureScattering,
 )
+from understudy.backends.embedded.photo.latent_prior import DESCRIPTIONS, read_descriptions
+from understudy.backends.embedded.photo.photo_examples import SMALL_GRID, write_examples
+from understudy.backends.embedded.photo.photo_models import PRIOR, PhotoEncoder, PhotoOptions
 from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.core.ports import Events
 from understudy.core.types import Images
@@ -30,16 +30,21 @@ from understudy.data import open_source
 from understudy.run.progress import ProgressMode, reporting
 from understudy.steps.grid import Description
 
-_FEATURES = 300  # numbers of each example
+_FEATURES, _SMALL_FEATURES = 300, 200  # numbers of each example
 _LEAST = 20  # images of a source
 _PIXELS = 8  # a side of one place of a grid
 _SIDES = (8, 16)  # of grids: images of 33 to 64 and of 65 to 128 pixels
+_SMALL_PIXELS = 28  # a side of small images, most of which have so many
 _BLOCK = 256
 
 
 def examples_of_sources(
-    named: Sequence[str], autoencoder: Path, *, progress: ProgressMode | Events = "auto"
-) -> PhotoExamples:
+    named: Sequence[str],
+    autoencoder: Path,
+    *,
+    small: bool = False,
+    progress: ProgressMode | Events = "auto",
+) -> Path:
     """`make_examples` of sources as they are typed, such as ``tiles=tiles/``.
 
     Raises:
@@ -56,20 +61,21 @@ def examples_of_sources(
         sources[word] = source
     with reporting(progress) as events:
         step = events.step("describing public images")
-        examples = make_examples(sources, autoencoder)
+        file = make_examples(sources, autoencoder, small=small)
         step.finish()
-    return examples
+    return file
 
 
-def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExamples:
+def make_examples(sources: Mapping[str, str], autoencoder: Path, *, small: bool = False) -> Path:
     """Write the examples of public sources into the folder of an autoencoder's prior.
 
     Args:
         sources: What each shows, in a word or two, and its name.
         autoencoder: Folder of the autoencoder, with its prior.
+        small: For grey images of at most 32 pixels a side, instead of those of 33 to 128.
 
     Returns:
-        The examples for the smallest grid.
+        The file.
 
     Raises:
         BackendError: There is no prior, or one of another autoencoder or of other sizes of grid.
@@ -84,29 +90,33 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path) -> PhotoExample
             "--world photographs` makes one, in the folder vae of its own"
         )
     arrays = read_descriptions(autoencoder / PRIOR, autoencoder)
-    sides = [side for side in _SIDES if side in arrays]
-    if not sides:
+    wanted = (SMALL_GRID,) if small else _SIDES
+    if not (sides := [side for side in wanted if side in arrays]):
         raise BackendError(
-            f"the prior of {autoencoder} knows grids of {sorted(arrays)} places a side, and "
-            f"examples are made for {' and '.join(map(str, _SIDES))}"
+            f"the prior of {autoencoder} knows grids of {sorted(arrays)} places a side, and these "
+            f"examples are made for {' and '.join(map(str, wanted))}"
         )
-    images = {side: [_images(name, side * _PIXELS) for name in sources.values()] for side in sides}
+    channels: Literal[1, 3] = 1 if small else 3
+    length = _SMALL_FEATURES if small else _FEATURES
+    pixels = {side: _SMALL_PIXELS if small else side * _PIXELS for side in sides}
+    images = {
+        side: [_images(name, pixels[side], channels) for name in sources.values()] for side in sides
+    }
     counts = [len(part) for part in images[sides[0]]]
     together = {side: np.concatenate(parts) for side, parts in images.items()}
     descriptions = {
-        side: _described(pixels, autoencoder, arrays[side]) for side, pixels in together.items()
+        side: _described(parts, autoencoder, arrays[side]) for side, parts in together.items()
     }
-    coefficients = scattering_coefficients(together[sides[0]])
-    encode = Features.of(coefficients, _FEATURES)
-    features = encode.project(coefficients)
-    examples = with_clusters(descriptions[sides[0]], features, counts, tuple(sources), encode)
-    write_examples(autoencoder / PRIOR, autoencoder, examples, descriptions)
-    return examples
+    scattering = FeatureScattering((pixels[sides[0]], pixels[sides[0]], channels))
+    coefficients = scattering.of_all(together[sides[0]])
+    encode = Features.of(coefficients, length, scattering)
+    features = ExampleFeatures.of(encode.project(coefficients), counts, tuple(sources), encode)
+    return write_examples(autoencoder, features, descriptions)
 
 
-def _images(name: str, side: int) -> Images:
-    """Every image of a source: (n, side, side, 3)."""
-    source = open_source(name, size=side, channels=3)
+def _images(name: str, side: int, channels: Literal[1, 3]) -> Images:
+    """Every image of a source: (n, side, side, channels)."""
+    source = open_source(name, size=side, channels=channels)
     images = np.concatenate([batch.values for batch in source.batches(_BLOCK)])
     if len(images) < _LEAST or (images == images[0]).all():
         raise SourceError(

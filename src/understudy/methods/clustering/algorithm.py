@@ -50,7 +50,6 @@ from understudy.methods.clustering.label_classifier import trained_on_records
 from understudy.methods.clustering.labelled_examples import (
     drawn_from_examples,
     examples_for,
-    examples_of,
     labelled_examples,
     near_records,
 )
@@ -79,7 +78,7 @@ def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     VoteFilter(plan.votes, params.threshold, params.oversample).check(context, plan.planned)
     if params.labels == "classifier":
         _check_classifier(params, context)
-    if params.examples:
+    if context.examples is not None:
         _check_examples(params, context)
     return plan.planned
 
@@ -102,7 +101,7 @@ def _check_classifier(params: ClusteringParams, context: Context) -> None:
 
 
 def _check_examples(params: ClusteringParams, context: Context) -> None:
-    """Refuse examples where there are none, or where something else chooses the samples.
+    """Refuse examples where nothing is to be labelled, or something else chooses the samples.
 
     Raises:
         ConfigError: As said.
@@ -112,10 +111,10 @@ def _check_examples(params: ClusteringParams, context: Context) -> None:
         reason = "this run has one class, and a classifier of examples needs two"
     elif params.filter != "none":
         reason = f"filter={params.filter} chooses among samples of a mixture: take one of the two"
-    elif examples_of(context) is None:
-        reason = "this decoder knows none for images of this size; embedded:photo does"
+    elif context.decoder is None:
+        reason = "this run releases embeddings: leave out --decoder none"
     if reason:
-        raise ConfigError(f"examples=true draws from public examples of a decoder: {reason}")
+        raise ConfigError(f"--examples is for images of several classes: {reason}")
 
 
 def _check_resample(params: ClusteringParams, context: Context) -> None:
@@ -354,6 +353,7 @@ def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]
     return {
         **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if linear else AUTO),
         "public": PROCEDURAL_WHITENING if linear else PROCEDURAL,
+        "examples": AUTO if params == ClusteringParams() else None,
     }
 
 

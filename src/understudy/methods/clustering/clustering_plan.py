@@ -14,7 +14,7 @@ from understudy.methods.base import Context, stages_of
 from understudy.methods.clustering.covariance import Covariance
 from understudy.methods.clustering.embedding_space import SpaceSettings, SpaceStages
 from understudy.methods.clustering.label_classifier import Labelling, gradient_stages
-from understudy.methods.clustering.labelled_examples import ExampleStages, examples_of
+from understudy.methods.clustering.labelled_examples import ExampleStages
 from understudy.methods.clustering.vote_filter import Filter, FilterStages
 from understudy.methods.dp_estimators import ClusterStages, KMeansStages
 
@@ -75,10 +75,6 @@ class ClusteringParams:
     shrink: Annotated[
         bool, Option("shrink means and covariances by the noise that is known to be in them")
     ] = True
-    examples: Annotated[
-        bool | None,
-        Option("draw from public examples where private images look like them; default: if it can"),
-    ] = None
     conditional: Annotated[
         bool, Option("learn each class by itself; false: one mixture without classes")
     ] = True
@@ -140,19 +136,11 @@ def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
         usual = _usual_clusters(context.mu, class_count(params, context), unclip=unclip)
     return replace(
         params,
-        examples=_takes_examples(params, context),
         clusters=params.clusters or usual,
         covariance=params.covariance or covariance,
         whiten=not unclip if params.whiten is None else params.whiten,
         normalise=not (images or wide) if params.normalise is None else params.normalise,
     )
-
-
-def _takes_examples(params: ClusteringParams, context: Context) -> bool:
-    """Whether samples may be drawn from public examples: by default, where no setting is given."""
-    if params.examples is not None:
-        return params.examples
-    return params == ClusteringParams() and examples_of(context) is not None
 
 
 def class_count(params: ClusteringParams, context: Context) -> int:
@@ -246,7 +234,9 @@ def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringS
     numbers = space_settings(params, context).total * class_count(params, context)
     stages = gradient_stages(params.labels, params.labels_share, weight, numbers)
     plan = replace(plan, gradients=stages)
-    return replace(plan, examples=ExampleStages.of(plan.mixture)) if params.examples else plan
+    if context.examples is None:
+        return plan
+    return replace(plan, examples=ExampleStages.of(plan.mixture))
 
 
 def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStages:

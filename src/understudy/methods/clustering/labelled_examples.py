@@ -1,6 +1,6 @@
 """Public examples of the private images' kind, with labels by a DP classifier.
 
-A decoder may know public images: it draws others like them from their descriptions. Where most
+A run may have public images, and a generator that draws others like them. Where most
 private images look like one of them, samples are better drawn from the examples than from a
 mixture: what a mixture has to learn of the shape of the data, the examples have for free. What is
 left to ask is which of the examples look like private ones, and what their labels would be: PATE's
@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection, row_squares
-from understudy.core.prior_decoder import ExampleDecoder, PublicExamples
+from understudy.core.ports import Source
+from understudy.core.public_examples import PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
-from understudy.methods.base import Context, Materials
+from understudy.methods.base import PROCEDURAL, Context, Materials
 from understudy.methods.clustering.embedding_space import PUBLIC_SAMPLES, public_batches
 from understudy.methods.clustering.label_classifier import (
     INPUT_LENGTH,
@@ -46,8 +46,6 @@ from understudy.steps.grid import PriorSpace
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
-
-_HOW = "drawn like public examples of the images' kind, which a DP classifier labels"
 
 _STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
 _NEAR, _NEAR_OF_CLASS = 0.6, 0.4  # of all private images, and of those of each class, at least
@@ -96,45 +94,50 @@ class ExampleStages:
 
 
 def examples_of(context: Context) -> PublicExamples | None:
-    """The public examples that a decoder brings; None where it has none, or for one class."""
-    decoder = context.decoder
-    if len(context.classes) < 2 or not isinstance(decoder, ExampleDecoder):
-        return None
-    return decoder.examples
+    """The examples that a run's generator of them brings; None where there are none."""
+    return None if context.examples is None else context.examples.known(context.shape)
 
 
 def examples_for(materials: Materials) -> PublicExamples | None:
-    """The public examples of a run: the public images that are given, or those of the decoder.
+    """The examples of a run: the public images that are given, or those of its generator.
 
-    The latter where very few are given; None where the decoder has none.
+    The latter where very few are given; None where there are none.
     """
-    context, public = materials.context, materials.public
-    known, decoder, encoder = examples_of(context), context.decoder, context.encoder
-    grid = context.grid
-    if known is None or public is None or encoder is None or grid is None:
+    public = given_images(materials.public)
+    generator, known = materials.context.examples, examples_of(materials.context)
+    if generator is None or public is None:
         return known
-    if not isinstance(decoder, ExampleDecoder):
-        return known
+    described = generator.describes(materials.shape)
     most = min(PUBLIC_SAMPLES, _BYTES // math.prod(materials.shape))
-    space = PriorSpace.of(decoder, grid)
     images: list[Images] = []
     descriptions: list[NDArray[np.float32]] = []
     for values in public_batches(materials, public, "describing public images", most):
         images.append(values)
-        descriptions.append(space.forward(encoder.encode(values)))
+        if described is not None:
+            space = PriorSpace.of(described.decoder, described.encoder.latent)
+            descriptions.append(space.forward(described.encoder.encode(values)))
     if sum(map(len, images)) < _FEWEST:
         return known
-    return decoder.examples_like(np.concatenate(images), np.concatenate(descriptions))
+    together = np.concatenate(descriptions) if descriptions else None
+    return generator.like(np.concatenate(images), together)
 
 
-def example_words(examples: PublicExamples, *, public: bool) -> str:
-    """What may be released, in a sentence; ``public``: whether public images are given."""
-    names = f"{len(examples.features):,} public examples ({', '.join(examples.kind_names)})"
-    whose = "public images that are given" if public else f"decoder's {names}"
+def given_images(public: Source | None) -> Source | None:
+    """A public dataset whose images may be examples; images that the program draws are none."""
+    drawn = public is not None and public.name.startswith(PROCEDURAL)
+    return None if drawn else public
+
+
+def example_words(context: Context, public: Source | None) -> str:
+    """What may be released of a run with examples, in a sentence."""
+    examples, whose = examples_of(context), "public images that are given"
+    if examples is not None and given_images(public) is None:
+        kinds = ", ".join(examples.kind_names)
+        whose = f"{len(examples.features):,} public examples that come with the program ({kinds})"
     return (
         f"where at least {_NEAR:.0%} of the private images (DP count) look like one of the "
         f"{whose}, samples are drawn like those, labelled by a DP classifier; elsewhere from a "
-        "mixture (examples=false: always)"
+        "mixture (--examples none: always)"
     )
 
 
@@ -343,15 +346,15 @@ class ExampleProducer:
     """Draws samples of public examples: the same seed gives the same samples.
 
     Attributes:
-        materials: Decoder, seed, quality.
-        descriptions: (m, d) of the examples.
+        materials: Seed, quality.
+        examples: The examples.
         labels: (n,) class of each sample.
         places: (n,) number of each sample in its class.
         order: For each class its examples, in the order in which they are drawn, over and over.
     """
 
     materials: Materials
-    descriptions: NDArray[np.float32]
+    examples: PublicExamples
     labels: Labels
     places: Labels
     order: tuple[NDArray[np.int64], ...]
@@ -372,7 +375,7 @@ class ExampleProducer:
             materials.rng_of(f"examples of class {label}").permutation(rows)
             for label, rows in enumerate(labelled.rows)
         )
-        return cls(materials, examples.descriptions, labels[shuffled], places[shuffled], order)
+        return cls(materials, examples, labels[shuffled], places[shuffled], order)
 
     def batches(self) -> Iterator[SyntheticBatch]:
         """All samples, block by block."""
@@ -383,9 +386,7 @@ class ExampleProducer:
 
     def _drawn(self, first: int, samples: Labels, number: int, image: int) -> Images:
         """Images of these samples from ``first`` on, of other examples in every round."""
-        decoder, samples = self.materials.decoder, first + samples
-        if not isinstance(decoder, ExampleDecoder):
-            raise ConfigError("public examples are drawn by the decoder that brings them")
+        samples = first + samples
         labels = self.labels[samples]
         places = self.places[samples] + number * np.bincount(self.labels)[labels]
         examples = [
@@ -393,8 +394,7 @@ class ExampleProducer:
             for label, place in zip(labels, places, strict=True)
         ]
         seeds = self.materials.seeds_of(f"examples round {number} image {image}", samples)
-        latents = decoder.draw(self.descriptions[examples], seeds=seeds)
-        return decoder.decode(latents, seeds=seeds)
+        return self.examples.draw(np.array(examples), seeds=seeds)
 
 
 def drawn_from_examples(
@@ -403,7 +403,7 @@ def drawn_from_examples(
     """Samples of each class, drawn from the examples that have its label.
 
     Args:
-        materials: Decoder, seed, classes, count.
+        materials: Seed, classes, count.
         records: What was released of the records.
         labelled: The examples.
         method: The method's name.
@@ -412,16 +412,15 @@ def drawn_from_examples(
     total = float(records.sizes.sum())
     sizes = materials.class_sizes(records.sizes / total, total)
     producer = ExampleProducer.of(materials, records.examples, labelled, sizes)
-    shape = None if materials.decoder is None else materials.decoder.shape
     facts = _facts(classes, records, labelled)
     return Release(
         method,
         classes,
         int(sizes.sum()),
         producer.batches,
-        image_shape=shape,
+        image_shape=materials.shape,
         facts=facts,
-        how=_HOW,
+        how=f"{records.examples.how}, which a DP classifier labels",
         public_source=None if materials.public is not None else str(facts["public_examples"]),
     )
 
@@ -434,13 +433,13 @@ def _facts(
     clusters = np.unique(examples.clusters[np.concatenate(labelled.rows)])
     names = " and ".join(examples.kind_names[kind] for kind in np.unique(examples.kinds[clusters]))
     notes = [
-        f"samples are drawn like public examples ({names}), not from a mixture: {records.words}. A "
-        "DP classifier of the private images gave each example its class"
+        f"samples are {examples.how} ({names}), not from a mixture: {records.words}. A DP "
+        "classifier of the private images gave each example its class"
     ]
     if scarce := [name for name, count in zip(classes, counts, strict=True) if count <= _FEWEST]:
         notes.append(
             f"{', '.join(scarce)}: hardly any public example looks like this class, so its samples "
-            f"are drawn from {_FEWEST} that come nearest; examples=false draws from a mixture"
+            f"are drawn from {_FEWEST} that come nearest; --examples none draws from a mixture"
         )
     return {
         "noisy_rows": round(float(records.sizes.sum())),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,6 @@ from understudy.backends.embedded.photo.latent_prior import (
     LatentPrior,
     PriorOptions,
     read_latent_prior,
-)
-from understudy.backends.embedded.photo.public_examples import (
-    PhotoExamples,
-    read_examples,
-    with_clusters,
 )
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
 from understudy.backends.hub.pretrained import licence_of
@@ -77,7 +71,7 @@ class PhotoEncoder:
     """
 
     ordered = False
-    norm_bound = None
+    norm_bound: float | None = None
 
     def __init__(self, shape: Shape, options: PhotoOptions) -> None:
         self.name, self.shape = full_name(PHOTO_NAME, options), shape
@@ -148,7 +142,6 @@ class PhotoPriorDecoder(PhotoDecoder):
 
     Attributes:
         description: What settles descriptions of its latents.
-        examples: Public examples of which it can draw images of this size, or None.
         sampling: Steps and guidance of the prior, in words.
 
     Raises:
@@ -160,25 +153,6 @@ class PhotoPriorDecoder(PhotoDecoder):
         self._prior = prior
         self.description = prior.descriptions_of(self.latent) or {}
         self.sampling = f"{options.steps} steps, guidance {options.guidance:g} ({PHOTO_NAME})"
-        self._folder = autoencoder_folder(options)
-
-    @cached_property
-    def examples(self) -> PhotoExamples | None:
-        """Public examples of which it can draw images of this size; None where there are none."""
-        side = int(self.description["shape"][1])
-        return read_examples(self._folder / PRIOR, self._folder, side)
-
-    def examples_like(self, images: Images, descriptions: NDArray[np.float32]) -> PhotoExamples:
-        """Examples that are other public images, (m, height, width, channels), described (m, d).
-
-        Raises:
-            BackendError: It has none of its own, which say what features are.
-        """
-        if self.examples is None:
-            raise BackendError(f"{self.name} knows no features: its prior has no examples")
-        encode = self.examples.encode
-        counts, names = [len(images)], ("the public dataset",)
-        return with_clusters(descriptions, encode.of_all(images), counts, names, encode)
 
     def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
         """Latents of descriptions (n, k) and (n,) seeds: (n, d) float32.
@@ -269,10 +243,16 @@ def photo_decoder(
                 f"{PHOTO_NAME} decodes its own embeddings only, found those of {encoder.name}"
             )
         inherited["folder"] = encoder.folder
-    read = read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
-    prior = prior_of(read)
+    return photo_decoder_of(
+        shape, read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
+    )
+
+
+def photo_decoder_of(shape: Shape, options: PhotoOptions) -> PhotoDecoder:
+    """The decoder half for images of this shape; with a prior where there is one for them."""
+    prior = prior_of(options)
     height, width, _ = enlarged(shape)
     grid = (1, height // _STEP, width // _STEP)  # of one channel: the prior goes by the sides
     if prior is None or prior.descriptions_of(grid) is None:
-        return PhotoDecoder(shape, read)
-    return PhotoPriorDecoder(shape, read, prior)
+        return PhotoDecoder(shape, options)
+    return PhotoPriorDecoder(shape, options, prior)

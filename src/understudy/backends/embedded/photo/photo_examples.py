@@ -1,0 +1,203 @@
+"""Public examples of ``embedded:photo``: descriptions that its prior draws others like them by.
+
+An example is the description of a public image's latents, and features of the image
+(`understudy.backends.embedded.example_features`). No image is stored. Both are whole numbers of
+eight bits. Those of small grey images have a file of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from understudy.backends.embedded.example_features import (
+    SMALL_IMAGE,
+    ExampleFeatures,
+    Features,
+    FeatureScattering,
+    features_of_public,
+)
+from understudy.backends.embedded.photo.latent_prior import encoder_sum
+from understudy.backends.embedded.photo.photo_models import (
+    PHOTO_NAME,
+    PRIOR,
+    PhotoEncoder,
+    PhotoOptions,
+    PhotoPriorDecoder,
+    autoencoder_folder,
+    opened,
+    photo_decoder_of,
+)
+from understudy.backends.plugin import full_name, read_options
+from understudy.core.errors import BackendError
+from understudy.core.public_examples import DescribedBy
+from understudy.core.types import Images, Labels, Seeds, Shape
+
+_FILE, _SMALL_FILE = "examples.safetensors", "small_grey_examples.safetensors"
+SMALL_GRID = SMALL_IMAGE // 8
+"""Side of the grid of small images."""
+
+_REACH = 6.0  # of descriptions, whose deviation is about 1
+_LEVELS = 127
+
+
+@dataclass(frozen=True)
+class PhotoExamples(ExampleFeatures):
+    """Examples that are drawn again (`understudy.core.public_examples.PublicExamples`).
+
+    Attributes:
+        descriptions: (m, d) float32.
+        decoder: Draws by them.
+    """
+
+    descriptions: NDArray[np.float32]
+    decoder: PhotoPriorDecoder
+    how: ClassVar[str] = "drawn like public examples of the images' kind"
+
+    def draw(self, rows: Labels, *, seeds: Seeds) -> Images:
+        """An image like each of these n examples: (n, height, width, channels) uint8."""
+        latents = self.decoder.draw(self.descriptions[rows], seeds=seeds)
+        return self.decoder.decode(latents, seeds=seeds)
+
+
+class PhotoExampleGenerator:
+    """Draws images like public examples, by the prior of ``embedded:photo``.
+
+    Args:
+        options: See `PhotoOptions`.
+
+    Raises:
+        BackendError: A folder without an autoencoder.
+    """
+
+    def __init__(self, options: PhotoOptions) -> None:
+        self.name, self.licence = full_name(PHOTO_NAME, options), opened(options)[2]
+        self._options, self._folder = options, autoencoder_folder(options)
+        self._known: dict[Shape, PhotoExamples | None] = {}
+
+    def known(self, shape: Shape) -> PhotoExamples | None:
+        """Its own examples for images (height, width, channels); None: it has none for these.
+
+        Raises:
+            BackendError: They are described by another autoencoder than the folder holds.
+        """
+        if shape not in self._known:
+            decoder = photo_decoder_of(shape, self._options)
+            own = None
+            if isinstance(decoder, PhotoPriorDecoder):
+                own = read_examples(self._folder, decoder)
+            self._known[shape] = own
+        return self._known[shape]
+
+    def describes(self, shape: Shape) -> DescribedBy:
+        """The autoencoder for images (height, width, channels), whose latents are described.
+
+        Raises:
+            BackendError: The prior has not learnt latents of such images, or there is none.
+        """
+        decoder = photo_decoder_of(shape, self._options)
+        if not isinstance(decoder, PhotoPriorDecoder):
+            raise BackendError(
+                f"{self.name} draws no images of {shape[0]} x {shape[1]} pixels: it has no prior "
+                "for these. embedded:unchanged takes public images of any size as they are"
+            )
+        return DescribedBy(PhotoEncoder(shape, self._options), decoder)
+
+    def like(self, images: Images, descriptions: NDArray[np.float32] | None) -> PhotoExamples:
+        """Examples that are other public images, (m, height, width, channels), described (m, d).
+
+        Raises:
+            BackendError: No descriptions, or as `describes`.
+        """
+        shape: Shape = (images.shape[1], images.shape[2], images.shape[3])
+        decoder = self.describes(shape).decoder
+        if descriptions is None or not isinstance(decoder, PhotoPriorDecoder):
+            raise BackendError(f"{self.name} draws by descriptions, and was given none")
+        own = self.known(shape)
+        features = features_of_public(images, None if own is None else own.encode)
+        return PhotoExamples(**vars(features), descriptions=descriptions, decoder=decoder)
+
+
+def photo_example_generator(options: Mapping[str, Any]) -> PhotoExampleGenerator:
+    """With ``options`` as in a model's name."""
+    return PhotoExampleGenerator(read_options(options, PhotoOptions, name=PHOTO_NAME))
+
+
+def write_examples(
+    folder: Path, features: ExampleFeatures, descriptions: Mapping[int, NDArray[np.float32]]
+) -> Path:
+    """Write examples into the folder of an autoencoder's prior.
+
+    Args:
+        folder: Of the autoencoder whose latents are described.
+        features: What the examples show.
+        descriptions: (m, d) by the sides of grids.
+
+    Returns:
+        The file.
+    """
+    steps = np.abs(features.features).max(axis=0) / _LEVELS
+    arrays = {
+        "centre": features.encode.centre,
+        "axes": features.encode.axes.astype(np.float16),
+        "features": np.rint(features.features / steps).astype(np.int8),
+        "steps": steps.astype(np.float32),
+        "clusters": features.clusters.astype(np.int16),
+        "kinds": features.kinds.astype(np.int16),
+        "radii": features.radii.astype(np.float32),
+    }
+    for side, values in descriptions.items():
+        levels = np.rint(np.clip(values, -_REACH, _REACH) * (_LEVELS / _REACH))
+        arrays[f"{side}.descriptions"] = levels.astype(np.int8)
+    about = {"encoder": encoder_sum(folder), "kinds": json.dumps(features.kind_names)}
+    file = folder / PRIOR / (_SMALL_FILE if min(descriptions) <= SMALL_GRID else _FILE)
+    save_file(arrays, file, metadata=about)
+    file.chmod(0o644)
+    return file
+
+
+def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | None:
+    """The examples of an autoencoder's folder that a decoder can draw; None where there are none.
+
+    Raises:
+        BackendError: They are described by another autoencoder.
+    """
+    small = max(decoder.shape[:2]) <= SMALL_IMAGE
+    path = folder / PRIOR / (_SMALL_FILE if small else _FILE)
+    if not path.is_file() or (small and decoder.shape[2] != 1):
+        return None
+    with safe_open(path, "np") as stored:
+        about: dict[str, str] = stored.metadata()
+        if about["encoder"] != encoder_sum(folder):
+            raise BackendError(
+                f"{path} describes images by another autoencoder than {folder} holds now: "
+                "remove it, or make it again (`understudy studio examples`)"
+            )
+        side = int(decoder.description["shape"][1])
+        arrays: dict[str, NDArray[Any]] = {
+            name: stored.get_tensor(name)
+            for name in stored.keys()  # noqa: SIM118
+            if not name.endswith("descriptions") or name.startswith(f"{side}.")
+        }
+    levels = arrays.get(f"{side}.descriptions")
+    if levels is None:
+        return None
+    scattering = FeatureScattering(decoder.shape)
+    return PhotoExamples(
+        arrays["features"].astype(np.float32) * arrays["steps"],
+        arrays["clusters"].astype(np.int64),
+        arrays["kinds"].astype(np.int64),
+        tuple(json.loads(about["kinds"])),
+        arrays["radii"],
+        Features(arrays["centre"], arrays["axes"].astype(np.float32), scattering),
+        levels.astype(np.float32) * np.float32(_REACH / _LEVELS),
+        decoder,
+    )
