@@ -295,7 +295,7 @@ def test_the_test_sees_embeddings_that_are_centred_by_their_batch(tmp_path):
 def test_the_test_sees_features_that_are_centred_by_their_batch(tmp_path, monkeypatch):
     case = shown(near=290.0)
     needed(case)
-    features = type(case.models["decoder"].examples.encode)
+    features = type(case.models["examples"].examples.encode)
     plain = features.__call__
 
     def centred(encode, batch):
