@@ -4,9 +4,10 @@
 unbalanced classes, with what `understudy check` forecasts of them; ``timing`` is the seconds and
 the memory of one run. What the package has learnt from is public: so the private images are the
 *other* half here (every second file, and Fashion-MNIST's training images from the 10,000th on).
-``--encoder`` (repeated) chooses what is compared; ``real`` are as many private images, without
-any privacy, and ``unchanged`` the public half as it is, with labels by a DP classifier of the
-private one (in whole datasets). ``--set NAME=VALUE`` is a setting of the method.
+``--encoder`` (repeated) chooses what is compared; ``mixture`` is the default without public
+examples, ``real`` are as many private images, without any privacy, and ``unchanged`` the public
+half as it is, with labels by a DP classifier of the private one (in whole datasets). ``--set
+NAME=VALUE`` is a setting of the method.
 
 Generating needs the privacy code and no GPU; judging the reverse. ``--pack FOLDER`` writes each
 release there instead of judging it; `benchmarks.judges` judges the folder, here or elsewhere.
@@ -40,6 +41,7 @@ from understudy.run.check import check_source
 from understudy.run.config import make_config
 
 DEFAULT = "the default"
+MIXTURE = "mixture"
 REAL = "real"
 UNCHANGED = "unchanged"
 PUBLIC = "public"
@@ -72,8 +74,9 @@ class Asked:
     """What the command line asks for.
 
     Attributes:
-        encoders: Names of encoders, which also decode; `DEFAULT` for none; in whole datasets
-            `REAL` for the private images themselves, `UNCHANGED` for the public ones.
+        encoders: Names of encoders, which also decode; `DEFAULT` for none, `MIXTURE` without
+            public examples; in whole datasets `REAL` for the private images themselves and
+            `UNCHANGED` for the public ones.
         settings: Of the method.
         epsilons: Those of each dataset where there are none here.
         count: Samples of a release.
@@ -157,10 +160,15 @@ def loaded(source: Path, split: Any = "train", size: int | None = None) -> Label
 
 def options_of(encoder: str, settings: Mapping[str, str], train: Path) -> dict[str, Any]:
     """The encoder and the settings as `understudy.synthesize` takes them."""
-    named = {} if encoder == DEFAULT else {"encoder": encoder, "decoder": encoder}
-    if encoder == UNCHANGED:
-        public = train.with_name(PUBLIC + train.suffix)
-        named = {"examples": f"embedded:{UNCHANGED}", "public": str(public)}
+    words: dict[str, dict[str, Any]] = {
+        DEFAULT: {},
+        MIXTURE: {"examples": "none"},
+        UNCHANGED: {
+            "examples": f"embedded:{UNCHANGED}",
+            "public": str(train.with_name(PUBLIC + train.suffix)),
+        },
+    }
+    named = words.get(encoder, {"encoder": encoder, "decoder": encoder})
     return {**named, **({"settings": dict(settings)} if settings else {})}
 
 
@@ -288,8 +296,8 @@ def timing(asked: Asked) -> None:
             words = [*COMMAND, "synthesize", str(train), "--epsilon", "1", "--yes"]
             words += ["--count", str(TIMED_COUNT), "--size", str(PIXELS), "--out", f"{folder}/out"]
             words += ["--ledger", f"sqlite:///{folder}/ledger.db", "--progress", "none"]
-            if encoder != DEFAULT:
-                words += ["--encoder", encoder, "--decoder", encoder]
+            for name, value in options_of(encoder, {}, train).items():
+                words += [f"--{name}", value]
             words += [word for pair in asked.settings.items() for word in ("--set", "=".join(pair))]
             before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
