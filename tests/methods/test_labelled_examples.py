@@ -19,6 +19,7 @@ from understudy.engine.local import LocalEngine
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, clustering
 from understudy.methods.clustering.clustering_plan import clustering_stages
+from understudy.methods.clustering.embedding_space import public_batches
 from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened, examples_for
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
@@ -341,3 +342,24 @@ def test_whitening_does_not_depend_on_how_equal_variances_are_told_apart() -> No
     np.testing.assert_allclose(Whitened.of(other)(records), one, atol=1e-5)
     assert np.abs(one[:, 2]).mean() < 10 * np.abs(records[:, 2]).mean()
     np.testing.assert_allclose(np.linalg.norm(one, axis=1), 10.0)
+
+
+@pytest.mark.parametrize(("most", "rows"), [(100, 100), (1000, 300), (300, 300)])
+def test_of_many_public_images_some_of_every_class_are_taken(
+    site: Site, tmp_path: Path, most: int, rows: int
+) -> None:
+    tones = np.arange(300) // 50  # class by class
+    tiles = np.broadcast_to(tones.astype(np.uint8)[:, None, None, None], (300, *SHAPE))
+    np.savez(tmp_path / "ordered.npz", images=tiles)
+    materials = Materials(
+        context=site.context,
+        vault=None,  # type: ignore[arg-type]
+        public=None,
+        seed=0,
+        progress=lambda words, total: lambda done: None,
+    )
+    public = open_source(tmp_path / "ordered.npz")
+    taken = np.concatenate(list(public_batches(materials, public, "reading", most)))
+    assert len(taken) == rows
+    counts = np.bincount(taken[:, 0, 0, 0])
+    assert counts.max() - counts.min() <= 1

@@ -463,7 +463,7 @@ def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
-    """Make a release of Fashion-MNIST with the default settings.
+    """Make a release of Fashion-MNIST with the default settings, by a mixture.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
@@ -482,8 +482,9 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
             source,
             out=out / "fashion-mnist",
             epsilon=epsilon,
+            examples="none",  # the package knows garments of this very dataset
             test=source,
-            count=20_000,
+            test_rows=20_000,
             ledger=str(out / "demo-ledger.db"),
             progress=progress,
         )

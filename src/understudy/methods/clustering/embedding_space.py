@@ -294,14 +294,20 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Coordinates:
 def public_batches(
     materials: Materials, public: Source, words: str, most: int = PUBLIC_SAMPLES
 ) -> Iterator[NDArray[Any]]:
-    """Values of a public dataset, batch by batch, until there are ``most`` of them or more."""
-    bar, total = materials.progress(words, most), 0
+    """Values of a public dataset, batch by batch.
+
+    Of more than ``most`` rows so many are taken, evenly spread: they may lie class by class.
+    """
+    count, first = len(public), 0
+    bar = materials.progress(words, min(most, count))
     for batch in public.batches(256):
-        yield batch.values
-        bar(len(batch.labels))
-        total += len(batch.labels)
-        if total >= most:
-            break
+        rows = np.arange(first, first + len(batch.labels))
+        taken = rows * most // count < (rows + 1) * most // count
+        values = batch.values[taken if count > most else slice(None)]
+        if len(values):
+            yield values
+            bar(len(values))
+        first += len(rows)
 
 
 def described_space(decoder: PriorDecoder, grid: Shape) -> PriorSpace | EvenedSpace:
