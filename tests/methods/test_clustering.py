@@ -210,6 +210,21 @@ def test_samples_of_small_classes_are_as_smooth_as_the_images(scarce_release):
         assert steps < 20, f"class {label} is static"  # the images' own: about 12
 
 
+def test_samples_of_few_images_vary_as_much_as_the_images_and_are_as_contrasted(tmp_path):
+    rng, labels = np.random.default_rng(3), np.repeat([0, 1], 500)
+    images = np.zeros((1000, 16, 16, 1), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):  # thin white strokes on black
+        across = image if label else image.transpose(1, 0, 2)
+        start, length = rng.integers(2, 6), rng.integers(4, 8)
+        across[rng.integers(3, 13), start : start + length] = 255
+    np.savez(tmp_path / "strokes.npz", images=images, labels=labels)
+    drawn, found, _ = released(tmp_path / "strokes.npz", tmp_path / "out", epsilon=1.0)
+    for label in (0, 1):
+        real, mine = (x.astype(float) for x in (images[labels == label], drawn[found == label]))
+        assert 0.4 < mine.var(axis=0).sum() / real.var(axis=0).sum() < 1.5
+        assert (mine > 127).mean() > 0.5 * (real > 127).mean()  # white, not grey
+
+
 def test_each_class_gets_what_its_noise_allows_and_the_facts_say_so(scarce_release):
     _, _, made = scarce_release
     clusters = made.facts["clusters_per_class"]

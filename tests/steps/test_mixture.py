@@ -1,5 +1,7 @@
 """Samples have the mixture's moments; histograms and rectified pixels keep theirs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,15 @@ def test_diagonal_roots_are_standard_deviations():
     points, component = next(model.sample(model.allot(20000), seed=0, block=20000))
     np.testing.assert_allclose(points[component == 0].std(axis=0), [1.0, 3.0], rtol=0.05)
     np.testing.assert_array_equal(model.root(1), np.diag([0.5, 0.1]))
+
+
+def test_the_rest_is_added_to_every_component():
+    rest = np.array([[1.0], [-2.0]])
+    model = replace(mixture(np.array([[1.0, 3.0], [0.5, 0.1]])), rest=rest)
+    points, component = next(model.sample(model.allot(60000), seed=0, block=60000))
+    for index, root in enumerate([[1.0, 3.0], [0.5, 0.1], [0.5, 0.1]]):
+        covariance = np.diag(np.square(root)) + rest @ rest.T
+        np.testing.assert_allclose(np.cov(points[component == index].T), covariance, atol=0.3)
 
 
 def test_the_same_seed_gives_the_same_samples():

@@ -184,3 +184,15 @@ def test_by_axis_noise_goes_and_what_varies_publicly_stays():
     np.testing.assert_allclose(better[:, 0], posterior)
     kept = shrinkage.shrink_by_axis(noisy, np.full(3, 1e-9), prior)
     np.testing.assert_allclose(kept, noisy, atol=1e-5)
+
+
+def test_what_kept_axes_leave_is_measured_in_blocks():
+    rng, truth = np.random.default_rng(9), np.repeat([4.0, 2.0, 0.5, 0.0], [8, 8, 16, 32])
+    explained = np.where(np.arange(64) < 4, 1.0, 0.0)
+    noise = rng.normal(0, 0.5, (64, 64))
+    left = shrinkage.left_variances(np.diag(truth + explained) + noise, explained, 0.5)
+    np.testing.assert_allclose(left[:32], truth[:32], atol=0.6)
+    assert (left[:8] == left[0]).all()
+    assert (left[32:] == 0).all()  # noise alone
+    exact = shrinkage.left_variances(np.diag(truth + explained), explained, 0.0)
+    np.testing.assert_allclose(exact, truth)

@@ -98,8 +98,9 @@ def test_a_principal_frame_whitens_and_keeps_the_rest():
     assert frame.whitened
     rows = rng.multivariate_normal(np.zeros(6), covariance, 40000)
     np.testing.assert_allclose(np.cov(frame.forward(rows).T), np.eye(4), atol=0.05)
-    whole = frame.roots(np.eye(4)[None])[0]
-    np.testing.assert_allclose(whole @ whole.T, covariance, atol=1e-9)
+    inside = frame.roots(np.eye(4)[None])[0]
+    whole = inside @ inside.T + frame.rest @ frame.rest.T
+    np.testing.assert_allclose(whole, covariance, atol=1e-9)
     base = rows[:5]
     np.testing.assert_allclose(frame.backward(frame.forward(base), base), base)
 

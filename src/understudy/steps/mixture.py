@@ -22,6 +22,7 @@ class Mixture:
         roots: Square roots A of the covariances A A^T: (f, d, r); or (f, d), the diagonals of
             diagonal ones.
         root_of: (m,) which root a component has.
+        rest: (d, r') root of a covariance that every component has besides; None: none has more.
     """
 
     labels: Labels
@@ -29,6 +30,7 @@ class Mixture:
     means: Vector
     roots: Vector
     root_of: Labels
+    rest: Vector | None = None
 
     @property
     def dim(self) -> int:
@@ -36,7 +38,7 @@ class Mixture:
         return int(self.means.shape[1])
 
     def root(self, index: int) -> Vector:
-        """One of the roots as a matrix: (d, r)."""
+        """One of the roots as a matrix, (d, r), without the rest."""
         root = self.roots[index]
         return np.diag(root) if root.ndim == 1 else root
 
@@ -78,6 +80,8 @@ class Mixture:
         """A sample of each of these components: (n, d)."""
         noise = rng.standard_normal((len(chosen), self.roots.shape[-1]))
         values = self.means[chosen]
+        if self.rest is not None:
+            values += rng.standard_normal((len(chosen), self.rest.shape[1])) @ self.rest.T
         if self.roots.ndim == 2:
             noise *= self.roots[self.root_of[chosen]]
             values += noise

@@ -5,12 +5,14 @@ All of it is post-processing of released values, so it costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.types import Vector
 
-CLEAR_DEVIATIONS = 2.5  # deviations of its noise that a block of an image's mean must exceed
+CLEAR_DEVIATIONS = 2.5  # of its noise that a block of an image's mean or variances must exceed
 _FAINT = 0.1  # of a target's energy
 _PURE = 0.5  # of an eigenvector that is signal, at least, for it to be drawn along
 
@@ -113,13 +115,41 @@ def shrink_in_blocks(vectors: Vector, variances: Vector, deviations: float = 1.0
         variances: (m,) variance of the noise in each number of a vector.
         deviations: As for `signal_part`.
     """
-    shrunk, start, size = np.empty_like(vectors), 0, 8
-    while start < vectors.shape[1]:
-        block = vectors[:, start : start + size]
-        part = signal_part(block, block.shape[1], variances, deviations)
-        shrunk[:, start : start + size] = block * part
-        start, size = start + size, max(size, start + size)
+    shrunk = np.empty_like(vectors)
+    for numbers in importance_blocks(vectors.shape[1]):
+        block = vectors[:, numbers]
+        shrunk[:, numbers] = block * signal_part(block, block.shape[1], variances, deviations)
     return shrunk
+
+
+def importance_blocks(dim: int) -> Iterator[slice]:
+    """Blocks of 8, 8, 16, 32, ... numbers that come in order of importance."""
+    start, size = 0, 8
+    while start < dim:
+        yield slice(start, min(start + size, dim))
+        start, size = start + size, max(size, start + size)
+
+
+def left_variances(matrix: Vector, explained: Vector, noise_sd: float) -> Vector:
+    """What a noisy covariance has beyond its kept axes, one variance for each block of numbers.
+
+    Many axes that each drown in noise have a clear sum: the noise in the mean of a block's
+    variances is smaller by the root of their number. A block that is no clearer is left out.
+
+    Args:
+        matrix: (d, d) noisy covariance, the numbers in order of importance.
+        explained: (d,) variance of each number along the kept axes.
+        noise_sd: Standard deviation of the diagonal's noise.
+
+    Returns:
+        (d,), not negative.
+    """
+    left, smooth = np.diag(matrix) - explained, np.zeros(len(matrix))
+    for block in importance_blocks(len(matrix)):
+        mean = float(left[block].mean())
+        if mean > CLEAR_DEVIATIONS * noise_sd / np.sqrt(len(left[block])):
+            smooth[block] = mean
+    return smooth
 
 
 def signal_part(vectors: Vector, dim: int, variances: Vector, deviations: float = 1.0) -> Vector:

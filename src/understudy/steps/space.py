@@ -289,15 +289,13 @@ class Frame:
         return np.asarray(base + ((points - self.forward(base)) * self.scales) @ self.axes.T)
 
     def roots(self, local: Vector) -> Vector:
-        """Covariance roots (f, q, r) to (f, d, r'), with the rest added.
+        """Covariance roots (f, q, r) to (f, d, r), without the rest.
 
         Of a plain frame, diagonal ones (f, d) stay as they are.
         """
-        if self.plain and not self.rest.size:
+        if self.plain:
             return local
-        inside = np.einsum("dq,fqr->fdr", self.axes * self.scales, local)
-        rest = np.broadcast_to(self.rest, (len(local), *self.rest.shape))
-        return np.concatenate([inside, rest], axis=2)
+        return np.asarray(np.einsum("dq,fqr->fdr", self.axes * self.scales, local))
 
 
 def principal_frame(

@@ -273,7 +273,12 @@ def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) ->
     points = frame.backward(clusters.centres.reshape(len(labels), -1), centres[labels])
     weights = clusters.sizes.ravel() / clusters.sizes.sum()
     return Mixture(
-        labels[alive], weights[alive], points[alive], frame.roots(roots.roots), roots.root_of[alive]
+        labels[alive],
+        weights[alive],
+        points[alive],
+        frame.roots(roots.roots),
+        roots.root_of[alive],
+        frame.rest if frame.rest.size else None,
     )
 
 

@@ -44,6 +44,9 @@ def within_class_frame(
 ) -> Frame:
     """Axes of the covariance within classes, of which images keep those that rise above the noise.
 
+    What lies outside of these has the variances of images, where the numbers come in order, and no
+    correlations.
+
     Releases: distances to the class means where the records are not on a sphere and no clipping
     radius is set; the tied covariance, or its diagonal where ``plain``.
 
@@ -81,7 +84,19 @@ def within_class_frame(
     covariance[:block, :block] = shrinkage.denoise_covariance(raw[:block, :block], noise_sd)
     lead = min(lead, max(above, 1))
     frame = principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
-    return replace(frame, clear=above >= least)
+    rest = _outside(frame, raw, noise_sd) if space.ordered else frame.rest
+    return replace(frame, rest=rest, clear=above >= least)
+
+
+def _outside(frame: Frame, matrix: Vector, noise_sd: float) -> Vector:
+    """A root (d, d) of the covariance outside of a frame's axes, as far as it is clear.
+
+    Without it, samples of few images would be as smooth as the few axes that noise leaves are, and
+    a network that learnt from them is lost where there are edges and thin strokes.
+    """
+    explained = ((frame.axes * frame.spread) ** 2).sum(axis=1)
+    deviations = np.sqrt(shrinkage.left_variances(matrix, explained, noise_sd))
+    return (np.eye(len(matrix)) - frame.axes @ frame.axes.T) * deviations
 
 
 def clear_block(matrix: Vector, noise_sd: float) -> tuple[int, int]:

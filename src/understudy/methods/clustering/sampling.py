@@ -17,6 +17,7 @@ from understudy.methods.base import UNLABELLED, Arrays, Materials
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
 from understudy.methods.clustering.label_classifier import LabelClassifier
 from understudy.methods.clustering.vote_filter import Candidates, VoteFilter
+from understudy.steps.contrast import Contrast
 from understudy.steps.mixture import Mixture
 
 Batches = Callable[[], Iterator[SyntheticBatch]]
@@ -25,6 +26,8 @@ Another = Callable[[Labels, int], tuple[Vector, Labels]]
 
 _BLOCK = 4096
 _DECODED = 512  # few at a time where each is decoded: a handful needs not wait for thousands
+_TRIED = 512  # samples whose contrast is looked at
+_TRIED_PIXELS = 1 << 17
 _MOST_DEVIATION = 3.0  # a latent deviation exceeds the wanted one by this factor at most
 
 
@@ -98,35 +101,92 @@ class Producer:
         components: Labels,
         rng: np.random.Generator,
     ) -> Images:
-        """Decoded with moments that hold after the cut to a pixel's range (`latent_moments`)."""
+        """Decoded with the released moments after the cut to a pixel's range.
+
+        Those of each pixel hold by `latent_moments`, that of all together by `Contrast`.
+        """
+        pixels = self._contrast(self._cut(decoder, points, components, rng))
+        return np.asarray(np.rint(pixels * 255), dtype=np.uint8)
+
+    def _cut(
+        self,
+        decoder: LinearDecoder,
+        points: Vector,
+        components: Labels,
+        rng: np.random.Generator,
+    ) -> Vector:
+        """Pixels of 0 to 1, each with the moments that were released (`latent_moments`)."""
         pixels = decoder.pixels(self.space.backward(points, rng))
         moments = self._pixel_moments
         for component in np.unique(components):
-            mean, latent, factor = moments[component]
-            mine = components == component
-            pixels[mine] = latent + (pixels[mine] - mean) * factor
-        return np.asarray(np.rint(np.clip(pixels, 0.0, 1.0) * 255), dtype=np.uint8)
+            mine, of = components == component, moments[component]
+            pixels[mine] = of.latent + (pixels[mine] - of.mean) * of.factor
+        return np.clip(pixels, 0.0, 1.0)
 
     @cached_property
-    def _pixel_moments(self) -> list[tuple[Vector, Vector, Vector]]:
-        """For each component: mean pixels, latent mean, and the factor of the deviations."""
+    def _contrast(self) -> Contrast:
+        """What restores the released contrast of grey images, by samples of a fixed seed.
+
+        Of colours it moves hues, and a network learnt less from them.
+        """
+        if self._linear.shape[2] != 1:
+            return Contrast()
+        mixture, rng, moments = self.mixture, np.random.default_rng(0), self._pixel_moments
+        components = rng.choice(len(mixture.weights), _TRIED, p=mixture.weights)
+        tried = self._cut(self._linear, mixture.draw(components, rng), components, rng)
+        mean = float(mixture.weights @ [of.mean.mean() for of in moments])
+        square = float(mixture.weights @ [(of.mean**2 + of.sd**2).mean() for of in moments])
+        every = max(1, tried.size // _TRIED_PIXELS)
+        return Contrast.of(tried.ravel()[::every], mean, square)
+
+    @property
+    def _linear(self) -> LinearDecoder:
         decoder = self.materials.decoder
         if not isinstance(decoder, LinearDecoder):
             raise ConfigError("only a linear decoder has pixels before the cut to their range")
+        return decoder
+
+    @cached_property
+    def _pixel_moments(self) -> list[_PixelMoments]:
+        """Those of each component."""
+        decoder = self._linear
 
         def decode(points: Vector) -> Vector:
             return decoder.pixels(self.space.backward(points, None)).astype(np.float64)
 
         zero = decode(np.zeros((1, self.mixture.dim)))
         means = decode(self.mixture.means)
-        moments = []
         roots = (self.mixture.root(index) for index in range(len(self.mixture.roots)))
         variances = [((decode(root.T) - zero) ** 2).sum(axis=0) for root in roots]
-        for mean, root in zip(means, self.mixture.root_of, strict=True):
-            sd = np.sqrt(variances[root])
-            latent, latent_sd = latent_moments(mean, sd)
-            moments.append((mean, latent, latent_sd / (sd + 1e-4)))
-        return moments
+        if (rest := self.mixture.rest) is not None:
+            common = ((decode(rest.T) - zero) ** 2).sum(axis=0)
+            variances = [variance + common for variance in variances]
+        return [
+            _PixelMoments.of(mean, np.sqrt(variances[root]))
+            for mean, root in zip(means, self.mixture.root_of, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class _PixelMoments:
+    """What is known of the pixels of a component.
+
+    Attributes:
+        mean: Released mean of each.
+        sd: Released standard deviation.
+        latent: Mean before the cut to a pixel's range.
+        factor: Standard deviation before that cut, over the released one.
+    """
+
+    mean: Vector
+    sd: Vector
+    latent: Vector
+    factor: Vector
+
+    @classmethod
+    def of(cls, mean: Vector, sd: Vector) -> _PixelMoments:
+        latent, latent_sd = latent_moments(mean, sd)
+        return cls(mean, sd, latent, latent_sd / (sd + 1e-4))
 
 
 @cache
