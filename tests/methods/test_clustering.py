@@ -20,6 +20,7 @@ from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.methods.clustering.covariance import Covariance
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
+from understudy.steps.contrast import Contrast
 
 MUCH = 400.0  # an epsilon at which noise hardly matters
 
@@ -223,6 +224,18 @@ def test_samples_of_few_images_are_no_blurs_and_not_grey(tmp_path):
         real, mine = (x.astype(float) for x in (images[labels == label], drawn[found == label]))
         assert 0.2 < mine.var(axis=0).sum() / real.var(axis=0).sum() < 1.5  # of a blur 0.1
         assert (mine > 127).mean() > 0.2 * (real > 127).mean()  # white, not grey
+
+
+def test_only_grey_images_get_a_contrast(tmp_path, monkeypatch):
+    def asked(pixels, mean, square):
+        raise AssertionError("a contrast was asked for")
+
+    monkeypatch.setattr(Contrast, "of", asked)
+    colour = class_folders(tmp_path / "colour", {"cat": 20, "dog": 20}, (8, 8, 3))
+    released(colour, tmp_path / "a")
+    grey = class_folders(tmp_path / "grey", {"cat": 20, "dog": 20}, (8, 8, 1))
+    with pytest.raises(AssertionError, match="was asked for"):
+        released(grey, tmp_path / "b")
 
 
 def test_each_class_gets_what_its_noise_allows_and_the_facts_say_so(scarce_release):

@@ -328,7 +328,10 @@ def test_images_that_the_program_draws_are_no_examples(site: Site) -> None:
         seed=0,
         progress=lambda words, total: lambda done: None,
     )
-    assert examples_for(materials) is site.examples
+    album = Album(site.examples)
+    assert examples_for(materials, album) is site.examples
+    with pytest.raises(ConfigError, match="too few"):
+        examples_for(materials, Album(None))
 
 
 def test_whitening_does_not_depend_on_how_equal_variances_are_told_apart() -> None:

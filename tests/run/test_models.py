@@ -126,26 +126,31 @@ def test_other_runs_have_no_examples(tmp_path, options):
 
 
 def test_public_images_are_examples_where_the_package_has_none(tmp_path):
-    public = str(class_folders(tmp_path / "public", {"any": 3}, (28, 28, 3)))
+    few = str(class_folders(tmp_path / "few", {"any": 3}, (28, 28, 3)))
+    public = str(class_folders(tmp_path / "public", {"any": 20}, (28, 28, 3)))
     options = {"shape": (28, 28, 3), "encoder": "embedded:photo"}
-    (tmp_path / "one").mkdir()
-    assert ready_for(tmp_path / "one", **options).context.examples is None
+    for number, given in enumerate(({}, {"public": few}, {"public": "procedural:leaves"})):
+        (tmp_path / str(number)).mkdir()
+        assert ready_for(tmp_path / str(number), **options, **given).context.examples is None
     ready = ready_for(tmp_path, **options, public=public)
     assert ready.context.examples.name == "embedded:photo"
 
 
 def test_public_images_may_be_taken_as_they_are(tmp_path):
-    public = str(class_folders(tmp_path / "public", {"any": 3}, (12, 10, 1)))
+    public = str(class_folders(tmp_path / "public", {"any": 20}, (12, 10, 1)))
+    few = str(class_folders(tmp_path / "few", {"any": 19}, (12, 10, 1)))
     options = {"shape": (12, 10, 1), "examples": "embedded:unchanged"}
     ready = ready_for(tmp_path, **options, public=public, epsilon=10.0)
     assert ready.context.examples.name == "embedded:unchanged"
-    (tmp_path / "one").mkdir()
-    with pytest.raises(ConfigError, match=r"brings no public images.*12 x 10.*--public"):
-        ready_for(tmp_path / "one", **options)
+    for number, (given, count) in enumerate((("none", 0), ("procedural:leaves", 0), (few, 19))):
+        (tmp_path / str(number)).mkdir()
+        words = rf"no public images of 12 x 10.*20 or more \(--public\), found {count}"
+        with pytest.raises(ConfigError, match=words):
+            ready_for(tmp_path / str(number), **options, public=given)
 
 
 def test_examples_of_a_size_that_cannot_be_drawn_are_refused(tmp_path):
-    public = str(class_folders(tmp_path / "public", {"any": 3}, (300, 300, 3)))
+    public = str(class_folders(tmp_path / "public", {"any": 20}, (300, 300, 3)))
     with pytest.raises(BackendError, match=r"300 x 300.*no prior for these"):
         ready_for(tmp_path, shape=(300, 300, 3), examples="embedded:photo", public=public)
     with pytest.raises(ConfigError, match="no use for --examples"):

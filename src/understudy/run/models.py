@@ -18,7 +18,7 @@ from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
 from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
-from understudy.privacy.account import run_mu_of
+from understudy.methods.clustering.labelled_examples import FEWEST_EXAMPLES, given_images
 from understudy.run.codec_rules import CodecChoice, choose_codec, choose_examples, codec_roles
 from understudy.run.config import RunConfig
 
@@ -128,52 +128,56 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
 
 
 def with_examples(
-    config: RunConfig, names: Mapping[str, str | None], source: Source, models: dict[str, Any]
-) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration and the models with what draws samples like public examples, if anything.
+    config: RunConfig, names: Mapping[str, str | None], context: Context, public: Source | None
+) -> tuple[RunConfig, Context]:
+    """The configuration and the context with what draws samples like public examples, if anything.
 
     Args:
         config: What the user named.
         names: Of each role.
-        source: The private dataset.
-        models: Those of all other roles.
+        context: All else that is known of the run.
+        public: The public dataset.
 
     Raises:
-        ConfigError: What was named brings no public images for such ones, and none are given.
+        ConfigError: What was named brings no examples of such images, and too few are given.
         BackendError: What was named draws no images of this size.
     """
-    asked, public = names.get("examples"), named_roles(config).get("public", "none") != "none"
-    if asked is None or len(source.shape) != 3:
-        return config, models
-    name = asked
-    if asked == AUTO:
-        decoder = models.get("decoder")
-        mu = run_mu_of(config.budget)
-        chosen = choose_examples(source.shape, "" if decoder is None else decoder.name, mu)
-        if chosen is None or len(source.classes) < 2:
-            return _naming_examples(config, "none"), models
-        name = chosen
+    asked, shape = names.get("examples"), context.shape
+    if asked is None or len(shape) != 3:
+        return config, context
+    images = given_images(public)
+    count = 0 if images is None else len(images)
+    name = _usual_examples(context, count) if asked == AUTO else asked
+    if name is None:
+        return _naming_examples(config, "none"), context
     generator = load_model(ExampleGenerator, name)
-    if asked == AUTO and not _draws(generator, source.shape, public=public):
-        return _naming_examples(config, "none"), models
-    if generator.known(source.shape) is None and not public:
+    if generator.known(shape) is None and count < FEWEST_EXAMPLES:
         raise ConfigError(
-            f"--examples {name}: it brings no public images for those of "
-            f"{source.shape[0]} x {source.shape[1]} pixels. Name some: --public FOLDER"
+            f"--examples {name} brings no public images of {shape[0]} x {shape[1]} pixels: name a "
+            f"dataset of {FEWEST_EXAMPLES} or more (--public), found {count}"
         )
-    generator.describes(source.shape)
-    return _naming_examples(config, name), {**models, "examples": generator}
-
-
-def _draws(generator: ExampleGenerator, shape: Shape, *, public: bool) -> bool:
-    """Whether a generator has images of this size, or, where public ones are given, draws such."""
-    if generator.known(shape) is not None:
-        return True
-    try:
+    if images is not None:
         generator.describes(shape)
+    return _naming_examples(config, name), replace(context, examples=generator)
+
+
+def _usual_examples(context: Context, count: int) -> str | None:
+    """What draws like examples where nobody names it, beside so many public images; None: nothing.
+
+    That is what brings some of this size, or, where public images are given, draws such.
+    """
+    decoder = "" if context.decoder is None else context.decoder.name
+    name = choose_examples(context.shape, decoder, context.mu)
+    if name is None or len(context.classes) < 2:
+        return None
+    generator = load_model(ExampleGenerator, name)
+    if generator.known(context.shape) is not None:
+        return name
+    try:
+        generator.describes(context.shape)
     except BackendError:
-        return False
-    return public
+        return None
+    return name if count >= FEWEST_EXAMPLES else None
 
 
 def _naming_examples(config: RunConfig, name: str) -> RunConfig:

@@ -103,7 +103,6 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_no_models(config)
     config, codec = with_codec(config, chosen, params, source.shape)
     names = names_of_roles(config, chosen, params)
-    config, models = with_examples(config, names, source, load_models(names, source))
     context = Context(
         source.shape,
         public=True,
@@ -111,7 +110,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         classes=source.classes,
         phrases=phrases_of(source),
         count=config.count,
-        **models,
+        **load_models(names, source),
     )
     open_matching = partial(_open_matching, source, config)
     base_name = names.get("base")
@@ -129,6 +128,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         base=base is not None,
         candidates=candidates is not None,
     )
+    config, context = with_examples(config, names, context, public)
     if test is not None:
         _require_testable(source, test, params, context.decoder)
     if base is not None and getattr(params, "conditional", True):

@@ -134,9 +134,10 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     """Samples of a mixture, or of public examples where most private images look like some."""
     params = settled(params, materials.context)
     plan = clustering_stages(params, materials.context)
-    examples = None if plan.examples is None else examples_for(materials)
-    if plan.examples is None or examples is None:
+    generator = materials.context.examples
+    if plan.examples is None or generator is None:
         return _of_mixture(materials, params, plan)
+    examples = examples_for(materials, generator)
     records = near_records(materials, examples, plan.class_sizes, plan.examples.nearness)
     if records.enough:
         labelled = labelled_examples(materials, records, plan.examples)

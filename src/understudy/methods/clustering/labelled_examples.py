@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection, row_squares
 from understudy.core.ports import Source
-from understudy.core.public_examples import PublicExamples
+from understudy.core.public_examples import ExampleGenerator, PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import PROCEDURAL, Context, Materials
@@ -54,7 +55,9 @@ _PART_OF_KIND = 0.05  # of the images that look like examples, at least, look li
 _FILLED = 0.25  # of the votes that a cluster would have if its kind's were even: fewer are none
 _POWER = 0.25  # of the variances that features are divided by
 _RIDGE = 0.02  # of the mean variance, that every axis is granted
-_FEWEST = 20  # examples that samples of a class are drawn from, at least
+FEWEST_EXAMPLES = 20
+"""That samples of a class are drawn from, at least, and that a public dataset has."""
+
 _BLOCK = 512  # samples that are drawn at a time
 _BYTES = 1 << 28  # of public images that are looked at, at most
 
@@ -98,15 +101,26 @@ def examples_of(context: Context) -> PublicExamples | None:
     return None if context.examples is None else context.examples.known(context.shape)
 
 
-def examples_for(materials: Materials) -> PublicExamples | None:
+def examples_for(materials: Materials, generator: ExampleGenerator) -> PublicExamples:
     """The examples of a run: the public images that are given, or those of its generator.
 
-    The latter where very few are given; None where there are none.
+    The latter where very few are given.
+
+    Raises:
+        ConfigError: There are neither.
     """
     public = given_images(materials.public)
-    generator, known = materials.context.examples, examples_of(materials.context)
-    if generator is None or public is None:
-        return known
+    given = None if public is None else _given_examples(materials, generator, public)
+    examples = generator.known(materials.shape) if given is None else given
+    if examples is None:
+        raise ConfigError("this run was to draw like public examples, and there are too few")
+    return examples
+
+
+def _given_examples(
+    materials: Materials, generator: ExampleGenerator, public: Source
+) -> PublicExamples | None:
+    """Public images as examples; None where there are very few."""
     described = generator.describes(materials.shape)
     most = min(PUBLIC_SAMPLES, _BYTES // math.prod(materials.shape))
     images: list[Images] = []
@@ -116,8 +130,8 @@ def examples_for(materials: Materials) -> PublicExamples | None:
         if described is not None:
             space = PriorSpace.of(described.decoder, described.encoder.latent)
             descriptions.append(space.forward(described.encoder.encode(values)))
-    if sum(map(len, images)) < _FEWEST:
-        return known
+    if sum(map(len, images)) < FEWEST_EXAMPLES:
+        return None
     together = np.concatenate(descriptions) if descriptions else None
     return generator.like(np.concatenate(images), together)
 
@@ -314,7 +328,7 @@ class LabelledExamples:
         margins = logits - logits.max(axis=1, keepdims=True)
         rows = []
         for label in range(logits.shape[1]):
-            count = max(int((labels == label).sum()), min(_FEWEST, len(chosen)))
+            count = max(int((labels == label).sum()), min(FEWEST_EXAMPLES, len(chosen)))
             best = np.argsort(-margins[:, label], kind="stable")[:count]
             rows.append(np.sort(chosen[best]))
         return cls(tuple(rows))
@@ -436,10 +450,12 @@ def _facts(
         f"samples are {examples.how} ({names}), not from a mixture: {records.words}. A DP "
         "classifier of the private images gave each example its class"
     ]
-    if scarce := [name for name, count in zip(classes, counts, strict=True) if count <= _FEWEST]:
+    if scarce := [
+        name for name, count in zip(classes, counts, strict=True) if count <= FEWEST_EXAMPLES
+    ]:
         notes.append(
             f"{', '.join(scarce)}: hardly any public example looks like this class, so its samples "
-            f"are drawn from {_FEWEST} that come nearest; --examples none draws from a mixture"
+            f"are drawn from {FEWEST_EXAMPLES} that come nearest; --examples none makes a mixture"
         )
     return {
         "noisy_rows": round(float(records.sizes.sum())),
