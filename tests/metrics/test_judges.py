@@ -110,9 +110,17 @@ def test_packs_are_named_by_what_made_them() -> None:
     name = pack_name("clothing", 8.0, "embedded:photo?batch=4", {"clusters": "2"})
     assert name == "clothing-8-photo-batch=4-clusters=2.npz"
     assert pack_name("eurosat", float("inf"), "real", {}) == "eurosat-inf-real.npz"
-    assert options_of("the default", {}) == {}
-    assert options_of("embedded:photo", {"clusters": "4"}) == {
+
+
+def test_what_is_compared_is_an_encoder_or_a_way_with_public_examples() -> None:
+    train = Path("data/private.npz")
+    assert options_of("the default", {}, train) == {}
+    assert options_of("embedded:photo", {"clusters": "4"}, train) == {
         "encoder": "embedded:photo",
         "decoder": "embedded:photo",
         "settings": {"clusters": "4"},
     }
+    assert options_of("mixture", {}, train) == {"examples": "none"}
+    public = str(Path("data/public.npz"))
+    unchanged = {"examples": "embedded:unchanged", "public": public}
+    assert options_of("unchanged", {}, train) == unchanged
