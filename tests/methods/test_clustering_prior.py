@@ -210,7 +210,11 @@ def test_samples_are_drawn_like_public_images_that_are_given_if_private_ones_loo
         progress="none",
     )
     assert ("examples_per_class" in result.facts) is like
-    words = r"drawn like public examples \(the public dataset\)" if like else "not drawn from"
+    words = (
+        r"drawn like public examples of the images. kind \(the public dataset\)"
+        if like
+        else "not drawn from"
+    )
     assert any(re.search(words, warning) for warning in result.warnings)
     if like:
         sizes = result.facts["examples_per_class"]
