@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
+from understudy.core.ports import Source
 from understudy.core.public_examples import ExampleGenerator, PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, Shape
 from understudy.data import open_source
@@ -319,15 +320,20 @@ def test_public_images_that_are_given_are_the_examples(
     assert any("given" in note for note in release.facts["notes"])
 
 
-def test_images_that_the_program_draws_are_no_examples(site: Site) -> None:
-    leaves = open_source("procedural:leaves?count=100", size=8)
-    materials = Materials(
+def public_materials(site: Site, public: Source | None = None) -> Materials:
+    """Of a run that never reaches its private records."""
+    return Materials(
         context=site.context,
         vault=None,  # type: ignore[arg-type]
-        public=leaves,
+        public=public,
         seed=0,
         progress=lambda words, total: lambda done: None,
     )
+
+
+def test_images_that_the_program_draws_are_no_examples(site: Site) -> None:
+    leaves = open_source("procedural:leaves?count=100", size=8)
+    materials = public_materials(site, leaves)
     album = Album(site.examples)
     assert examples_for(materials, album) is site.examples
     with pytest.raises(ConfigError, match="too few"):
@@ -354,15 +360,8 @@ def test_of_many_public_images_some_of_every_class_are_taken(
     tones = np.arange(300) // 50  # class by class
     tiles = np.broadcast_to(tones.astype(np.uint8)[:, None, None, None], (300, *SHAPE))
     np.savez(tmp_path / "ordered.npz", images=tiles)
-    materials = Materials(
-        context=site.context,
-        vault=None,  # type: ignore[arg-type]
-        public=None,
-        seed=0,
-        progress=lambda words, total: lambda done: None,
-    )
     public = open_source(tmp_path / "ordered.npz")
-    taken = np.concatenate(list(public_batches(materials, public, "reading", most)))
+    taken = np.concatenate(list(public_batches(public_materials(site), public, "reading", most)))
     assert len(taken) == rows
     counts = np.bincount(taken[:, 0, 0, 0])
     assert counts.max() - counts.min() <= 1
