@@ -75,6 +75,10 @@ class ClusteringParams:
     shrink: Annotated[
         bool, Option("shrink means and covariances by the noise that is known to be in them")
     ] = True
+    grain: Annotated[
+        bool,
+        Option("images by a linear codec have the variance and the contrast that their axes leave"),
+    ] = True
     conditional: Annotated[
         bool, Option("learn each class by itself; false: one mixture without classes")
     ] = True

@@ -41,11 +41,9 @@ def within_class_frame(
     plain: bool,
     clusters: int,
     most: int,
+    grain: bool,
 ) -> Frame:
     """Axes of the covariance within classes, of which images keep those that rise above the noise.
-
-    What lies outside of these has the variances of images, where the numbers come in order, and no
-    correlations.
 
     Releases: distances to the class means where the records are not on a sphere and no clipping
     radius is set; the tied covariance, or its diagonal where ``plain``.
@@ -60,6 +58,8 @@ def within_class_frame(
         plain: Keep the coordinates as they are (spherical and diagonal covariance).
         clusters: k.
         most: Axes that an image keeps at most.
+        grain: Whether what lies outside of these axes has the variances that were released and no
+            correlations, where numbers come in order; else it has none.
     """
     dim = centres.shape[1]
     radius = space.residual_radius(centres, spread) if clip_radius is None else clip_radius
@@ -84,7 +84,7 @@ def within_class_frame(
     covariance[:block, :block] = shrinkage.denoise_covariance(raw[:block, :block], noise_sd)
     lead = min(lead, max(above, 1))
     frame = principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
-    rest = _outside(frame, raw, noise_sd) if space.ordered else frame.rest
+    rest = _outside(frame, raw, noise_sd) if space.ordered and grain else frame.rest
     return replace(frame, rest=rest, clear=above >= least)
 
 

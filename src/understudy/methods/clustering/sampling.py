@@ -129,7 +129,7 @@ class Producer:
 
         Of colours it moves hues, and a network learnt less from them.
         """
-        if self._linear.shape[2] != 1:
+        if self._linear.shape[2] != 1 or self.mixture.rest is None:
             return Contrast()
         mixture, rng, moments = self.mixture, np.random.default_rng(0), self._pixel_moments
         components = rng.choice(len(mixture.weights), _TRIED, p=mixture.weights)
