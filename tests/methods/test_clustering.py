@@ -219,14 +219,14 @@ def test_samples_of_few_images_are_no_blurs_and_not_grey(tmp_path):
         start, length = rng.integers(2, 6), rng.integers(4, 8)
         across[rng.integers(3, 13), start : start + length] = 255
     np.savez(tmp_path / "strokes.npz", images=images, labels=labels)
-    for grain in (True, False):
-        out = tmp_path / f"out-{grain}"
-        drawn, found, _ = released(tmp_path / "strokes.npz", out, epsilon=3.0, grain=grain)
+    for residual in (True, False):
+        out = tmp_path / f"out-{residual}"
+        drawn, found, _ = released(tmp_path / "strokes.npz", out, epsilon=3.0, residual=residual)
         for label in (0, 1):
             real, mine = (x.astype(float) for x in (images[labels == label], drawn[found == label]))
             variety = mine.var(axis=0).sum() / real.var(axis=0).sum()
             white = (mine > 127).mean() / (real > 127).mean()
-            if grain:
+            if residual:
                 assert 0.2 < variety < 1.5
                 assert white > 0.2  # not grey
             else:

@@ -249,9 +249,18 @@ def test_other_samples_are_drawn_of_other_examples_where_the_quality_refuses(sit
 
 def test_a_class_of_few_examples_gets_the_next_best_besides() -> None:
     logits = np.column_stack([np.full(50, 2.0), np.arange(50) / 50])
-    labelled = LabelledExamples.of(logits, np.arange(100, 150))
+    labelled = LabelledExamples.of(logits, np.arange(100, 150), np.full(2, 300.0))
     np.testing.assert_array_equal(labelled.rows[0], np.arange(100, 150))
     np.testing.assert_array_equal(labelled.rows[1], np.arange(130, 150))
+
+
+def test_a_class_that_is_rare_among_records_may_be_frequent_among_examples() -> None:
+    logits = np.column_stack([np.zeros(200), np.linspace(-4.0, 0.0, 200)])
+    even = LabelledExamples.of(logits, np.arange(200), np.full(2, 500.0))
+    assert len(even.rows[1]) == 20  # the fewest
+    rare = LabelledExamples.of(logits, np.arange(200), np.array([1000 * np.exp(2.0), 1000.0]))
+    np.testing.assert_array_equal(rare.rows[1], np.arange(100, 200))
+    np.testing.assert_array_equal(rare.rows[0], np.arange(100))
 
 
 def test_the_steps_pay_for_the_mixture_by_the_weights_of_its_stages(site: Site) -> None:

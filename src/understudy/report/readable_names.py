@@ -28,7 +28,7 @@ NAMES = {
     "files": "files",
     "filter": "filter by private votes",
     "first": "base images per class before anything is asked",
-    "grain": "variance that the axes leave",
+    "residual": "variance that the axes leave",
     "keep": "samples that are selected",
     "labels": "where classes end",
     "labels_share": "budget of the label classifier",

@@ -215,7 +215,7 @@ def _measured_mixture(
         plain=not wants_matrix(params),
         clusters=params.clusters or 1,
         most=100 if params.covariance == "full" else 60,
-        grain=params.grain,
+        residual=params.residual,
     )
     # 3: (c_j, n_j) <- DP-Cluster; 5: D_j <- the records nearest to c_j; 6: mu_j <- DP-Mean(D_j).
     local = space.vault.view(frame.forward)

@@ -75,7 +75,7 @@ class ClusteringParams:
     shrink: Annotated[
         bool, Option("shrink means and covariances by the noise that is known to be in them")
     ] = True
-    grain: Annotated[
+    residual: Annotated[
         bool,
         Option("images by a linear codec have the variance and the contrast that their axes leave"),
     ] = True

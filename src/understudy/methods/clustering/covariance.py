@@ -41,7 +41,7 @@ def within_class_frame(
     plain: bool,
     clusters: int,
     most: int,
-    grain: bool,
+    residual: bool,
 ) -> Frame:
     """Axes of the covariance within classes, of which images keep those that rise above the noise.
 
@@ -58,8 +58,8 @@ def within_class_frame(
         plain: Keep the coordinates as they are (spherical and diagonal covariance).
         clusters: k.
         most: Axes that an image keeps at most.
-        grain: Whether what lies outside of these axes has the variances that were released and no
-            correlations, where numbers come in order; else it has none.
+        residual: Whether what lies outside of these axes has the variances that were released, and
+            no correlations, where numbers come in order; else it has none.
     """
     dim = centres.shape[1]
     radius = space.residual_radius(centres, spread) if clip_radius is None else clip_radius
@@ -84,7 +84,7 @@ def within_class_frame(
     covariance[:block, :block] = shrinkage.denoise_covariance(raw[:block, :block], noise_sd)
     lead = min(lead, max(above, 1))
     frame = principal_frame(covariance, min(keep, most), lead, mahalanobis=False, rest=False)
-    rest = _outside(frame, raw, noise_sd) if space.ordered and grain else frame.rest
+    rest = _outside(frame, raw, noise_sd) if space.ordered and residual else frame.rest
     return replace(frame, rest=rest, clear=above >= least)
 
 

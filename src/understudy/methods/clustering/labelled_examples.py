@@ -12,7 +12,8 @@ way (Papernot et al. 2017), with a softmax regression trained by noisy gradients
    without votes are left out, so the examples may show more than the private images do.
 3. Noisy gradients train the classifier on features of private images. The examples that are left
    whiten the features first, and their second moments precondition the descent: both are free.
-4. The classifier labels the examples, and samples of a class are drawn from those of its label.
+4. The classifier labels the examples, by logits that are adjusted to classes of one size (Menon et
+   al. 2021), and samples of a class are drawn from those of its label.
 """
 
 from __future__ import annotations
@@ -317,13 +318,18 @@ class LabelledExamples:
     rows: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def of(cls, logits: Vector, chosen: NDArray[np.int64]) -> LabelledExamples:
+    def of(cls, logits: Vector, chosen: NDArray[np.int64], sizes: Vector) -> LabelledExamples:
         """Each example by its largest logit; a class of few takes the next best for it besides.
+
+        The logits are adjusted: how frequent classes are among examples is not how frequent they
+        are among records.
 
         Args:
             logits: (n, classes) of the examples.
             chosen: (n,) which examples they are.
+            sizes: (classes,) released numbers of the records that the logits were learnt from.
         """
+        logits = logits - np.log(np.maximum(sizes, 1.0))
         labels = logits.argmax(axis=1)
         margins = logits - logits.max(axis=1, keepdims=True)
         rows = []
@@ -352,7 +358,7 @@ def labelled_examples(
         rows.T @ rows / len(rows),
         float(records.sizes.sum()),
     )
-    return LabelledExamples.of(rows @ theta, chosen)
+    return LabelledExamples.of(rows @ theta, chosen, records.sizes)
 
 
 @dataclass(frozen=True)
