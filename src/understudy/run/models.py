@@ -147,21 +147,23 @@ def with_examples(
         return config, context
     images = given_images(public)
     count = 0 if images is None else len(images)
-    name = _usual_examples(context, count) if asked == AUTO else asked
-    if name is None:
+    if asked == AUTO:
+        generator = _usual_examples(context, count)
+    else:
+        generator = load_model(ExampleGenerator, asked)
+    if generator is None:
         return _naming_examples(config, "none"), context
-    generator = load_model(ExampleGenerator, name)
     if generator.known(shape) is None and count < FEWEST_EXAMPLES:
         raise ConfigError(
-            f"--examples {name} brings no public images of {shape[0]} x {shape[1]} pixels: name a "
+            f"--examples {asked} brings no public images of {shape[0]} x {shape[1]} pixels: name a "
             f"dataset of {FEWEST_EXAMPLES} or more (--public), found {count}"
         )
     if images is not None:
         generator.describes(shape)
-    return _naming_examples(config, name), replace(context, examples=generator)
+    return _naming_examples(config, generator.name), replace(context, examples=generator)
 
 
-def _usual_examples(context: Context, count: int) -> str | None:
+def _usual_examples(context: Context, count: int) -> ExampleGenerator | None:
     """What draws like examples where nobody names it, beside so many public images; None: nothing.
 
     That is what brings some of this size, or, where public images are given, draws such.
@@ -172,12 +174,12 @@ def _usual_examples(context: Context, count: int) -> str | None:
         return None
     generator = load_model(ExampleGenerator, name)
     if generator.known(context.shape) is not None:
-        return name
+        return generator
     try:
         generator.describes(context.shape)
     except BackendError:
         return None
-    return name if count >= FEWEST_EXAMPLES else None
+    return generator if count >= FEWEST_EXAMPLES else None
 
 
 def _naming_examples(config: RunConfig, name: str) -> RunConfig:

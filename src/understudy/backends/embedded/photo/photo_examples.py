@@ -33,8 +33,8 @@ from understudy.backends.embedded.photo.photo_models import (
     PhotoOptions,
     PhotoPriorDecoder,
     autoencoder_folder,
-    opened,
     photo_decoder_of,
+    photo_licence,
 )
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
@@ -73,13 +73,10 @@ class PhotoExampleGenerator:
 
     Args:
         options: See `PhotoOptions`.
-
-    Raises:
-        BackendError: A folder without an autoencoder.
     """
 
     def __init__(self, options: PhotoOptions) -> None:
-        self.name, self.licence = full_name(PHOTO_NAME, options), opened(options)[2]
+        self.name, self.licence = full_name(PHOTO_NAME, options), photo_licence(options)
         self._options, self._folder = options, autoencoder_folder(options)
         self._known: dict[Shape, PhotoExamples | None] = {}
 

@@ -195,8 +195,13 @@ def opened(options: PhotoOptions) -> tuple[Any, LatentOptions, str]:
     latent_options = LatentOptions(
         device=options.device, dtype=options.dtype, batch=options.batch, compile=options.compile
     )
+    return vae, latent_options, photo_licence(options)
+
+
+def photo_licence(options: PhotoOptions) -> str:
+    """The licence of an autoencoder's weights."""
     own = "apache-2.0 (made by Understudy from public images: see its card)"
-    return vae, latent_options, own if options.folder is None else licence_of(options.folder)
+    return own if options.folder is None else licence_of(options.folder)
 
 
 def enlarged(shape: Shape) -> Shape:
