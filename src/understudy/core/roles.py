@@ -74,7 +74,7 @@ class RoleNames(TypedDict, total=False):
             "auto, none, or what draws images like public ones.",
             "public_examples.ExampleGenerator",
             "What draws samples like public examples where private images look like them; open, "
-            "or auto: the decoder's own; none: never.",
+            "or auto: embedded:photo where it has some; none: never.",
         ),
     ]
     base: Annotated[
@@ -145,8 +145,8 @@ MODEL_ROLES: tuple[str, ...] = tuple(field.name for field in fields(Models))
 
 def port_of(role: str) -> type[Any]:
     """The port that a role's model or dataset satisfies."""
-    module, _, name = f"ports.{ROLES[role].port}".rpartition(".")
-    port: type[Any] = getattr(import_module(f"understudy.core.{module.rpartition('.')[2]}"), name)
+    module, _, name = ROLES[role].port.rpartition(".")
+    port: type[Any] = getattr(import_module(f"understudy.core.{module or 'ports'}"), name)
     return port
 
 

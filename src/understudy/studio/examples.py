@@ -15,11 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.embedded.example_features import (
-    ExampleFeatures,
-    Features,
-    FeatureScattering,
-)
+from understudy.backends.embedded.example_features import FEATURE_COUNT, features_along_own
 from understudy.backends.embedded.photo.latent_prior import DESCRIPTIONS, read_descriptions
 from understudy.backends.embedded.photo.photo_examples import SMALL_GRID, write_examples
 from understudy.backends.embedded.photo.photo_models import PRIOR, PhotoEncoder, PhotoOptions
@@ -30,7 +26,7 @@ from understudy.data import open_source
 from understudy.run.progress import ProgressMode, reporting
 from understudy.steps.grid import Description
 
-_FEATURES, _SMALL_FEATURES = 300, 200  # numbers of each example
+_SMALL_FEATURES = 200  # numbers of each small example, to keep their file small
 _LEAST = 20  # images of a source
 _PIXELS = 8  # a side of one place of a grid
 _SIDES = (8, 16)  # of grids: images of 33 to 64 and of 65 to 128 pixels
@@ -97,7 +93,7 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path, *, small: bool 
             f"examples are made for {' and '.join(map(str, wanted))}"
         )
     channels: Literal[1, 3] = 1 if small else 3
-    length = _SMALL_FEATURES if small else _FEATURES
+    length = _SMALL_FEATURES if small else FEATURE_COUNT
     pixels = {side: _SMALL_PIXELS if small else side * _PIXELS for side in sides}
     images = {
         side: [_images(name, pixels[side], channels) for name in sources.values()] for side in sides
@@ -107,10 +103,7 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path, *, small: bool 
     descriptions = {
         side: _described(parts, autoencoder, arrays[side]) for side, parts in together.items()
     }
-    scattering = FeatureScattering((pixels[sides[0]], pixels[sides[0]], channels))
-    coefficients = scattering.of_all(together[sides[0]])
-    encode = Features.of(coefficients, length, scattering)
-    features = ExampleFeatures.of(encode.project(coefficients), counts, tuple(sources), encode)
+    features = features_along_own(together[sides[0]], counts, tuple(sources), length)
     return write_examples(autoencoder, features, descriptions)
 
 

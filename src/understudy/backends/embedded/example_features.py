@@ -28,7 +28,9 @@ SMALL_IMAGE = 32
 
 UNCHANGED = "embedded:unchanged"
 
-_LENGTH = 300  # of the features of public images
+FEATURE_COUNT = 300
+"""Numbers that tell what an image shows."""
+
 _BLOCK = 512
 _PER_CLUSTER = 150  # examples, in the mean
 _NEAR = 0.9  # of examples lie within the radius of the cluster of the one nearest to them
@@ -142,14 +144,28 @@ def features_of_public(images: Images, encode: Features | None) -> ExampleFeatur
         images: The images.
         encode: Images to features; None: along the leading axes of these images.
     """
+    counts, names = [len(images)], ("the public dataset",)
     if encode is None:
-        scattering = FeatureScattering((images.shape[1], images.shape[2], images.shape[3]))
-        coefficients = scattering.of_all(images)
-        encode = Features.of(coefficients, min(_LENGTH, len(images) // 2), scattering)
-    else:
-        coefficients = encode.scattering.of_all(images)
-    names = ("the public dataset",)
-    return ExampleFeatures.of(encode.project(coefficients), [len(images)], names, encode)
+        return features_along_own(images, counts, names, min(FEATURE_COUNT, len(images) // 2))
+    features = encode.project(encode.scattering.of_all(images))
+    return ExampleFeatures.of(features, counts, names, encode)
+
+
+def features_along_own(
+    images: Images, counts: Sequence[int], kind_names: tuple[str, ...], length: int
+) -> ExampleFeatures:
+    """What images show, (m, height, width, channels), along so many of their own leading axes.
+
+    Args:
+        images: The images, source by source.
+        counts: How many of them come from each source.
+        kind_names: What the sources show.
+        length: Of the features.
+    """
+    scattering = FeatureScattering((images.shape[1], images.shape[2], images.shape[3]))
+    coefficients = scattering.of_all(images)
+    encode = Features.of(coefficients, length, scattering)
+    return ExampleFeatures.of(encode.project(coefficients), counts, kind_names, encode)
 
 
 def _clustered(

@@ -302,8 +302,7 @@ def public_batches(
     bar = materials.progress(words, min(most, count))
     for batch in public.batches(256):
         rows = np.arange(first, first + len(batch.labels))
-        taken = rows * most // count < (rows + 1) * most // count
-        values = batch.values[taken if count > most else slice(None)]
+        values = batch.values[rows * most // count < (rows + 1) * most // count]
         if len(values):
             yield values
             bar(len(values))

@@ -122,14 +122,15 @@ def _given_examples(
     materials: Materials, generator: ExampleGenerator, public: Source
 ) -> PublicExamples | None:
     """Public images as examples; None where there are very few."""
-    described = generator.describes(materials.shape)
+    described, space = generator.describes(materials.shape), None
+    if described is not None:
+        space = PriorSpace.of(described.decoder, described.encoder.latent)
     most = min(PUBLIC_SAMPLES, _BYTES // math.prod(materials.shape))
     images: list[Images] = []
     descriptions: list[NDArray[np.float32]] = []
     for values in public_batches(materials, public, "describing public images", most):
         images.append(values)
-        if described is not None:
-            space = PriorSpace.of(described.decoder, described.encoder.latent)
+        if described is not None and space is not None:
             descriptions.append(space.forward(described.encoder.encode(values)))
     if sum(map(len, images)) < FEWEST_EXAMPLES:
         return None

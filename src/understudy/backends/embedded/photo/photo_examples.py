@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,7 +78,9 @@ class PhotoExampleGenerator:
 
     def __init__(self, options: PhotoOptions) -> None:
         self.name, self.licence = full_name(PHOTO_NAME, options), photo_licence(options)
-        self._options, self._folder = options, autoencoder_folder(options)
+        self._folder = autoencoder_folder(options)
+        self._encoder_of = cache(lambda shape: PhotoEncoder(shape, options))
+        self._decoder_of = cache(lambda shape: photo_decoder_of(shape, options))
         self._known: dict[Shape, PhotoExamples | None] = {}
 
     def known(self, shape: Shape) -> PhotoExamples | None:
@@ -87,7 +90,7 @@ class PhotoExampleGenerator:
             BackendError: They are described by another autoencoder than the folder holds.
         """
         if shape not in self._known:
-            decoder = photo_decoder_of(shape, self._options)
+            decoder = self._decoder_of(shape)
             own = None
             if isinstance(decoder, PhotoPriorDecoder):
                 own = read_examples(self._folder, decoder)
@@ -100,13 +103,13 @@ class PhotoExampleGenerator:
         Raises:
             BackendError: The prior has not learnt latents of such images, or there is none.
         """
-        decoder = photo_decoder_of(shape, self._options)
+        decoder = self._decoder_of(shape)
         if not isinstance(decoder, PhotoPriorDecoder):
             raise BackendError(
                 f"{self.name} draws no images of {shape[0]} x {shape[1]} pixels: it has no prior "
                 "for these. embedded:unchanged takes public images of any size as they are"
             )
-        return DescribedBy(PhotoEncoder(shape, self._options), decoder)
+        return DescribedBy(self._encoder_of(shape), decoder)
 
     def like(self, images: Images, descriptions: NDArray[np.float32] | None) -> PhotoExamples:
         """Examples that are other public images, (m, height, width, channels), described (m, d).
