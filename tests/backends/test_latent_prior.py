@@ -61,6 +61,24 @@ def test_a_latent_depends_on_its_description_and_its_seed_alone(folder: Path) ->
         assert (np.abs(other - latents).mean(axis=1) > 1e-3).all()
 
 
+def test_latents_like_others_lie_the_nearer_to_these_the_less_strength(folder: Path) -> None:
+    wanted = descriptions(decoder_of(folder))
+    seeds = np.arange(5, dtype=np.uint64)
+    start = np.random.default_rng(2).normal(size=(5, 28 * 4 * 4)).astype(np.float32)
+
+    def drawn(strength: float, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        decoder = decoder_of(folder, strength=strength)
+        return decoder.draw(wanted[rows], seeds=seeds[rows], start=start[rows])
+
+    free = decoder_of(folder).draw(wanted, seeds=seeds)
+    np.testing.assert_array_equal(drawn(1), free)
+    own = [np.corrcoef(drawn(strength)[0], start[0])[0, 1] for strength in (1, 0.5)]
+    assert own[1] > own[0] + 0.2
+    np.testing.assert_array_equal(drawn(0), drawn(0.5))  # one step of two, at least
+    order = np.array([3, 1])
+    np.testing.assert_allclose(drawn(0.5, order), drawn(0.5)[order], atol=1e-4)
+
+
 def test_without_guidance_no_description_is_heard(folder: Path) -> None:
     decoder = decoder_of(folder, guidance=0)
     wanted, seeds = descriptions(decoder), np.arange(5, dtype=np.uint64)
@@ -111,7 +129,7 @@ def test_a_prior_of_another_autoencoder_is_refused(folder: Path, tmp_path: Path)
         decoder_of(other)
 
 
-@pytest.mark.parametrize("wrong", ["steps=0", "guidance=-1", "level=-0.1"])
+@pytest.mark.parametrize("wrong", ["steps=0", "guidance=-1", "level=-0.1", "strength=1.5"])
 def test_options_out_of_range_are_refused(folder: Path, wrong: str) -> None:
     with pytest.raises(BackendError, match=wrong.partition("=")[0]):
         load_decoder(f"embedded:photo?{wrong}", shape=(32, 32, 3), folder=str(folder))
@@ -123,6 +141,10 @@ def test_descriptions_of_another_length_are_refused(folder: Path) -> None:
         decoder.draw(np.zeros((2, 9), np.float32), seeds=np.zeros(2, np.uint64))
     with pytest.raises(BackendError, match="seeds"):
         decoder.draw(descriptions(decoder), seeds=np.zeros(2, np.uint64))
+    with pytest.raises(BackendError, match="448"):
+        decoder.draw(
+            descriptions(decoder), seeds=np.zeros(5, np.uint64), start=np.zeros((5, 9), np.float32)
+        )
 
 
 def test_what_is_stored_describes_the_same(folder: Path) -> None:

@@ -69,6 +69,10 @@ def described() -> NDArray[np.float32]:
     return np.random.default_rng(1).normal(0, 2, (COUNT, 153)).astype(np.float32)
 
 
+def latents(side: int = 8) -> NDArray[np.float32]:
+    return np.random.default_rng(4).normal(0.1, 0.5, (COUNT, 28 * side**2)).astype(np.float32)
+
+
 def invented(shape: Shape = (64, 64, 3), coefficients: int = 900) -> ExampleFeatures:
     """Examples of nothing in particular, in three clusters of two kinds."""
     rng = np.random.default_rng(0)
@@ -87,7 +91,7 @@ def invented(shape: Shape = (64, 64, 3), coefficients: int = 900) -> ExampleFeat
 
 def written(folder: Path, descriptions: Mapping[int, NDArray[np.float32]]) -> Path:
     """The folder, with examples in the prior's."""
-    write_examples(folder, invented(), descriptions)
+    write_examples(folder, invented(), latents(), descriptions)
     return folder
 
 
@@ -108,11 +112,19 @@ def test_examples_come_back_to_within_half_a_level(
     assert (np.abs(after.features - before.features) <= half * 1.001).all()
     off = after.descriptions - np.clip(descriptions, -REACH, REACH)
     assert np.abs(off).max() <= REACH / MOST / 2 * 1.001
-    assert after.features.dtype == after.descriptions.dtype == np.float32
+    assert after.latents is not None
+    assert np.abs(after.latents - latents()).max() <= latents().std() / 2 * 1.001
+    dtypes = {after.features.dtype, after.descriptions.dtype, after.latents.dtype}
+    assert dtypes == {np.dtype(np.float32)}
     wide = read_examples(folder, decoder_of((128, 128, 3)))
     assert wide is not None
     np.testing.assert_allclose(wide.descriptions, -after.descriptions[:, :110], atol=1e-6)
     np.testing.assert_array_equal(wide.features, after.features)
+    assert wide.latents is None  # those of 16 places a side are not stored
+    narrow = read_examples(folder, decoder_of((64, 48, 3)))
+    assert narrow is not None
+    assert narrow.latents is None
+    np.testing.assert_array_equal(narrow.descriptions, after.descriptions)
 
 
 def test_there_are_none_of_another_size_and_none_without_the_file(
@@ -130,7 +142,7 @@ def test_small_grey_images_have_a_file_of_their_own(
     tmp_path: Path, decoder: PhotoPriorDecoder
 ) -> None:
     folder, small = autoencoder(tmp_path / "vae"), decoder_of((28, 28, 1))
-    write_examples(folder, invented((28, 28, 1), 400), {4: described()[:, :110]})
+    write_examples(folder, invented((28, 28, 1), 400), latents(4), {4: described()[:, :110]})
     found = read_examples(folder, small)
     assert found is not None
     assert found.encode(np.zeros((2, 28, 28, 1), np.uint8)).shape == (2, LENGTH)
@@ -190,9 +202,11 @@ def nearest(examples: PublicExamples, features: NDArray[Any]) -> tuple[NDArray[A
 
 def test_the_shipped_examples_are_for_images_of_33_to_128_pixels(shipped: PhotoExamples) -> None:
     assert isinstance(shipped, PublicExamples)
-    assert shipped.descriptions.shape == (13_876, description_length((28, 8, 8)))
+    assert shipped.descriptions.shape == (7_775, description_length((28, 8, 8)))
+    assert shipped.latents is not None
+    assert shipped.latents.shape == (7_775, 28 * 8 * 8)
     large = shipped_of((128, 128, 3))
-    assert large.descriptions.shape == (13_876, description_length((28, 16, 16)))
+    assert large.descriptions.shape == (7_775, description_length((28, 16, 16)))
     np.testing.assert_array_equal(large.features, shipped.features)
     means, same = shipped.descriptions[:, :3], large.descriptions[:, :3]
     matches = [np.corrcoef(means[:, at], same[:, at])[0, 1] for at in range(3)]
@@ -211,7 +225,7 @@ def test_small_grey_images_have_garments(garments: PhotoExamples) -> None:
 
 def test_the_shipped_examples_are_of_tiles_and_clothes_in_clusters(shipped: PhotoExamples) -> None:
     assert shipped.kind_names == ("satellite tiles", "clothes")
-    assert np.bincount(shipped.kinds[shipped.clusters]).tolist() == [12_169, 1_707]
+    assert np.bincount(shipped.kinds[shipped.clusters]).tolist() == [6_068, 1_707]
     assert len(shipped.features) == len(shipped.clusters) == len(shipped.descriptions)
     sizes = np.bincount(shipped.clusters)
     assert len(sizes) == len(shipped.kinds) == len(shipped.radii)
@@ -259,9 +273,9 @@ def test_noise_and_flat_images_lie_beyond_every_radius(shipped: PhotoExamples) -
 
 
 def tiles(folder: Path, remainder: int, count: int) -> Images:
-    """Real tiles of even or odd numbers, of all classes."""
+    """Real tiles of the numbers that leave a remainder when divided by four, of all classes."""
     files = sorted((folder / "images" / "eurosat" / "train").glob("*/*.jpg"))
-    chosen = [file for file in files if int(file.stem) % 2 == remainder]
+    chosen = [file for file in files if int(file.stem) % 4 == remainder]
     chosen = chosen[:: len(chosen) // count]
     return np.stack([np.asarray(Image.open(file)) for file in chosen])
 
@@ -287,9 +301,11 @@ def test_most_tiles_that_are_no_examples_lie_within_the_radius_of_one(
     assert (shipped.kinds[shipped.clusters[rows]] == 0).all()
 
 
+@pytest.mark.parametrize("strength", [0.5, 1])
 @pytest.mark.parametrize("shape", [(64, 64, 3), (28, 28, 1)])
-def test_what_is_drawn_from_an_example_looks_like_it(shape: Shape) -> None:
-    examples = shipped_of(shape)
+def test_what_is_drawn_from_an_example_looks_like_it(shape: Shape, strength: float) -> None:
+    examples = known(f"{NAME}?strength={strength}", shape)
+    assert examples is not None
     rows = np.arange(0, len(examples.features), len(examples.features) // 9)
     drawn = examples.draw(rows, seeds=np.arange(len(rows), dtype=np.uint64))
     assert drawn.shape == (len(rows), *shape)
@@ -297,6 +313,17 @@ def test_what_is_drawn_from_an_example_looks_like_it(shape: Shape) -> None:
     own = np.linalg.norm(features - examples.features[rows], axis=1)
     others = np.linalg.norm(features - examples.features[np.roll(rows, 1)], axis=1)
     assert (own < 0.9 * others).mean() > 0.85
+
+
+def test_the_less_strength_the_more_alike_are_what_is_drawn_and_the_example() -> None:
+    distances = []
+    for strength in (0.2, 0.5, 1):
+        examples = known(f"{NAME}?strength={strength}", (64, 64, 3))
+        assert examples is not None
+        rows = np.arange(0, len(examples.features), len(examples.features) // 9)
+        features = examples.encode(examples.draw(rows, seeds=np.zeros(len(rows), np.uint64)))
+        distances.append(np.linalg.norm(features - examples.features[rows], axis=1).mean())
+    assert distances[0] < 0.9 * distances[1] < 0.8 * distances[2]
 
 
 def test_without_the_prior_there_are_no_examples() -> None:

@@ -88,6 +88,9 @@ def test_the_generator_has_the_images_by_their_descriptions_and_features(
     space = PriorSpace.of(described.decoder, described.encoder.latent)
     wanted = np.clip(space.forward(described.encoder.encode(together)), -6, 6)
     np.testing.assert_allclose(made.descriptions, wanted, atol=6 / 127)
+    assert made.latents is not None
+    latents = described.encoder.encode(together)
+    assert np.abs(made.latents - latents).max() <= latents.std() * 0.501
     features = made.encode(together)
     assert features.shape == made.features.shape == (60, 300)
     largest = np.abs(features).max(axis=0)
@@ -128,7 +131,7 @@ def test_the_same_images_give_the_same_examples(
     assert examples_of_sources(named, vae, progress="none") == file
     after = load_file(file)
     assert set(before) == set(after)
-    for name in ("8.descriptions", "features", "centre", "axes"):
+    for name in ("8.descriptions", "8.latents", "features", "centre", "axes"):
         np.testing.assert_array_equal(after[name], before[name])
     assert after["kinds"].tolist() == [0, 1]  # so few images are one cluster a source
 

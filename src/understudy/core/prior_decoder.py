@@ -28,6 +28,15 @@ class PriorDecoder(Decoder, Protocol):
 
     description: Mapping[str, NDArray[Any]]
 
-    def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
-        """An embedding for each of n descriptions and (n,) seeds: (n, d) float32."""
+    def draw(
+        self, descriptions: NDArray[np.float32], *, seeds: Seeds, start: Embeddings | None = None
+    ) -> Embeddings:
+        """An embedding for each of n descriptions and (n,) seeds: (n, d) float32.
+
+        Args:
+            descriptions: (n, k).
+            seeds: (n,).
+            start: (n, d) embeddings that noise is added to, to draw others like these; None: what
+                is drawn begins as noise.
+        """
         ...

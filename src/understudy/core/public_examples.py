@@ -60,10 +60,17 @@ class PublicExamples(Protocol):
 
 
 class DescribedBy(NamedTuple):
-    """What turns public images into descriptions that others like them are drawn by."""
+    """What turns public images into latents and descriptions that others like them are drawn by."""
 
     encoder: LatentEncoder
     decoder: PriorDecoder
+
+
+class Described(NamedTuple):
+    """Public images as they are drawn from: latents (m, d), and descriptions of these (m, k)."""
+
+    latents: Embeddings
+    descriptions: NDArray[np.float32]
 
 
 @runtime_checkable
@@ -90,6 +97,6 @@ class ExampleGenerator(Protocol):
         """
         ...
 
-    def like(self, images: Images, descriptions: NDArray[np.float32] | None, /) -> PublicExamples:
-        """Examples that are other public images, (m, height, width, channels), described (m, d)."""
+    def like(self, images: Images, described: Described | None, /) -> PublicExamples:
+        """Examples that are other public images, (m, height, width, channels)."""
         ...

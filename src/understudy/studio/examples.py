@@ -1,9 +1,9 @@
 """``understudy studio examples``: public images that ``embedded:photo`` can draw from.
 
-Each becomes a description of its latents, for every size of grid that the prior has learnt, and
-features that tell what it shows (`understudy.backends.embedded.example_features`). Examples of one
-source are clustered by their features: the clusters are what private records vote for. Those for
-small grey images are made for themselves.
+Each becomes coarse latents, descriptions of its latents for every size of grid that the prior has
+learnt, and features that tell what it shows (`understudy.backends.embedded.example_features`).
+Examples of one source are clustered by their features: the clusters are what private records vote
+for. Those for small grey images are made for themselves.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from understudy.backends.embedded.photo.photo_examples import SMALL_GRID, write_
 from understudy.backends.embedded.photo.photo_models import PRIOR, PhotoEncoder, PhotoOptions
 from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.core.ports import Events
+from understudy.core.public_examples import Described
 from understudy.core.types import Images
 from understudy.data import open_source
 from understudy.run.progress import ProgressMode, reporting
@@ -100,11 +101,12 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path, *, small: bool 
     }
     counts = [len(part) for part in images[sides[0]]]
     together = {side: np.concatenate(parts) for side, parts in images.items()}
-    descriptions = {
+    described = {
         side: _described(parts, autoencoder, arrays[side]) for side, parts in together.items()
     }
     features = features_along_own(together[sides[0]], counts, tuple(sources), length)
-    return write_examples(autoencoder, features, descriptions)
+    descriptions = {side: one.descriptions for side, one in described.items()}
+    return write_examples(autoencoder, features, described[sides[0]].latents, descriptions)
 
 
 def _images(name: str, side: int, channels: Literal[1, 3]) -> Images:
@@ -118,12 +120,11 @@ def _images(name: str, side: int, channels: Literal[1, 3]) -> Images:
     return images
 
 
-def _described(
-    images: Images, autoencoder: Path, arrays: Mapping[str, NDArray[Any]]
-) -> NDArray[np.float32]:
-    """Descriptions of images: (n, d)."""
+def _described(images: Images, autoencoder: Path, arrays: Mapping[str, NDArray[Any]]) -> Described:
+    """Images as they are drawn from."""
     shape = (images.shape[1], images.shape[2], images.shape[3])
     encoder = PhotoEncoder(shape, PhotoOptions(folder=str(autoencoder)))
     description = Description.of_arrays(arrays, encoder.latent)
     parts = [images[start : start + _BLOCK] for start in range(0, len(images), _BLOCK)]
-    return np.concatenate([description.forward(encoder.encode(part)) for part in parts])
+    latents = np.concatenate([encoder.encode(part) for part in parts])
+    return Described(latents, description.forward(latents))

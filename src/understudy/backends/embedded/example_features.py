@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from understudy.backends.arrays import fit_images
 from understudy.backends.embedded.scattering import ScatteringEncoder, ScatteringOptions
 from understudy.core.independence import Projection
+from understudy.core.public_examples import Described
 from understudy.core.types import Embeddings, Images, Labels, Seeds, Shape
 
 SMALL_IMAGE = 32
@@ -237,6 +238,6 @@ class UnchangedExampleGenerator:
     def describes(self, shape: Shape) -> None:
         """None: images need no description."""
 
-    def like(self, images: Images, descriptions: NDArray[np.float32] | None) -> UnchangedExamples:
+    def like(self, images: Images, described: Described | None) -> UnchangedExamples:
         """Examples that are public images, (m, height, width, channels)."""
         return UnchangedExamples(**vars(features_of_public(images, None)), images=images)

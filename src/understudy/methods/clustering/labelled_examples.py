@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection, row_squares
 from understudy.core.ports import Source
-from understudy.core.public_examples import ExampleGenerator, PublicExamples
+from understudy.core.public_examples import Described, ExampleGenerator, PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import PROCEDURAL, Context, Materials
@@ -122,20 +122,21 @@ def _given_examples(
     materials: Materials, generator: ExampleGenerator, public: Source
 ) -> PublicExamples | None:
     """Public images as examples; None where there are very few."""
-    described, space = generator.describes(materials.shape), None
-    if described is not None:
-        space = PriorSpace.of(described.decoder, described.encoder.latent)
+    described = generator.describes(materials.shape)
     most = min(PUBLIC_SAMPLES, _BYTES // math.prod(materials.shape))
     images: list[Images] = []
-    descriptions: list[NDArray[np.float32]] = []
+    latents: list[Embeddings] = []
     for values in public_batches(materials, public, "describing public images", most):
         images.append(values)
-        if described is not None and space is not None:
-            descriptions.append(space.forward(described.encoder.encode(values)))
+        if described is not None:
+            latents.append(described.encoder.encode(values))
     if sum(map(len, images)) < FEWEST_EXAMPLES:
         return None
-    together = np.concatenate(descriptions) if descriptions else None
-    return generator.like(np.concatenate(images), together)
+    if described is None:
+        return generator.like(np.concatenate(images), None)
+    space = PriorSpace.of(described.decoder, described.encoder.latent)
+    together = np.concatenate(latents)
+    return generator.like(np.concatenate(images), Described(together, space.forward(together)))
 
 
 def given_images(public: Source | None) -> Source | None:

@@ -4,7 +4,8 @@ What a description is, `understudy.steps.grid` says; here it is a row of numbers
 variance. The network predicts the velocity of noised latents (Salimans and Ho 2022). It is given
 the description with a *level*, the standard deviation that its numbers may be off by (noise
 conditioning augmentation, Ho et al. 2021), and learnt to do without one now and then
-(classifier-free guidance).
+(classifier-free guidance). Latents like others begin as those with noise, not as noise alone
+(Meng et al. 2022).
 
 A folder holds the network and its scheduler in the hub's format, and ``descriptions.safetensors``:
 what settles descriptions for each size of grid that it has learnt.
@@ -49,12 +50,15 @@ class PriorOptions(HubOptions):
         steps: Denoising steps.
         guidance: Scale of the classifier-free guidance; 1 for none, which takes half the time.
         level: Standard deviation that descriptions are believed to be off by.
+        strength: Part of the steps that latents like others are denoised in, at least one; 1: they
+            begin as noise alone, and have the others' descriptions only.
     """
 
     batch: int = 32
     steps: Annotated[int, Option("denoising steps", least=1)] = 6
     guidance: Annotated[float, Option("scale of the guidance", least=0)] = 2.5
     level: Annotated[float, Option("deviation of descriptions", least=0)] = 0.1
+    strength: Annotated[float, Option("of drawing others like images", least=0, most=1)] = 0.5
 
 
 Descriptions = Mapping[int, Mapping[str, NDArray[Any]]]
@@ -73,6 +77,7 @@ class LatentPrior:
         guidance: Scale of the classifier-free guidance; 1 for none, which takes half the time.
         level: Standard deviation that descriptions are believed to be off by.
         batch: Latents drawn at once.
+        strength: Part of the steps that latents like others are denoised in.
     """
 
     network: Any
@@ -82,6 +87,7 @@ class LatentPrior:
     guidance: float
     level: float
     batch: int
+    strength: float = 1.0
 
     def descriptions_of(self, shape: Shape) -> Mapping[str, NDArray[Any]] | None:
         """What settles descriptions of latents (C, H, W); None for larger ones than it has learnt.
@@ -92,25 +98,48 @@ class LatentPrior:
         return self.descriptions[sides[0]] if sides else None
 
     @torch.no_grad()
-    def draw(self, descriptions: NDArray[np.float32], shape: Shape, seeds: Seeds) -> Embeddings:
+    def draw(
+        self,
+        descriptions: NDArray[np.float32],
+        shape: Shape,
+        seeds: Seeds,
+        start: Embeddings | None = None,
+    ) -> Embeddings:
         """Latents (n, C * H * W) float32, one of each description (n, d) and seed.
 
         Args:
             descriptions: (n, d) of latents of this shape.
             shape: (C, H, W).
             seeds: (n,).
+            start: (n, C * H * W) latents to draw others like; None: they begin as noise alone.
         """
         out = np.empty((len(descriptions), int(np.prod(shape))), dtype=np.float32)
         numbered = np.arange(len(descriptions))
         with quiet():
             for rows, part in even_parts(numbered, self.batch):  # one that is filled repeats row 0
-                latents = self._drawn(descriptions[part], shape, seeds[part])
+                near = None if start is None else start[part].reshape(-1, *shape)
+                latents = self._drawn(descriptions[part], shape, seeds[part], near)
                 out[rows] = latents.flatten(1).cpu().numpy()[: len(out[rows])]
         return out
 
-    def _drawn(self, descriptions: NDArray[np.float32], shape: Shape, seeds: Seeds) -> torch.Tensor:
+    def _drawn(
+        self,
+        descriptions: NDArray[np.float32],
+        shape: Shape,
+        seeds: Seeds,
+        start: NDArray[np.float32] | None,
+    ) -> torch.Tensor:
         network = self.network
         noise = randn_tensor((len(seeds), *shape), generator=seeded(seeds, "prior"))
+        scheduler = type(self.scheduler).from_config(self.scheduler.config)
+        scheduler.set_timesteps(self.steps, device=network.device)
+        timesteps = scheduler.timesteps
+        skipped = self.steps - max(1, round(self.strength * self.steps))
+        if start is not None and skipped:
+            timesteps = timesteps[skipped:]
+            scheduler.set_begin_index(skipped)
+            first = timesteps[:1].expand(len(noise)).to(noise.device)
+            noise = scheduler.add_noise(torch.from_numpy(start), noise, first)
         latents: torch.Tensor = noise.to(network.device).contiguous(
             memory_format=torch.channels_last
         )
@@ -120,9 +149,7 @@ class LatentPrior:
         condition = conditioned(given, level, length)
         if self.guidance != 1:
             condition = torch.cat([condition, torch.zeros_like(condition)])
-        scheduler = type(self.scheduler).from_config(self.scheduler.config)
-        scheduler.set_timesteps(self.steps, device=network.device)
-        for step in scheduler.timesteps:
+        for step in timesteps:
             doubled = latents if self.guidance == 1 else torch.cat([latents, latents])
             velocity = network(
                 doubled.to(network.dtype), step, None, class_labels=condition.to(network.dtype)
@@ -212,4 +239,13 @@ def read_latent_prior(folder: Path, autoencoder: Path, options: PriorOptions) ->
     network = network.to(memory_format=torch.channels_last)
     scheduler = diffusers.DPMSolverMultistepScheduler.from_pretrained(folder)
     steps, guidance, level = options.steps, options.guidance, options.level
-    return LatentPrior(network, scheduler, descriptions, steps, guidance, level, options.batch)
+    return LatentPrior(
+        network,
+        scheduler,
+        descriptions,
+        steps,
+        guidance,
+        level,
+        options.batch,
+        options.strength,
+    )

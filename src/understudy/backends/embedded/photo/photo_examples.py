@@ -1,13 +1,16 @@
-"""Public examples of ``embedded:photo``: descriptions that its prior draws others like them by.
+"""Public examples of ``embedded:photo``: what its prior draws others like them by.
 
-An example is the description of a public image's latents, and features of the image
-(`understudy.backends.embedded.example_features`). No image is stored. Both are whole numbers of
-eight bits. Those of small grey images have a file of their own.
+An example is a public image's latents, their description, and features of the image
+(`understudy.backends.embedded.example_features`). Others like it are drawn by the description, from
+its latents with noise on them: a file holds coarse latents for one size of grid, and for larger
+ones descriptions alone. All are whole numbers of eight bits. Those of small grey images have a file
+of their own.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -39,8 +42,8 @@ from understudy.backends.embedded.photo.photo_models import (
 )
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
-from understudy.core.public_examples import DescribedBy
-from understudy.core.types import Images, Labels, Seeds, Shape
+from understudy.core.public_examples import Described, DescribedBy
+from understudy.core.types import Embeddings, Images, Labels, Seeds, Shape
 
 _FILE, _SMALL_FILE = "examples.safetensors", "small_grey_examples.safetensors"
 SMALL_GRID = SMALL_IMAGE // 8
@@ -55,17 +58,20 @@ class PhotoExamples(ExampleFeatures):
     """Examples that are drawn again (`understudy.core.public_examples.PublicExamples`).
 
     Attributes:
-        descriptions: (m, d) float32.
+        descriptions: (m, k) float32.
         decoder: Draws by them.
+        latents: (m, d) float32 that are drawn from; None: descriptions are all there is.
     """
 
     descriptions: NDArray[np.float32]
     decoder: PhotoPriorDecoder
+    latents: Embeddings | None
     how: ClassVar[str] = "drawn like public examples of the images' kind"
 
     def draw(self, rows: Labels, *, seeds: Seeds) -> Images:
         """An image like each of these n examples: (n, height, width, channels) uint8."""
-        latents = self.decoder.draw(self.descriptions[rows], seeds=seeds)
+        start = None if self.latents is None else self.latents[rows]
+        latents = self.decoder.draw(self.descriptions[rows], seeds=seeds, start=start)
         return self.decoder.decode(latents, seeds=seeds)
 
 
@@ -111,19 +117,22 @@ class PhotoExampleGenerator:
             )
         return DescribedBy(self._encoder_of(shape), decoder)
 
-    def like(self, images: Images, descriptions: NDArray[np.float32] | None) -> PhotoExamples:
-        """Examples that are other public images, (m, height, width, channels), described (m, d).
+    def like(self, images: Images, described: Described | None) -> PhotoExamples:
+        """Examples that are other public images, (m, height, width, channels).
 
         Raises:
-            BackendError: No descriptions, or as `describes`.
+            BackendError: They are not described, or as `describes`.
         """
         shape: Shape = (images.shape[1], images.shape[2], images.shape[3])
         decoder = self.describes(shape).decoder
-        if descriptions is None or not isinstance(decoder, PhotoPriorDecoder):
+        if described is None or not isinstance(decoder, PhotoPriorDecoder):
             raise BackendError(f"{self.name} draws by descriptions, and was given none")
         own = self.known(shape)
         features = features_of_public(images, None if own is None else own.encode)
-        return PhotoExamples(**vars(features), descriptions=descriptions, decoder=decoder)
+        latents, descriptions = described
+        return PhotoExamples(
+            **vars(features), descriptions=descriptions, decoder=decoder, latents=latents
+        )
 
 
 def photo_example_generator(options: Mapping[str, Any]) -> PhotoExampleGenerator:
@@ -132,14 +141,18 @@ def photo_example_generator(options: Mapping[str, Any]) -> PhotoExampleGenerator
 
 
 def write_examples(
-    folder: Path, features: ExampleFeatures, descriptions: Mapping[int, NDArray[np.float32]]
+    folder: Path,
+    features: ExampleFeatures,
+    latents: Embeddings,
+    descriptions: Mapping[int, NDArray[np.float32]],
 ) -> Path:
     """Write examples into the folder of an autoencoder's prior.
 
     Args:
         folder: Of the autoencoder whose latents are described.
         features: What the examples show.
-        descriptions: (m, d) by the sides of grids.
+        latents: (m, d) for the smallest of the grids.
+        descriptions: (m, k) by the sides of grids.
 
     Returns:
         The file.
@@ -153,7 +166,11 @@ def write_examples(
         "clusters": features.clusters.astype(np.int16),
         "kinds": features.kinds.astype(np.int16),
         "radii": features.radii.astype(np.float32),
+        "latent_step": latents.std(dtype=np.float64, keepdims=True).ravel().astype(np.float32),
     }
+    parts = np.rint(np.clip(latents / arrays["latent_step"], -_LEVELS, _LEVELS)).astype(np.int8)
+    packed = zlib.compress(parts.tobytes(), 9)
+    arrays[f"{min(descriptions)}.latents"] = np.frombuffer(packed, dtype=np.uint8)
     for side, values in descriptions.items():
         levels = np.rint(np.clip(values, -_REACH, _REACH) * (_LEVELS / _REACH))
         arrays[f"{side}.descriptions"] = levels.astype(np.int8)
@@ -185,7 +202,7 @@ def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | N
         arrays: dict[str, NDArray[Any]] = {
             name: stored.get_tensor(name)
             for name in stored.keys()  # noqa: SIM118
-            if not name.endswith("descriptions") or name.startswith(f"{side}.")
+            if "." not in name or name.startswith(f"{side}.")
         }
     levels = arrays.get(f"{side}.descriptions")
     if levels is None:
@@ -200,4 +217,16 @@ def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | N
         Features(arrays["centre"], arrays["axes"].astype(np.float32), scattering),
         levels.astype(np.float32) * np.float32(_REACH / _LEVELS),
         decoder,
+        _latents_of(arrays, side, decoder),
     )
+
+
+def _latents_of(
+    arrays: Mapping[str, NDArray[Any]], side: int, decoder: PhotoPriorDecoder
+) -> Embeddings | None:
+    """Latents for a decoder's grid; None where the file has none of just that size."""
+    packed = arrays.get(f"{side}.latents")
+    if packed is None or tuple(decoder.latent[1:]) != (side, side):
+        return None
+    levels = np.frombuffer(zlib.decompress(packed.tobytes()), dtype=np.int8)
+    return np.asarray(levels.reshape(-1, decoder.dim) * arrays["latent_step"], dtype=np.float32)

@@ -154,15 +154,22 @@ class PhotoPriorDecoder(PhotoDecoder):
         self.description = prior.descriptions_of(self.latent) or {}
         self.sampling = f"{options.steps} steps, guidance {options.guidance:g} ({PHOTO_NAME})"
 
-    def draw(self, descriptions: NDArray[np.float32], *, seeds: Seeds) -> Embeddings:
+    def draw(
+        self, descriptions: NDArray[np.float32], *, seeds: Seeds, start: Embeddings | None = None
+    ) -> Embeddings:
         """Latents of descriptions (n, k) and (n,) seeds: (n, d) float32.
 
+        With ``start`` (n, d), latents like these, by the strength among the options.
+
         Raises:
-            BackendError: Descriptions of another length or not finite, or another number of seeds.
+            BackendError: Descriptions or a start of another length or not finite, or another number
+                of seeds.
         """
         check_embeddings(descriptions, self.description["usual"].shape[1], self.name)
         check_seeds(seeds, len(descriptions), self.name)
-        return self._prior.draw(descriptions, self.latent, seeds)
+        if start is not None:
+            check_embeddings(start, self.dim, self.name)
+        return self._prior.draw(descriptions, self.latent, seeds, start)
 
 
 def prior_of(options: PhotoOptions) -> LatentPrior | None:
