@@ -21,7 +21,8 @@ from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, clustering
 from understudy.methods.clustering.clustering_plan import clustering_stages
 from understudy.methods.clustering.embedding_space import public_batches
-from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened, examples_for
+from understudy.methods.clustering.example_images import examples_for
+from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -282,10 +283,11 @@ def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> Non
     alone = replace(site.context, examples=None)
     tables = []
     for context in (site.context, alone):
-        weights = weights_of(METHOD.stages(site.params, context))
+        params = METHOD.settle(ClusteringParams(), context)
+        weights = weights_of(METHOD.stages(params, context))
         total = sum(weights.values())
         table = METHOD.carried(
-            site.params, context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
+            params, context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
         )
         tables.append([one.size_sd for one in table])
         assert table
