@@ -142,12 +142,13 @@ def example_words(context: Context, public: Source | None, part: float) -> str:
     if examples is not None and given_images(public) is None:
         kinds = ", ".join(examples.kind_names)
         whose = f"{len(examples.features):,} public examples that come with the program ({kinds})"
-    alone = part == 1
+    some, others, every = "", "", ""
+    if part < 1:
+        some, others, every = f"{part:.0%} of the ", ", and the others from a mixture", "all "
     return (
         f"where at least {_NEAR:.0%} of the private images (DP count) look like one of the "
-        f"{whose}, {'' if alone else f'{part:.0%} of the '}samples are drawn like those, labelled "
-        f"by a DP classifier{'' if alone else ', and the others from a mixture'}; elsewhere "
-        f"{'' if alone else 'all '}from a mixture (--examples none: always)"
+        f"{whose}, {some}samples are drawn like those, labelled by a DP classifier{others}; "
+        f"elsewhere {every}from a mixture (--examples none: always)"
     )
 
 
