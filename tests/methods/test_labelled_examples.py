@@ -11,20 +11,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.cli import show
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Source
 from understudy.core.public_examples import ExampleGenerator, PublicExamples
-from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, Shape
+from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, Shape, Stage
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Context, Materials, weights_of
+from understudy.methods.base import Context, Materials, Resampling, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, clustering
 from understudy.methods.clustering.clustering_plan import clustering_stages
 from understudy.methods.clustering.embedding_space import public_batches
-from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened, examples_for
+from understudy.methods.clustering.example_images import examples_for
+from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.paid import PaidAnswers, PaidVault
 from understudy.privacy.unit import Unit
 from understudy.privacy.vault import Vault
 from understudy.steps.quality import QualityFilter
@@ -129,7 +133,13 @@ def painted(colours: NDArray[np.int64], rng: np.random.Generator) -> Images:
 class Site:
     """Private tiles, a ledger and a run folder on disk."""
 
-    def __init__(self, folder: Path, colours: NDArray[np.int64], each: int = EACH) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        colours: NDArray[np.int64],
+        each: int = EACH,
+        part: float | None = None,
+    ) -> None:
         self.folder = folder
         labels = np.repeat(np.arange(len(CLASSES)), each)
         tiles = painted(colours[labels], np.random.default_rng(0))
@@ -146,7 +156,7 @@ class Site:
             decoder=Painter(),
             examples=Album(self.examples),
         )
-        self.params = METHOD.settle(ClusteringParams(), self.context)
+        self.params = METHOD.settle(ClusteringParams(examples_part=part), self.context)
 
     def run(self, epsilon: float = 4.0, **changes: Any) -> Release:
         """A release, and what it was paid with in `charged`."""
@@ -157,6 +167,12 @@ class Site:
         cache = self.folder / "cache"
         cache.mkdir(mode=0o700, exist_ok=True)
         vault = Vault(self.source, account, LocalEngine(1), cache)
+        release = self.made(vault, **changes)
+        self.released = {stage.stage for stage in vault.receipt().stages}
+        vault.close()
+        return release
+
+    def made(self, vault: Vault, **changes: Any) -> Release:
         materials = Materials(
             context=self.context,
             vault=vault,
@@ -164,15 +180,26 @@ class Site:
             seed=0,
             progress=lambda words, total: lambda done: None,
         )
-        release = clustering(replace(materials, **changes), self.params)
-        self.released = {stage.stage for stage in vault.receipt().stages}
-        vault.close()
-        return release
+        return clustering(replace(materials, **changes), self.params)
+
+    def again(self, **changes: Any) -> Release:
+        """From the answers of `run`, without a record."""
+        answers = PaidAnswers(Unit(), self.plan, self.folder / "stages")
+        return self.made(PaidVault(answers), **changes)
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path, COLOURS[:3])
+    with made.ledger:
+        yield made
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Site]:
+    """Three of ten samples are like examples."""
+    (tmp_path / "both").mkdir()
+    made = Site(tmp_path / "both", COLOURS[:3], part=0.3)
     with made.ledger:
         yield made
 
@@ -210,6 +237,81 @@ def test_every_planned_stage_is_released_either_way(tmp_path: Path, site: Site) 
     assert "clusters_per_class" in release.facts
     assert any("not drawn from public examples" in note for note in release.facts["notes"])
     images, labels = rows_of(release)
+    for label in range(3):
+        mean = images[labels == label].reshape(-1, 3).mean(axis=0)
+        np.testing.assert_allclose(mean, 255 - COLOURS[label] // 2, atol=25)
+
+
+def alike(images: Images) -> NDArray[np.bool_]:
+    """Which of them are of one colour, as those that are drawn like examples: (n,)."""
+    return np.asarray((images == images[:, :1, :1]).all(axis=(1, 2, 3)))
+
+
+def test_samples_of_both_kinds_come_in_a_random_order(both: Site) -> None:
+    release = both.run()
+    assert both.released == set(both.plan.shares)
+    images, labels = rows_of(release)
+    assert release.count == len(labels) == pytest.approx(3 * EACH, abs=60)
+    like = alike(images)
+    assert like.sum() == release.facts["example_samples"] == round(0.3 * release.count)
+    for label in range(3):
+        assert like[labels == label].mean() == pytest.approx(0.3, abs=0.01)
+        for mine in (like, ~like):
+            mean = images[mine & (labels == label)].reshape(-1, 3).mean(axis=0)
+            np.testing.assert_allclose(mean, COLOURS[label], atol=15)
+    for part in np.array_split(like, 6):  # whoever takes the first n gets both
+        assert part.mean() == pytest.approx(0.3, abs=0.13)
+    for part in np.array_split(labels, 3):
+        assert np.bincount(part, minlength=3).min() > len(part) / 5
+    again, _ = rows_of(release)
+    np.testing.assert_array_equal(again, images)
+
+
+def test_a_release_of_both_kinds_says_so(both: Site) -> None:
+    release = both.run(context=replace(both.context, count=200))
+    assert release.count == 200
+    facts = release.facts
+    assert facts["example_samples"] == 60
+    assert set(facts["class_sizes"]) == set(facts["clusters_per_class"]) == set(CLASSES)
+    assert all(90 <= facts["examples_per_class"][name] <= 110 for name in CLASSES)
+    words = "30% of the samples are drawn like public examples (bright tiles), the others from a"
+    assert facts["notes"][0].startswith(words)
+    assert release.how.startswith("30% of the samples drawn like public examples, which a DP class")
+    assert "; the others of a Gaussian mixture per class" in release.how
+    assert release.public_source == "bright tiles"
+
+
+def test_both_tables_of_classes_are_shown(both: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    show.class_shares(both.run().facts)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "examples of its label" in shown
+    assert "covariance of its own" in shown
+
+
+def test_more_samples_of_both_kinds_follow_from_the_paid_answers(both: Site) -> None:
+    images, labels = rows_of(both.run())
+    same, as_before = rows_of(both.again())
+    np.testing.assert_array_equal(same, images)
+    np.testing.assert_array_equal(as_before, labels)
+    anew = Resampling(1, 600, 200, lambda name, make: make())
+    more, classes = rows_of(both.again(resampling=anew))
+    assert np.bincount(classes).tolist() == [200, 200, 200]
+    assert np.bincount(classes[alike(more)]).tolist() == [60, 60, 60]
+    assert (alike(more)[:100] != alike(images)[:100]).any()
+    one = Resampling(1, 1, None, lambda name, make: make())
+    assert len(rows_of(both.again(resampling=one))[1]) == 1
+
+
+def test_where_images_are_like_no_example_both_budgets_make_a_mixture(tmp_path: Path) -> None:
+    with (far := Site(tmp_path, 255 - COLOURS[:3] // 2, part=0.3)).ledger:
+        release = far.run()
+        again, _ = rows_of(far.again())
+    assert far.released == set(far.plan.shares)
+    assert "not drawn from public examples" in release.facts["notes"][0]
+    assert "example_samples" not in release.facts
+    images, labels = rows_of(release)
+    np.testing.assert_array_equal(again, images)
+    assert not alike(images).any()
     for label in range(3):
         mean = images[labels == label].reshape(-1, 3).mean(axis=0)
         np.testing.assert_allclose(mean, 255 - COLOURS[label] // 2, atol=25)
@@ -282,14 +384,67 @@ def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> Non
     alone = replace(site.context, examples=None)
     tables = []
     for context in (site.context, alone):
-        weights = weights_of(METHOD.stages(site.params, context))
+        params = METHOD.settle(ClusteringParams(), context)
+        weights = weights_of(METHOD.stages(params, context))
         total = sum(weights.values())
         table = METHOD.carried(
-            site.params, context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
+            params, context, lambda stage, w=weights, t=total: (t / w[stage.name]) ** 0.5, None
         )
         tables.append([one.size_sd for one in table])
         assert table
     assert tables[0][0] == pytest.approx(tables[1][0], rel=0.1)
+
+
+def test_examples_beside_a_mixture_have_a_tenth_of_the_budget(both: Site, site: Site) -> None:
+    weights = weights_of(METHOD.stages(both.params, both.context))
+    steps = [weight for name, weight in weights.items() if name.startswith("fit ")]
+    own = weights["nearness"] + weights["example votes"] + sum(steps)
+    assert own / sum(weights.values()) == pytest.approx(0.1)
+    assert weights["nearness"] == weights["example votes"] == pytest.approx(own / 20)
+    mixture = clustering_stages(both.params, replace(both.context, examples=None)).planned
+    assert {stage.name: stage.weight for stage in mixture}.items() <= weights.items()
+    assert len(weights) == len(mixture) + 42
+    alone = weights_of(METHOD.stages(site.params, site.context))
+    assert set(alone) == set(weights) - {stage.name for stage in mixture} | {"class sizes"}
+
+
+def test_covariances_of_many_clusters_are_asked_for_once() -> None:
+    encoder = load_encoder("embedded:dct", shape=SHAPE)
+    context = Context(
+        SHAPE,
+        public=False,
+        mu=2.0,
+        classes=CLASSES,
+        encoder=encoder,
+        decoder=load_decoder("embedded:dct", shape=SHAPE, encoder=encoder),
+        examples=Album(Examples.of_colours()),
+    )
+    params = METHOD.settle(ClusteringParams(examples_part=0.3), context)
+    plan = clustering_stages(params, context)
+    assert plan.examples is not None
+    weights, pools = weights_of(plan.planned), plan.pools
+    assert set(pools) == {stage.name for stage in plan.mixture} - {"cluster covariances"}
+    payers = [payer for pool in pools.values() for payer in pool]
+    spent = {"class sizes", "nearness", "cluster covariances"}
+    assert sorted(payers) == sorted(set(weights) - spent)
+    paid = {name: sum(weights[payer] for payer in pool) for name, pool in pools.items()}
+    more = sum(paid.values()) / sum(weights[name] for name in pools)
+    for name, weight in paid.items():
+        assert name in pools[name]
+        assert weight / weights[name] == pytest.approx(more, rel=0.1)
+
+
+def test_a_plan_of_both_kinds_reckons_with_the_mixtures_own_stages(both: Site) -> None:
+    assert METHOD.carried is not None
+    asked = []
+
+    def noise(stage: Stage) -> float:
+        asked.append(stage.name)
+        return 1.0
+
+    assert METHOD.carried(both.params, both.context, noise, None)
+    mixture = clustering_stages(both.params, replace(both.context, examples=None)).planned
+    assert set(asked) <= {stage.name for stage in mixture}
 
 
 @pytest.mark.parametrize(
@@ -297,7 +452,9 @@ def test_a_plan_reckons_with_the_steps_that_pay_for_a_mixture(site: Site) -> Non
     [
         ({"conditional": False}, {}, "one class"),
         ({"filter": "embeddings"}, {}, "filter=embeddings"),
+        ({"filter": "images", "examples_part": 0.5}, {}, "filter=images"),
         ({}, {"decoder": None}, "--decoder none"),
+        ({"examples_part": 0.5}, {"examples": None}, "examples_part is for runs"),
     ],
 )
 def test_examples_that_cannot_be_used_are_refused(
@@ -312,6 +469,7 @@ def test_examples_that_cannot_be_used_are_refused(
 def test_by_default_there_are_none_beside_other_settings() -> None:
     none = frozenset[str]()
     assert METHOD.roles(ClusteringParams(), none)["examples"] == "auto"
+    assert METHOD.roles(ClusteringParams(examples_part=0.5), none)["examples"] == "auto"
     assert METHOD.roles(ClusteringParams(clusters=2), none)["examples"] is None
 
 

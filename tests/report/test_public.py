@@ -167,6 +167,13 @@ def test_the_statement_says_which_public_images_samples_are_drawn_like(record: R
     text = statement_text(replace(record, facts={"public_examples": "satellite tiles"}))
     assert words in text
     assert "sampled from noisy statistics" not in text
+    both = {"public_examples": "satellite tiles", "example_samples": record.count - 1}
+    text = statement_text(replace(record, facts=both))
+    assert f"{record.count - 1:,} of them were drawn by a public model {words}" in text
+    assert "The others were sampled from noisy statistics; none is a copy." in text
+    text = statement_text(replace(record, facts={**both, "example_samples": record.count}))
+    assert "They were drawn by a public model" in text
+    assert "The others" not in text
 
 
 def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:

@@ -93,14 +93,20 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
     assert check_source(plan).ready
 
 
-def test_what_a_class_can_carry_is_that_of_the_plan(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "x", {"cat": 120, "dog": 50}, (8, 8, 1))
-    result = checked(folder)
+@pytest.mark.parametrize(
+    ("shape", "delta"),
+    [((8, 8, 1), 1e-5), ((28, 28, 1), 1e-2)],  # of the latter epsilon 3 is worth other stages
+)
+def test_what_a_class_can_carry_is_that_of_the_plan(
+    tmp_path: Path, shape: tuple[int, ...], delta: float
+) -> None:
+    folder = class_folders(tmp_path / "x", {"cat": 120, "dog": 50}, shape)
+    result = checked(folder, delta=delta)
     assert result.ready
     for epsilon in (1.0, 3.0):
         plan = make_config(
             {"source": str(folder), "out": tmp_path / "out", "epsilon": epsilon}
-            | {"ledger": str(tmp_path / "l.db")}
+            | {"ledger": str(tmp_path / "l.db"), "delta": delta}
         )
         (of_100, *_) = dry_run(plan).carried
         assert of_100.size == 100

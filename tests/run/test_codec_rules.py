@@ -17,6 +17,7 @@ from understudy.run.codec_rules import (
     ANY_SHAPE,
     PHOTO,
     RULES,
+    ExampleChoice,
     choose_codec,
     choose_examples,
     codec_roles,
@@ -89,15 +90,23 @@ def test_one_half_of_a_codec_brings_the_other(named, roles):
 @pytest.mark.parametrize(
     ("shape", "decoder", "mu", "chosen"),
     [
-        ((28, 28, 1), DCT, 0.3, PHOTO.codec),
-        ((28, 28, 1), f"{DCT}?coefficients=200", 0.3, PHOTO.codec),
-        ((28, 28, 1), DCT, 1.0, None),  # pays for a mixture that teaches more
+        ((28, 28, 1), DCT, 0.3, ExampleChoice(PHOTO.codec)),
+        ((28, 28, 1), f"{DCT}?coefficients=200", 0.99, ExampleChoice(PHOTO.codec)),
+        # A budget that pays for a mixture that teaches as much.
+        ((28, 28, 1), f"{DCT}?coefficients=200", 1.0, ExampleChoice(PHOTO.codec, 0.3)),
+        ((28, 28, 3), DCT, 1.0, None),
         ((28, 28, 3), DCT, 0.3, None),
         ((64, 64, 1), DCT, 0.3, None),
         ((12, 10, 1), DCT, 0.3, None),
         ((28, 28, 1), "onnx:back.onnx", 0.3, None),
         ((28, 28, 1), "", 0.3, None),
-        ((64, 64, 3), f"{PHOTO.codec}?folder=mine", 2.0, f"{PHOTO.codec}?folder=mine"),
+        (
+            (64, 64, 3),
+            f"{PHOTO.codec}?folder=mine",
+            2.0,
+            ExampleChoice(f"{PHOTO.codec}?folder=mine"),
+        ),
+        ((28, 28, 1), PHOTO.codec, 2.0, ExampleChoice(PHOTO.codec)),
     ],
 )
 def test_examples_go_by_the_decoder_or_by_the_size_of_grey_images(shape, decoder, mu, chosen):

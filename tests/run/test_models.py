@@ -11,6 +11,7 @@ from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.data import open_source
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run.config import make_config
+from understudy.run.dry import dry_run
 from understudy.run.models import names_of_roles, phrases_of
 from understudy.run.prepare import prepare
 
@@ -114,7 +115,7 @@ def test_small_grey_images_have_the_examples_of_the_package(tmp_path):
     [
         {"examples": "none"},
         {"settings": {"clusters": 2}},
-        {"epsilon": 10.0},
+        {"epsilon": 10.0, "settings": {"residual": False}},
         {"decoder": "none"},
         {"shape": (28, 28, 3)},
     ],
@@ -123,6 +124,52 @@ def test_other_runs_have_no_examples(tmp_path, options):
     ready = ready_for(tmp_path, **options)
     assert ready.context.examples is None
     assert "nearness" not in ready.plan.shares
+
+
+BESIDE = {"nearness", "example votes", "fit 1", "class sizes", "means", "cluster covariances"}
+"""Stages of a run whose samples are of both kinds."""
+
+MIXTURE = {"means", "cluster covariances"}
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"epsilon": 10.0}, 0.3),
+        ({"epsilon": 10.0, "settings": {"examples_part": 0.5}}, 0.5),
+        ({"settings": {"examples_part": 0.5}}, 0.5),
+        ({}, 1.0),
+        ({"epsilon": 10.0, "examples": "embedded:photo"}, 1.0),  # as it was asked for
+        ({"epsilon": 10.0, "settings": {"examples_part": 1}}, 1.0),
+    ],
+)
+def test_a_budget_that_pays_for_a_mixture_makes_samples_of_both_kinds(tmp_path, options, part):
+    ready = ready_for(tmp_path, **options)
+    assert ready.context.examples.name == "embedded:photo"
+    assert ready.params.examples_part == part
+    planned = ready.plan.shares
+    assert BESIDE & set(planned) == (BESIDE if part < 1 else BESIDE - MIXTURE)
+    assert sum(planned.values()) == pytest.approx(1)
+    # A run that goes on, or is sampled anew, has the names and the settings of the first.
+    again = prepare(make_config({**ready.config.identity(), "out": tmp_path / "b"}), probe=False)
+    assert again.params == ready.params
+    assert again.plan.shares == planned
+    assert again.config.identity() == ready.config.identity()
+
+
+@pytest.mark.parametrize("options", [{"examples": "none"}, {"shape": (28, 28, 3)}])
+def test_a_part_of_no_examples_is_refused(tmp_path, options):
+    with pytest.raises(ConfigError, match=r"examples_part.*name it \(--examples\)"):
+        ready_for(tmp_path, **options, settings={"examples_part": 0.5})
+
+
+def test_the_plan_says_that_samples_are_of_both_kinds(tmp_path):
+    config = ready_for(tmp_path, epsilon=10.0).config
+    notes = " ".join(dry_run(replace(config, ledger=str(tmp_path / "ledger.db"))).notes)
+    assert "30% of the samples are drawn like those, labelled by a DP classifier, and" in notes
+    assert "elsewhere all from a mixture" in notes
+    notes = " ".join(dry_run(replace(config, settings={}, epsilon=1.0)).notes)
+    assert "), samples are drawn like those, labelled by a DP classifier; elsewhere from" in notes
 
 
 def test_public_images_are_examples_where_the_package_has_none(tmp_path):

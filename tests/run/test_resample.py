@@ -138,6 +138,29 @@ def test_public_examples_are_drawn_from_again_and_so_is_the_mixture_in_their_pla
     assert not (more[0][:, None] == rows(run)[0][None]).all(axis=(2, 3, 4)).any()
 
 
+@pytest.mark.slow
+def test_samples_of_both_kinds_are_drawn_again_in_their_order(
+    tmp_path: Path, fashion_mnist: Path, one_thread: None
+) -> None:
+    pytest.importorskip("diffusers")
+    batch = next(open_source(fashion_mnist).batches(12_000))
+    rest, labels = batch.values[10_000:], batch.labels[10_000:]  # the package knows the others
+    chosen = (labels == 1) | (labels == 9)
+    np.savez(tmp_path / "some.npz", images=rest[chosen], labels=labels[chosen].astype(str))
+    run = release_of(tmp_path, source=tmp_path / "some.npz", epsilon=10.0, count=40, settings={})
+    assert run.facts["example_samples"] == 12
+    settings = json.loads((run.owner / "run.json").read_text())["settings"]
+    assert settings["settings"] == {"examples_part": 0.3}
+    assert settings["examples"] == "embedded:photo"
+    assert "12 of them were drawn by a public model" in (run.release / "PRIVACY.md").read_text()
+    (tmp_path / "some.npz").unlink()  # nothing private is read
+    again = resample(tmp_path / "out", count=40, seed=0, **SILENT)
+    np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
+    more = resample(tmp_path / "out", per_class=10, out=tmp_path / "more", **SILENT)
+    assert np.bincount(rows(more)[1]).tolist() == [10, 10]
+    assert more.facts["example_samples"] == 6
+
+
 def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def class_shares(facts: Mapping[str, Any]) -> None:
         return
     if "examples_per_class" in facts:
         _example_shares(facts)
+    if "clusters_per_class" not in facts:
         return
     table = _table("class", "size (DP)", "mean", "clusters", "covariance of its own")
     for name, size in facts["class_sizes"].items():

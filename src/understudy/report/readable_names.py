@@ -24,6 +24,8 @@ NAMES = {
     "dimensions": "dimensions that clusters are found in",
     "distance": "distance of the votes",
     "dp_sgd": "DP-SGD on the private rows",
+    "example_samples": "samples that are like public examples",
+    "examples_part": "part of samples like public examples",
     "features": "features",
     "files": "files",
     "filter": "filter by private votes",

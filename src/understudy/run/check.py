@@ -19,14 +19,11 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.reading_options import split_name
-from understudy.methods.base import weights_of
 from understudy.methods.clustering.capacity import Carried, public_words
-from understudy.privacy.account import Plan, run_mu_of
-from understudy.privacy.budget import Budget
-from understudy.run.config import RunConfig, make_config, make_params, source_name
+from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.documents import ONE_CLASS, is_unlabelled
 from understudy.run.dry import ReadingOptions, class_capacities
-from understudy.run.prepare import Prepared, open_private, prepare
+from understudy.run.prepare import open_private, prepare
 from understudy.run.progress import ProgressMode, reporting
 
 EPSILONS = (1.0, 3.0)
@@ -302,12 +299,13 @@ def _tables(
     size = remedies.get("size")
     if size is not None and source.kind == "images":
         source.shape = (size, size, source.shape[2])
+    images, tables = inspection.classes.total(), {}
     try:
-        prepared = prepare(replace(config, skip_bad=True), source)
+        for epsilon in EPSILONS:  # by which the stages and what draws examples are chosen
+            planned = replace(config, skip_bad=True, epsilon=epsilon)
+            tables[epsilon] = class_capacities(prepare(planned, source, probe=False), images)
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}
-    images = inspection.classes.total()
-    tables = {epsilon: _at(prepared, epsilon, images) for epsilon in EPSILONS}
     return {epsilon: table for epsilon, table in tables.items() if table}
 
 
@@ -335,15 +333,3 @@ def _few_images(tables: _Tables, images: int) -> Iterator[Problem]:
             f"{public_words(least[few[0]])}"
         )
         yield Problem("few images", message)
-
-
-def _at(prepared: Prepared, epsilon: float, images: int) -> tuple[Carried, ...]:
-    """`class_capacities` at another epsilon."""
-    method, config = prepared.method, replace(prepared.config, epsilon=epsilon)
-    budget = Budget(epsilon, config.delta)
-    context = replace(prepared.context, mu=run_mu_of(budget))
-    params = method.settle(make_params(method.params, config.settings), context)
-    plan = Plan.of(budget, weights_of(method.stages(params, context)))
-    return class_capacities(
-        replace(prepared, config=config, context=context, params=params, plan=plan), images
-    )

@@ -76,7 +76,8 @@ SMALL_GREY = CodecRule(
 )
 """What draws examples beside `ANY_SHAPE`."""
 
-_MIXTURE_FROM = 1.0  # mu of a budget that pays for a mixture of many clusters, which teaches more
+_BOTH_FROM = 1.0  # mu of a budget that pays for a mixture of many clusters, which teaches as much
+_PART_BESIDE_MIXTURE = 0.3  # of the samples, which are like examples from then on
 
 RULES: tuple[CodecRule, ...] = (PHOTO, ANY_SHAPE)
 """The first that fits is taken; what was measured: docs/benchmarks.md."""
@@ -95,6 +96,19 @@ class CodecChoice:
 
     codec: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleChoice:
+    """What draws samples like public examples in one run.
+
+    Attributes:
+        generator: Its name.
+        part: Of the samples, how many it draws; the others are of a mixture.
+    """
+
+    generator: str
+    part: float = 1.0
 
 
 def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
@@ -121,7 +135,7 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
     return CodecChoice(rule.codec, reason)
 
 
-def choose_examples(shape: Shape, decoder: str, mu: float) -> str | None:
+def choose_examples(shape: Shape, decoder: str, mu: float) -> ExampleChoice | None:
     """What draws samples like public examples where nobody names it; None: nothing.
 
     Args:
@@ -131,9 +145,10 @@ def choose_examples(shape: Shape, decoder: str, mu: float) -> str | None:
     """
     plain = decoder.partition("?")[0]
     if plain == PHOTO.codec:
-        return decoder
-    small = plain == ANY_SHAPE.codec and SMALL_GREY.fits(shape) and not SMALL_GREY.missing
-    return SMALL_GREY.codec if small and mu < _MIXTURE_FROM else None
+        return ExampleChoice(decoder)
+    if plain != ANY_SHAPE.codec or not SMALL_GREY.fits(shape) or SMALL_GREY.missing:
+        return None
+    return ExampleChoice(SMALL_GREY.codec, 1.0 if mu < _BOTH_FROM else _PART_BESIDE_MIXTURE)
 
 
 def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:

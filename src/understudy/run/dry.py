@@ -255,7 +255,8 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
     if prepared.codec is not None:
         yield prepared.codec.reason
     if prepared.context.examples is not None:
-        yield example_words(prepared.context, prepared.public)
+        part = vars(prepared.params).get("examples_part") or 1.0
+        yield example_words(prepared.context, prepared.public, part)
     if carried and carried[0].public_below:
         mixture = "" if prepared.context.examples is None else "of a mixture: "
         yield mixture + public_words(carried[0].public_below)

@@ -18,8 +18,14 @@ from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
 from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
-from understudy.methods.clustering.labelled_examples import FEWEST_EXAMPLES, given_images
-from understudy.run.codec_rules import CodecChoice, choose_codec, choose_examples, codec_roles
+from understudy.methods.clustering.example_images import FEWEST_EXAMPLES, given_images
+from understudy.run.codec_rules import (
+    CodecChoice,
+    ExampleChoice,
+    choose_codec,
+    choose_examples,
+    codec_roles,
+)
 from understudy.run.config import RunConfig
 
 
@@ -128,12 +134,20 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
 
 
 def with_examples(
-    config: RunConfig, names: Mapping[str, str | None], context: Context, public: Source | None
+    config: RunConfig,
+    params: Any,
+    names: Mapping[str, str | None],
+    context: Context,
+    public: Source | None,
 ) -> tuple[RunConfig, Context]:
     """The configuration and the context with what draws samples like public examples, if anything.
 
+    The configuration then has its name, and what part of the samples it draws where a default says
+    that it is not all: a run that goes on, or is sampled anew, finds both there.
+
     Args:
         config: What the user named.
+        params: The method's parameters.
         names: Of each role.
         context: All else that is known of the run.
         public: The public dataset.
@@ -148,7 +162,9 @@ def with_examples(
     images = given_images(public)
     count = 0 if images is None else len(images)
     if asked == AUTO:
-        generator = _usual_examples(context, count)
+        choice, generator = _usual_examples(context, count)
+        if choice is not None and choice.part < 1 and hasattr(params, "examples_part"):
+            config = replace(config, settings={"examples_part": choice.part, **config.settings})
     else:
         generator = load_model(ExampleGenerator, asked)
     if generator is None:
@@ -163,23 +179,28 @@ def with_examples(
     return _naming_examples(config, generator.name), replace(context, examples=generator)
 
 
-def _usual_examples(context: Context, count: int) -> ExampleGenerator | None:
-    """What draws like examples where nobody names it, beside so many public images; None: nothing.
+_NO_EXAMPLES = (None, None)
+
+
+def _usual_examples(
+    context: Context, count: int
+) -> tuple[ExampleChoice, ExampleGenerator] | tuple[None, None]:
+    """What draws like examples where nobody names it, beside so many public images, if anything.
 
     That is what brings some of this size, or, where public images are given, draws such.
     """
     decoder = "" if context.decoder is None else context.decoder.name
-    name = choose_examples(context.shape, decoder, context.mu)
-    if name is None or len(context.classes) < 2:
-        return None
-    generator = load_model(ExampleGenerator, name)
+    choice = choose_examples(context.shape, decoder, context.mu)
+    if choice is None or len(context.classes) < 2:
+        return _NO_EXAMPLES
+    generator = load_model(ExampleGenerator, choice.generator)
     if generator.known(context.shape) is not None:
-        return generator
+        return choice, generator
     try:
         generator.describes(context.shape)
     except BackendError:
-        return None
-    return generator if count >= FEWEST_EXAMPLES else None
+        return _NO_EXAMPLES
+    return (choice, generator) if count >= FEWEST_EXAMPLES else _NO_EXAMPLES
 
 
 def _naming_examples(config: RunConfig, name: str) -> RunConfig:

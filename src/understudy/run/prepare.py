@@ -18,7 +18,7 @@ from understudy.data.encoded_images import Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, weights_of
-from understudy.methods.clustering.labelled_examples import examples_of
+from understudy.methods.clustering.example_images import examples_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
@@ -128,12 +128,12 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         base=base is not None,
         candidates=candidates is not None,
     )
-    config, context = with_examples(config, names, context, public)
+    config, context = with_examples(config, params, names, context, public)
     if test is not None:
         _require_testable(source, test, params, context.decoder)
     if base is not None and getattr(params, "conditional", True):
         require_classes(source, base, all_of_them=True)
-    params = chosen.settle(params, context)
+    params = chosen.settle(make_params(chosen.params, config.settings), context)
     _require_measurable(config, source.classes, params)
     plan = _plan_of(config, chosen.stages(params, context))
     if probe:

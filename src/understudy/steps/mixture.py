@@ -50,12 +50,12 @@ class Mixture:
         given[order[: count - int(given.sum())]] += 1
         return given
 
-    def allot_evenly(self, per_class: int) -> Labels:
-        """How many samples each component gives where each class has ``per_class``: (m,)."""
+    def allot_classes(self, samples: Labels) -> Labels:
+        """How many samples each component gives where each class has so many, (classes,): (m,)."""
         given = np.zeros(len(self.weights), dtype=np.int64)
         for label in np.unique(self.labels):
             mine = self.labels == label
-            given[mine] = apportion(per_class, self.weights[mine])
+            given[mine] = apportion(int(samples[label]), self.weights[mine])
         return given
 
     def sample(

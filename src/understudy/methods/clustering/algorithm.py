@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Release, Stage, Vector
+from understudy.core.types import Labels, Release, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     AUTO,
@@ -46,10 +46,10 @@ from understudy.methods.clustering.embedding_space import (
     embed,
     public_variances,
 )
+from understudy.methods.clustering.example_images import examples_for
 from understudy.methods.clustering.label_classifier import trained_on_records
 from understudy.methods.clustering.labelled_examples import (
     drawn_from_examples,
-    examples_for,
     labelled_examples,
     near_records,
 )
@@ -58,12 +58,13 @@ from understudy.methods.clustering.public_covariance import (
     least_images,
     public_mixture,
 )
-from understudy.methods.clustering.sampling import produce
+from understudy.methods.clustering.sampling import interleaved, produce
 from understudy.methods.clustering.vote_filter import VoteFilter
 from understudy.methods.dp_estimators import Clusters
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import CountAndSum
 from understudy.steps import shrinkage
+from understudy.steps.apportionment import apportion
 from understudy.steps.mixture import Mixture
 from understudy.steps.space import Frame
 
@@ -80,6 +81,11 @@ def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
         _check_classifier(params, context)
     if context.examples is not None:
         _check_examples(params, context)
+    elif params.examples_part is not None:
+        raise ConfigError(
+            "examples_part is for runs that may draw samples like public examples, and nothing "
+            "draws such here: name it (--examples)"
+        )
     return plan.planned
 
 
@@ -131,7 +137,7 @@ def _check_resample(params: ClusteringParams, context: Context) -> None:
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
-    """Samples of a mixture, or of public examples where most private images look like some."""
+    """Samples of a mixture; where most private images look like public examples, like these too."""
     params = settled(params, materials.context)
     plan = clustering_stages(params, materials.context)
     generator = materials.context.examples
@@ -141,11 +147,40 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     records = near_records(materials, examples, plan.class_sizes, plan.examples.nearness)
     if records.enough:
         labelled = labelled_examples(materials, records, plan.examples)
-        return drawn_from_examples(materials, records, labelled, METHOD.name)
+        samples = records.samples(materials)
+        part = params.examples_part or 1.0
+        alike = apportion(round(part * samples.sum()), samples.astype(np.float64))
+        others = samples - alike
+        release = drawn_from_examples(
+            materials, records, labelled, METHOD.name, alike, int(others.sum())
+        )
+        if plan.examples.in_place:
+            return release
+        sizes = (records.sizes, records.size_sd)
+        return _of_both(materials, release, _of_mixture(materials, params, plan, sizes, others))
     pooled = replace(materials, vault=materials.vault.pooled(plan.pools))
     release = _of_mixture(pooled, params, plan, (records.sizes, records.size_sd))
     note = f"samples are of a mixture, not drawn from public examples: {records.lack}"
     return replace(release, facts={**release.facts, "notes": [note, *release.facts["notes"]]})
+
+
+def _of_both(materials: Materials, examples: Release, mixture: Release) -> Release:
+    """Samples like examples and samples of a mixture, in a random order."""
+    kinds = (examples, mixture)
+    count = sum(kind.count for kind in kinds)
+    rng = materials.for_samples.rng_of("kinds of samples")
+    return replace(
+        examples,
+        count=count,
+        batches=interleaved(kinds, rng),
+        facts={
+            **examples.facts,
+            **mixture.facts,
+            "notes": [note for kind in kinds for note in kind.facts["notes"]],
+        },
+        how=f"{examples.count / count:.0%} of the samples {examples.how}; the others of "
+        f"{METHOD.summary}",
+    )
 
 
 def _of_mixture(
@@ -153,10 +188,16 @@ def _of_mixture(
     params: ClusteringParams,
     plan: ClusteringStages,
     class_sizes: tuple[Vector, float] | None = None,
+    samples: Labels | None = None,
 ) -> Release:
     """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode.
 
-    With ``class_sizes`` that were released before, and the standard deviation of their noise.
+    Args:
+        materials: What it works with.
+        params: Settled.
+        plan: The releases.
+        class_sizes: Those that were released before, and the standard deviation of their noise.
+        samples: (classes,) of each class, as `produce` takes them.
     """
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     settings = space_settings(params, materials.context)
@@ -181,7 +222,9 @@ def _of_mixture(
     # 9 to 17: sample, filter, decode, filter.
     vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)
     total = float(shares.sizes.sum())
-    release = produce(materials, space, mixture, METHOD.name, total, vote_filter, classifier)
+    release = produce(
+        materials, space, mixture, METHOD.name, total, vote_filter, classifier, samples
+    )
     return replace(release, facts={**release.facts, **shares.facts()})
 
 
@@ -317,11 +360,16 @@ def _carried(
 
 
 def _pooled(noise: capacity.Noise, plan: ClusteringStages) -> capacity.Noise:
-    """The noise of a stage of the mixture where several planned stages pay for it."""
+    """The noise of a stage of the mixture where several planned stages pay for it.
+
+    Where it has a stage of its own, others that may pay for it besides are not reckoned with.
+    """
     pools = plan.pools
 
     def of(stage: Stage) -> float:
         names = pools.get(stage.name, (stage.name,))
+        if stage.name in names:
+            names = (stage.name,)
         return joint_noise([noise(replace(stage, name=name)) for name in names])
 
     return of
@@ -360,7 +408,7 @@ def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]
     return {
         **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if linear else AUTO),
         "public": PROCEDURAL_WHITENING if linear else PROCEDURAL,
-        "examples": AUTO if params == ClusteringParams() else None,
+        "examples": AUTO if replace(params, examples_part=None) == ClusteringParams() else None,
     }
 
 

@@ -14,6 +14,9 @@ way (Papernot et al. 2017), with a softmax regression trained by noisy gradients
    whiten the features first, and their second moments precondition the descent: both are free.
 4. The classifier labels the examples, by logits that are adjusted to classes of one size (Menon et
    al. 2021), and samples of a class are drawn from those of its label.
+
+A large budget pays for a mixture that teaches as much, and both together teach more: then the
+examples get a small part of it (`StagesBesideMixture`), and a part of the samples.
 """
 
 from __future__ import annotations
@@ -22,19 +25,22 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection, row_squares
 from understudy.core.ports import Source
-from understudy.core.public_examples import Described, ExampleGenerator, PublicExamples
+from understudy.core.public_examples import PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Stage, SyntheticBatch, Vector
 from understudy.methods import dp_estimators
-from understudy.methods.base import PROCEDURAL, Context, Materials
-from understudy.methods.clustering.embedding_space import PUBLIC_SAMPLES, public_batches
+from understudy.methods.base import Context, Materials
+from understudy.methods.clustering.example_images import (
+    FEWEST_EXAMPLES,
+    examples_of,
+    given_images,
+)
 from understudy.methods.clustering.label_classifier import (
     INPUT_LENGTH,
     Descent,
@@ -44,7 +50,6 @@ from understudy.privacy.cells import Cells
 from understudy.privacy.nearest import Nearest
 from understudy.privacy.queries import Counts
 from understudy.steps.apportionment import apportion
-from understudy.steps.grid import PriorSpace
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -56,11 +61,9 @@ _PART_OF_KIND = 0.05  # of the images that look like examples, at least, look li
 _FILLED = 0.25  # of the votes that a cluster would have if its kind's were even: fewer are none
 _POWER = 0.25  # of the variances that features are divided by
 _RIDGE = 0.02  # of the mean variance, that every axis is granted
-FEWEST_EXAMPLES = 20
-"""That samples of a class are drawn from, at least, and that a public dataset has."""
-
 _BLOCK = 512  # samples that are drawn at a time
-_BYTES = 1 << 28  # of public images that are looked at, at most
+_SHARE_BESIDE = 0.1  # of the budget: labels cost little of one that pays for a mixture
+_COUNTS = 0.05  # of the budget of examples, for nearness and for votes each
 
 
 @dataclass(frozen=True)
@@ -71,90 +74,81 @@ class ExampleStages:
         nearness: How many images of each class look like an example.
         votes: Which clusters of examples they look like.
         steps: The steps of the classifier; or else, in `pools`, the releases of the mixture.
+        in_place: Whether they are planned in place of those of the mixture, or beside them.
     """
+
+    in_place: ClassVar[bool] = True
 
     nearness: Stage
     votes: Stage
     steps: tuple[Stage, ...]
 
     @classmethod
-    def of(cls, mixture: Sequence[Stage]) -> ExampleStages:
+    def of(cls, mixture: Sequence[Stage]) -> Self:
         """With the budget that the stages of a mixture would have."""
-        each = sum(stage.weight for stage in mixture) / _STEPS.steps
-        steps = tuple(Stage(f"fit {number + 1}", each) for number in range(_STEPS.steps))
-        return cls(Stage("nearness", 5.0), Stage("example votes", 5.0), steps)
+        return cls._of(5.0, math.fsum(stage.weight for stage in mixture))
+
+    @classmethod
+    def _of(cls, count: float, steps: float) -> Self:
+        """With the weights of each of the two counts and of all steps together."""
+        each = steps / _STEPS.steps
+        fits = tuple(Stage(f"fit {number + 1}", each) for number in range(_STEPS.steps))
+        return cls(Stage("nearness", count), Stage("example votes", count), fits)
 
     def pools(self, mixture: Sequence[Stage]) -> dict[str, tuple[str, ...]]:
         """What pays for each stage of a mixture, by its weight: the votes and the steps."""
         weights = np.array([stage.weight for stage in mixture])
-        names = iter(stage.name for stage in (*self.steps, self.votes))
         count = len(self.steps) + 1
         beyond_one = weights - weights.sum() / count
-        parts = 1 + apportion(count - len(mixture), beyond_one)
+        return self._paid_by(mixture, 1 + apportion(count - len(mixture), beyond_one))
+
+    def _paid_by(self, mixture: Sequence[Stage], parts: Labels) -> dict[str, tuple[str, ...]]:
+        """So many of the steps and of the votes for each stage of a mixture."""
+        names = iter(stage.name for stage in (*self.steps, self.votes))
         return {
             stage.name: tuple(next(names) for _ in range(part))
             for stage, part in zip(mixture, parts.tolist(), strict=True)
         }
 
 
-def examples_of(context: Context) -> PublicExamples | None:
-    """The examples that a run's generator of them brings; None where there are none."""
-    return None if context.examples is None else context.examples.known(context.shape)
+@dataclass(frozen=True)
+class StagesBesideMixture(ExampleStages):
+    """The releases of a run that draws a part of its samples from examples, the others not."""
+
+    in_place: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, others: Sequence[Stage]) -> Self:
+        """With their share of a budget that pays for all ``others``, too."""
+        weight = math.fsum(stage.weight for stage in others) * _SHARE_BESIDE / (1 - _SHARE_BESIDE)
+        return cls._of(_COUNTS * weight, (1 - 2 * _COUNTS) * weight)
+
+    def pools(self, mixture: Sequence[Stage]) -> dict[str, tuple[str, ...]]:
+        """What pays for each of these stages of a mixture: itself, and of votes and steps some."""
+        parts = apportion(len(self.steps) + 1, np.array([stage.weight for stage in mixture]))
+        pools = self._paid_by(mixture, parts)
+        return {name: (name, *others) for name, others in pools.items()}
 
 
-def examples_for(materials: Materials, generator: ExampleGenerator) -> PublicExamples:
-    """The examples of a run: the public images that are given, or those of its generator.
+def example_words(context: Context, public: Source | None, part: float) -> str:
+    """What may be released of a run with examples, in a sentence.
 
-    The latter where very few are given.
-
-    Raises:
-        ConfigError: There are neither.
+    Args:
+        context: The generator of examples.
+        public: The public dataset.
+        part: Of the samples, how many are drawn like the examples.
     """
-    public = given_images(materials.public)
-    given = None if public is None else _given_examples(materials, generator, public)
-    examples = generator.known(materials.shape) if given is None else given
-    if examples is None:
-        raise ConfigError("this run was to draw like public examples, and there are too few")
-    return examples
-
-
-def _given_examples(
-    materials: Materials, generator: ExampleGenerator, public: Source
-) -> PublicExamples | None:
-    """Public images as examples; None where there are very few."""
-    described = generator.describes(materials.shape)
-    most = min(PUBLIC_SAMPLES, _BYTES // math.prod(materials.shape))
-    images: list[Images] = []
-    latents: list[Embeddings] = []
-    for values in public_batches(materials, public, "describing public images", most):
-        images.append(values)
-        if described is not None:
-            latents.append(described.encoder.encode(values))
-    if sum(map(len, images)) < FEWEST_EXAMPLES:
-        return None
-    if described is None:
-        return generator.like(np.concatenate(images), None)
-    space = PriorSpace.of(described.decoder, described.encoder.latent)
-    together = np.concatenate(latents)
-    return generator.like(np.concatenate(images), Described(together, space.forward(together)))
-
-
-def given_images(public: Source | None) -> Source | None:
-    """A public dataset whose images may be examples; images that the program draws are none."""
-    drawn = public is not None and public.name.startswith(PROCEDURAL)
-    return None if drawn else public
-
-
-def example_words(context: Context, public: Source | None) -> str:
-    """What may be released of a run with examples, in a sentence."""
     examples, whose = examples_of(context), "public images that are given"
     if examples is not None and given_images(public) is None:
         kinds = ", ".join(examples.kind_names)
         whose = f"{len(examples.features):,} public examples that come with the program ({kinds})"
+    some, others, every = "", "", ""
+    if part < 1:
+        some, others, every = f"{part:.0%} of the ", ", and the others from a mixture", "all "
     return (
         f"where at least {_NEAR:.0%} of the private images (DP count) look like one of the "
-        f"{whose}, samples are drawn like those, labelled by a DP classifier; elsewhere from a "
-        "mixture (--examples none: always)"
+        f"{whose}, {some}samples are drawn like those, labelled by a DP classifier{others}; "
+        f"elsewhere {every}from a mixture (--examples none: always)"
     )
 
 
@@ -202,6 +196,11 @@ class NearRecords:
             f"of a class only {np.clip(self.near.min(), 0, 1):.0%} of the images (DP count) look "
             "like a public example"
         )
+
+    def samples(self, materials: Materials) -> Labels:
+        """How many samples of each class there are: (classes,)."""
+        total = float(self.sizes.sum())
+        return materials.for_samples.class_sizes(self.sizes / total, total)
 
     @property
     def words(self) -> str:
@@ -420,7 +419,12 @@ class ExampleProducer:
 
 
 def drawn_from_examples(
-    materials: Materials, records: NearRecords, labelled: LabelledExamples, method: str
+    materials: Materials,
+    records: NearRecords,
+    labelled: LabelledExamples,
+    method: str,
+    sizes: Labels,
+    others: int,
 ) -> Release:
     """Samples of each class, drawn from the examples that have its label.
 
@@ -429,16 +433,16 @@ def drawn_from_examples(
         records: What was released of the records.
         labelled: The examples.
         method: The method's name.
+        sizes: (classes,) samples of each class.
+        others: Samples of all classes that will be drawn otherwise beside these.
     """
-    materials, classes = materials.for_samples, materials.classes
-    total = float(records.sizes.sum())
-    sizes = materials.class_sizes(records.sizes / total, total)
+    materials, classes, count = materials.for_samples, materials.classes, int(sizes.sum())
     producer = ExampleProducer.of(materials, records.examples, labelled, sizes)
-    facts = _facts(classes, records, labelled)
+    facts = _facts(classes, records, labelled, count, others)
     return Release(
         method,
         classes,
-        int(sizes.sum()),
+        count,
         producer.batches,
         image_shape=materials.shape,
         facts=facts,
@@ -448,14 +452,20 @@ def drawn_from_examples(
 
 
 def _facts(
-    classes: tuple[str, ...], records: NearRecords, labelled: LabelledExamples
+    classes: tuple[str, ...],
+    records: NearRecords,
+    labelled: LabelledExamples,
+    count: int,
+    others: int,
 ) -> dict[str, object]:
     counts = [len(rows) for rows in labelled.rows]
     examples = records.examples
     clusters = np.unique(examples.clusters[np.concatenate(labelled.rows)])
     names = " and ".join(examples.kind_names[kind] for kind in np.unique(examples.kinds[clusters]))
+    part = "" if not others else f"{count / (count + others):.0%} of the "
+    rest = "the others" if others else "not"
     notes = [
-        f"samples are {examples.how} ({names}), not from a mixture: {records.words}. A DP "
+        f"{part}samples are {examples.how} ({names}), {rest} from a mixture: {records.words}. A DP "
         "classifier of the private images gave each example its class"
     ]
     if scarce := [
@@ -463,11 +473,13 @@ def _facts(
     ]:
         notes.append(
             f"{', '.join(scarce)}: hardly any public example looks like this class, so its samples "
-            f"are drawn from {FEWEST_EXAMPLES} that come nearest; --examples none makes a mixture"
+            f"like examples are drawn from {FEWEST_EXAMPLES} that come nearest; --examples none "
+            "makes a mixture"
         )
     return {
         "noisy_rows": round(float(records.sizes.sum())),
         "public_examples": names,
+        "example_samples": count,
         "class_sizes": {
             name: round(float(size)) for name, size in zip(classes, records.sizes, strict=True)
         },
