@@ -93,7 +93,7 @@ def test_one_half_of_a_codec_brings_the_other(named, roles):
         ((28, 28, 1), DCT, 0.3, ExampleChoice(PHOTO.codec)),
         ((28, 28, 1), f"{DCT}?coefficients=200", 0.99, ExampleChoice(PHOTO.codec)),
         # A budget that pays for a mixture that teaches as much.
-        ((28, 28, 1), f"{DCT}?coefficients=200", 1.0, ExampleChoice(PHOTO.codec, 0.3)),
+        ((28, 28, 1), f"{DCT}?coefficients=200", 1.0, ExampleChoice(PHOTO.codec, 0.5)),
         ((28, 28, 3), DCT, 1.0, None),
         ((28, 28, 3), DCT, 0.3, None),
         ((64, 64, 1), DCT, 0.3, None),

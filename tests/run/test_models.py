@@ -135,7 +135,7 @@ MIXTURE = {"means", "cluster covariances"}
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"epsilon": 10.0}, 0.3),
+        ({"epsilon": 10.0}, 0.5),
         ({"epsilon": 10.0, "settings": {"examples_part": 0.5}}, 0.5),
         ({"settings": {"examples_part": 0.5}}, 0.5),
         ({}, 1.0),
@@ -166,7 +166,7 @@ def test_a_part_of_no_examples_is_refused(tmp_path, options):
 def test_the_plan_says_that_samples_are_of_both_kinds(tmp_path):
     config = ready_for(tmp_path, epsilon=10.0).config
     notes = " ".join(dry_run(replace(config, ledger=str(tmp_path / "ledger.db"))).notes)
-    assert "30% of the samples are drawn like those, labelled by a DP classifier, and" in notes
+    assert "50% of the samples are drawn like those, labelled by a DP classifier, and" in notes
     assert "elsewhere all from a mixture" in notes
     notes = " ".join(dry_run(replace(config, settings={}, epsilon=1.0)).notes)
     assert "), samples are drawn like those, labelled by a DP classifier; elsewhere from" in notes

@@ -150,7 +150,7 @@ def test_samples_of_both_kinds_are_drawn_again_in_their_order(
     run = release_of(tmp_path, source=tmp_path / "some.npz", epsilon=10.0, count=40, settings={})
     assert run.facts["example_samples"] == 12
     settings = json.loads((run.owner / "run.json").read_text())["settings"]
-    assert settings["settings"] == {"examples_part": 0.3}
+    assert settings["settings"] == {"examples_part": 0.5}
     assert settings["examples"] == "embedded:photo"
     assert "12 of them were drawn by a public model" in (run.release / "PRIVACY.md").read_text()
     (tmp_path / "some.npz").unlink()  # nothing private is read

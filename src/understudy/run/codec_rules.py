@@ -77,7 +77,7 @@ SMALL_GREY = CodecRule(
 """What draws examples beside `ANY_SHAPE`."""
 
 _BOTH_FROM = 1.0  # mu of a budget that pays for a mixture of many clusters, which teaches as much
-_PART_BESIDE_MIXTURE = 0.3  # of the samples, which are like examples from then on
+_PART_BESIDE_MIXTURE = 0.5  # of the samples, which are like examples from then on
 
 RULES: tuple[CodecRule, ...] = (PHOTO, ANY_SHAPE)
 """The first that fits is taken; what was measured: docs/benchmarks.md."""

@@ -106,7 +106,7 @@ class ClusteringParams:
         float | None,
         Option(
             "part of the samples that are like public examples, if any are; others are of the "
-            "mixture; default 1, or 0.3 of small grey images where mu is 1 or more",
+            "mixture; default 1, or 0.5 of small grey images where mu is 1 or more",
             above=0,
             most=1,
         ),
