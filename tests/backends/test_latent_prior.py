@@ -94,7 +94,7 @@ def test_a_condition_is_the_description_how_long_it_is_and_how_far_off() -> None
     np.testing.assert_allclose(condition.numpy(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(28, 28, 1), (48, 64, 3), (64, 64, 3)])
+@pytest.mark.parametrize("shape", [(28, 28, 1), (48, 64, 3), (64, 64, 3), (40, 36, 3)])
 def test_descriptions_fit_images_of_any_size_that_was_learnt(folder: Path, shape: Shape) -> None:
     decoder = decoder_of(folder, shape)
     encoder = load_encoder("embedded:photo", shape=shape, folder=str(folder))
@@ -111,6 +111,8 @@ def test_the_prior_is_left_out_where_it_is_not_wanted_or_has_not_learnt(folder: 
     assert not isinstance(plain, PriorDecoder)
     large = load_decoder("embedded:photo", shape=(72, 64, 3), folder=str(folder))
     assert not isinstance(large, PriorDecoder)
+    low = load_decoder("embedded:photo", shape=(24, 32, 3), folder=str(folder))
+    assert not isinstance(low, PriorDecoder)
     assert "prior=False" in plain.name
     drawn = decoder_of(folder)
     assert isinstance(drawn, StepwiseModel)

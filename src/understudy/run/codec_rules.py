@@ -67,10 +67,10 @@ ANY_SHAPE = CodecRule(
 
 SMALL_GREY = CodecRule(
     codec="embedded:photo",
-    images="grey images of 24 to 32 pixels a side",
+    images="grey images of 25 to 32 pixels a side",
     reason="it knows garments of that size, and draws others like public ones",
     channels=(1,),
-    least=24,
+    least=25,
     most=32,
     packages=PHOTO.packages,
 )

@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 from understudy.backends.embedded.example_features import FEATURE_COUNT, features_along_own
 from understudy.backends.embedded.photo.latent_prior import DESCRIPTIONS, read_descriptions
 from understudy.backends.embedded.photo.photo_examples import SMALL_GRID, write_examples
-from understudy.backends.embedded.photo.photo_models import PRIOR, PhotoEncoder, PhotoOptions
+from understudy.backends.embedded.photo.photo_models import (
+    PIXELS_A_PLACE,
+    PRIOR,
+    PhotoEncoder,
+    PhotoOptions,
+)
 from understudy.core.errors import BackendError, ConfigError, SourceError
 from understudy.core.ports import Events
 from understudy.core.public_examples import Described
@@ -29,7 +34,6 @@ from understudy.steps.grid import Description
 
 _SMALL_FEATURES = 200  # numbers of each small example, to keep their file small
 _LEAST = 20  # images of a source
-_PIXELS = 8  # a side of one place of a grid
 _SIDES = (8, 16)  # of grids: images of 33 to 64 and of 65 to 128 pixels
 _SMALL_PIXELS = 28  # a side of small images, most of which have so many
 _BLOCK = 256
@@ -95,7 +99,7 @@ def make_examples(sources: Mapping[str, str], autoencoder: Path, *, small: bool 
         )
     channels: Literal[1, 3] = 1 if small else 3
     length = _SMALL_FEATURES if small else FEATURE_COUNT
-    pixels = {side: _SMALL_PIXELS if small else side * _PIXELS for side in sides}
+    pixels = {side: _SMALL_PIXELS if small else side * PIXELS_A_PLACE for side in sides}
     images = {
         side: [_images(name, pixels[side], channels) for name in sources.values()] for side in sides
     }

@@ -38,6 +38,7 @@ from understudy.core.types import Embeddings, Seeds, Shape
 
 DESCRIPTIONS = "descriptions.safetensors"
 LATENT_NETWORK = "diffusion_pytorch_model.safetensors"
+_LEAST_SIDE = 4  # places of a grid: their lowest frequencies are described one by one
 EXTRA_CONDITIONS = 3  # how many numbers are described, the level, and that there is a description
 
 
@@ -90,12 +91,13 @@ class LatentPrior:
     strength: float = 1.0
 
     def descriptions_of(self, shape: Shape) -> Mapping[str, NDArray[Any]] | None:
-        """What settles descriptions of latents (C, H, W); None for larger ones than it has learnt.
+        """What settles descriptions of latents (C, H, W); None: it draws none of these.
 
-        A grid has as many octaves as the next larger one that was learnt.
+        A grid has as many octaves as the next larger one that was learnt. Larger ones than that are
+        not drawn, nor any of fewer places than have the lowest frequencies.
         """
         sides = [side for side in sorted(self.descriptions) if side >= max(shape[1:])]
-        return self.descriptions[sides[0]] if sides else None
+        return self.descriptions[sides[0]] if sides and min(shape[1:]) >= _LEAST_SIDE else None
 
     @torch.no_grad()
     def draw(
@@ -115,11 +117,19 @@ class LatentPrior:
         """
         out = np.empty((len(descriptions), int(np.prod(shape))), dtype=np.float32)
         numbered = np.arange(len(descriptions))
+        channels, height, width = shape
+        halved = 2 ** (len(self.network.config.block_out_channels) - 1)  # the network's grids
+        down, across = (-side % halved for side in (height, width))
+        whole = (channels, height + down, width + across)
+        if start is not None:
+            margins = ((0, 0), (0, 0), (0, down), (0, across))
+            start = np.pad(start.reshape(-1, *shape), margins, mode="edge")
         with quiet():
             for rows, part in even_parts(numbered, self.batch):  # one that is filled repeats row 0
-                near = None if start is None else start[part].reshape(-1, *shape)
-                latents = self._drawn(descriptions[part], shape, seeds[part], near)
-                out[rows] = latents.flatten(1).cpu().numpy()[: len(out[rows])]
+                near = None if start is None else start[part]
+                latents = self._drawn(descriptions[part], whole, seeds[part], near)
+                latents = latents[:, :, :height, :width].flatten(1)
+                out[rows] = latents.cpu().numpy()[: len(out[rows])]
         return out
 
     def _drawn(

@@ -2,9 +2,9 @@
 
 An example is a public image's latents, their description, and features of the image
 (`understudy.backends.embedded.example_features`). Others like it are drawn by the description, from
-its latents with noise on them: a file holds coarse latents for one size of grid, and for larger
-ones descriptions alone. All are whole numbers of eight bits. Those of small grey images have a file
-of their own.
+its latents with noise on them. A file holds coarse latents for one size of grid; for another one
+they are decoded, and the images encoded at their new size. All are whole numbers of eight bits.
+Those of small grey images have a file of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from understudy.backends.arrays import fit_images
 from understudy.backends.embedded.example_features import (
     SMALL_IMAGE,
     ExampleFeatures,
@@ -32,7 +33,9 @@ from understudy.backends.embedded.example_features import (
 from understudy.backends.embedded.photo.latent_prior import encoder_sum
 from understudy.backends.embedded.photo.photo_models import (
     PHOTO_NAME,
+    PIXELS_A_PLACE,
     PRIOR,
+    PhotoDecoder,
     PhotoEncoder,
     PhotoOptions,
     PhotoPriorDecoder,
@@ -46,11 +49,28 @@ from understudy.core.public_examples import Described, DescribedBy
 from understudy.core.types import Embeddings, Images, Labels, Seeds, Shape
 
 _FILE, _SMALL_FILE = "examples.safetensors", "small_grey_examples.safetensors"
-SMALL_GRID = SMALL_IMAGE // 8
+SMALL_GRID = SMALL_IMAGE // PIXELS_A_PLACE
 """Side of the grid of small images."""
 
 _REACH = 6.0  # of descriptions, whose deviation is about 1
 _LEVELS = 127
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """Latents of one size of grid to those of another, by way of images.
+
+    Attributes:
+        decoder: Of latents of the one.
+        encoder: Of images of the other.
+    """
+
+    decoder: PhotoDecoder
+    encoder: PhotoEncoder
+
+    def __call__(self, latents: Embeddings) -> Embeddings:
+        """(n, d) float32 to (n, d') float32."""
+        return self.encoder.encode(fit_images(self.decoder.decode(latents), self.encoder.shape))
 
 
 @dataclass(frozen=True)
@@ -60,17 +80,19 @@ class PhotoExamples(ExampleFeatures):
     Attributes:
         descriptions: (m, k) float32.
         decoder: Draws by them.
-        latents: (m, d) float32 that are drawn from; None: descriptions are all there is.
+        latents: (m, d) float32.
+        recoding: To latents of the decoder; None: they are.
     """
 
     descriptions: NDArray[np.float32]
     decoder: PhotoPriorDecoder
-    latents: Embeddings | None
+    latents: Embeddings
+    recoding: Recoding | None = None
     how: ClassVar[str] = "drawn like public examples of the images' kind"
 
     def draw(self, rows: Labels, *, seeds: Seeds) -> Images:
         """An image like each of these n examples: (n, height, width, channels) uint8."""
-        start = None if self.latents is None else self.latents[rows]
+        start = self.latents[rows] if self.recoding is None else self.recoding(self.latents[rows])
         latents = self.decoder.draw(self.descriptions[rows], seeds=seeds, start=start)
         return self.decoder.decode(latents, seeds=seeds)
 
@@ -84,7 +106,7 @@ class PhotoExampleGenerator:
 
     def __init__(self, options: PhotoOptions) -> None:
         self.name, self.licence = full_name(PHOTO_NAME, options), photo_licence(options)
-        self._folder = autoencoder_folder(options)
+        self._options, self._folder = options, autoencoder_folder(options)
         self._encoder_of = cache(lambda shape: PhotoEncoder(shape, options))
         self._decoder_of = cache(lambda shape: photo_decoder_of(shape, options))
         self._known: dict[Shape, PhotoExamples | None] = {}
@@ -99,7 +121,7 @@ class PhotoExampleGenerator:
             decoder = self._decoder_of(shape)
             own = None
             if isinstance(decoder, PhotoPriorDecoder):
-                own = read_examples(self._folder, decoder)
+                own = read_examples(self._folder, decoder, self._options)
             self._known[shape] = own
         return self._known[shape]
 
@@ -181,8 +203,15 @@ def write_examples(
     return file
 
 
-def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | None:
+def read_examples(
+    folder: Path, decoder: PhotoPriorDecoder, options: PhotoOptions | None = None
+) -> PhotoExamples | None:
     """The examples of an autoencoder's folder that a decoder can draw; None where there are none.
+
+    Args:
+        folder: Of the autoencoder.
+        decoder: Of its latents.
+        options: Of the autoencoder.
 
     Raises:
         BackendError: They are described by another autoencoder.
@@ -202,12 +231,19 @@ def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | N
         arrays: dict[str, NDArray[Any]] = {
             name: stored.get_tensor(name)
             for name in stored.keys()  # noqa: SIM118
-            if "." not in name or name.startswith(f"{side}.")
+            if not name.endswith("descriptions") or name.startswith(f"{side}.")
         }
     levels = arrays.get(f"{side}.descriptions")
     if levels is None:
         return None
     scattering = FeatureScattering(decoder.shape)
+    (coded,) = (int(name.partition(".")[0]) for name in arrays if name.endswith(".latents"))
+    parts = np.frombuffer(zlib.decompress(arrays[f"{coded}.latents"].tobytes()), dtype=np.int8)
+    recoding = None
+    if decoder.latent[1:] != (coded, coded):
+        options = PhotoOptions() if options is None else options
+        shape = (coded * PIXELS_A_PLACE, coded * PIXELS_A_PLACE, decoder.shape[2])
+        recoding = Recoding(PhotoDecoder(shape, options), PhotoEncoder(decoder.shape, options))
     return PhotoExamples(
         arrays["features"].astype(np.float32) * arrays["steps"],
         arrays["clusters"].astype(np.int64),
@@ -217,16 +253,6 @@ def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | N
         Features(arrays["centre"], arrays["axes"].astype(np.float32), scattering),
         levels.astype(np.float32) * np.float32(_REACH / _LEVELS),
         decoder,
-        _latents_of(arrays, side, decoder),
+        parts.reshape(len(levels), -1) * arrays["latent_step"],
+        recoding,
     )
-
-
-def _latents_of(
-    arrays: Mapping[str, NDArray[Any]], side: int, decoder: PhotoPriorDecoder
-) -> Embeddings | None:
-    """Latents for a decoder's grid; None where the file has none of just that size."""
-    packed = arrays.get(f"{side}.latents")
-    if packed is None or tuple(decoder.latent[1:]) != (side, side):
-        return None
-    levels = np.frombuffer(zlib.decompress(packed.tobytes()), dtype=np.int8)
-    return np.asarray(levels.reshape(-1, decoder.dim) * arrays["latent_step"], dtype=np.float32)

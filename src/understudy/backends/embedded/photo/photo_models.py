@@ -37,7 +37,9 @@ PHOTO_NAME = "embedded:photo"
 PRIOR = "prior"
 """The prior's folder in that of its autoencoder."""
 
-_STEP = 8  # pixels a side of one place
+PIXELS_A_PLACE = 8
+"""Pixels a side of one place of the grid of latents."""
+
 _LEAST = 8  # pixels a side of an image
 
 
@@ -213,7 +215,7 @@ def photo_licence(options: PhotoOptions) -> str:
 
 def enlarged(shape: Shape) -> Shape:
     """(height, width, channels) with sides up to the next multiple of eight."""
-    height, width = (-(-side // _STEP) * _STEP for side in shape[:2])
+    height, width = (-(-side // PIXELS_A_PLACE) * PIXELS_A_PLACE for side in shape[:2])
     return height, width, shape[2]
 
 
@@ -264,7 +266,11 @@ def photo_decoder_of(shape: Shape, options: PhotoOptions) -> PhotoDecoder:
     """The decoder half for images of this shape; with a prior where there is one for them."""
     prior = prior_of(options)
     height, width, _ = enlarged(shape)
-    grid = (1, height // _STEP, width // _STEP)  # of one channel: the prior goes by the sides
+    grid = (
+        1,
+        height // PIXELS_A_PLACE,
+        width // PIXELS_A_PLACE,
+    )  # of one channel: the prior goes by the sides
     if prior is None or prior.descriptions_of(grid) is None:
         return PhotoDecoder(shape, options)
     return PhotoPriorDecoder(shape, options, prior)
