@@ -136,7 +136,7 @@ MIXTURE = {"means", "cluster covariances"}
     ("options", "part"),
     [
         ({"epsilon": 10.0}, 0.5),
-        ({"epsilon": 10.0, "settings": {"examples_part": 0.5}}, 0.5),
+        ({"epsilon": 10.0, "settings": {"examples_part": 0.7}}, 0.7),
         ({"settings": {"examples_part": 0.5}}, 0.5),
         ({}, 1.0),
         ({"epsilon": 10.0, "examples": "embedded:photo"}, 1.0),  # as it was asked for

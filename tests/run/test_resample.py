@@ -148,17 +148,17 @@ def test_samples_of_both_kinds_are_drawn_again_in_their_order(
     chosen = (labels == 1) | (labels == 9)
     np.savez(tmp_path / "some.npz", images=rest[chosen], labels=labels[chosen].astype(str))
     run = release_of(tmp_path, source=tmp_path / "some.npz", epsilon=10.0, count=40, settings={})
-    assert run.facts["example_samples"] == 12
+    assert run.facts["example_samples"] == 20
     settings = json.loads((run.owner / "run.json").read_text())["settings"]
     assert settings["settings"] == {"examples_part": 0.5}
     assert settings["examples"] == "embedded:photo"
-    assert "12 of them were drawn by a public model" in (run.release / "PRIVACY.md").read_text()
+    assert "20 of them were drawn by a public model" in (run.release / "PRIVACY.md").read_text()
     (tmp_path / "some.npz").unlink()  # nothing private is read
     again = resample(tmp_path / "out", count=40, seed=0, **SILENT)
     np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
     more = resample(tmp_path / "out", per_class=10, out=tmp_path / "more", **SILENT)
     assert np.bincount(rows(more)[1]).tolist() == [10, 10]
-    assert more.facts["example_samples"] == 6
+    assert more.facts["example_samples"] == 10
 
 
 def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(
