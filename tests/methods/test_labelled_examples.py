@@ -24,7 +24,11 @@ from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, cl
 from understudy.methods.clustering.clustering_plan import clustering_stages
 from understudy.methods.clustering.embedding_space import public_batches
 from understudy.methods.clustering.example_images import examples_for
-from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened
+from understudy.methods.clustering.labelled_examples import (
+    LabelledExamples,
+    Whitened,
+    kinds_of_classes,
+)
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
@@ -245,6 +249,21 @@ def test_every_planned_stage_is_released_either_way(tmp_path: Path, site: Site) 
 def alike(images: Images) -> NDArray[np.bool_]:
     """Which of them are of one colour, as those that are drawn like examples: (n,)."""
     return np.asarray((images == images[:, :1, :1]).all(axis=(1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("near", "noise", "expected"),
+    [
+        ([[100, 6], [80, 7]], 1.0, [180, 0]),  # a few of every class look like what they are not
+        ([[100, 6], [3, 20]], 1.0, [103, 26]),  # the second class is of the other kind
+        ([[100, 6], [3, 20]], 15.0, [103, 0]),  # noise may say so, too
+        ([[4, 6], [3, 2]], 15.0, [0, 0]),
+    ],
+)
+def test_a_kind_of_examples_is_what_some_class_mostly_looks_like(
+    near: list[list[int]], noise: float, expected: list[int]
+) -> None:
+    assert kinds_of_classes(np.array(near, dtype=np.float64), noise).tolist() == expected
 
 
 def test_samples_of_both_kinds_come_in_a_random_order(both: Site) -> None:

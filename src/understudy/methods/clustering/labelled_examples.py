@@ -57,7 +57,6 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 _STEPS = Descent(40, 0.3, 48.0, momentum=0.85)
 _NEAR, _NEAR_OF_CLASS = 0.6, 0.4  # of all private images, and of those of each class, at least
 _CLEAR = 4.0  # deviations of the noise that the number of private images has at least
-_PART_OF_KIND = 0.05  # of the images that look like examples, at least, look like one of its
 _FILLED = 0.25  # of the votes that a cluster would have if its kind's were even: fewer are none
 _POWER = 0.25  # of the variances that features are divided by
 _RIDGE = 0.02  # of the mean variance, that every axis is granted
@@ -165,7 +164,7 @@ class NearRecords:
         near: (classes,) part of each class that looks like an example, as released.
         share: The same of all records.
         share_sd: Standard deviation of the noise in ``near``.
-        kinds: (kinds,) records that look like an example of each kind; 0 where hardly any do.
+        kinds: (kinds,) as `kinds_of_classes` gives them.
         clear: Whether the number of records stands out of the noise in ``share``.
     """
 
@@ -236,8 +235,6 @@ def near_records(
     answer = view.release(query, stage=nearness.name).reshape(classes, len(codes))
     noise = vault.noise_sd(query, stage=nearness.name)
     counts, near = np.maximum(answer.sum(axis=1), 1.0), answer[:, 1:].sum(axis=1)
-    kinds = answer[:, 1:].sum(axis=0)
-    least = max(dp_estimators.CLEAR * noise * np.sqrt(classes), _PART_OF_KIND * kinds.sum())
     # A class's size was released twice: once by itself, and once as the sum of these counts.
     class_sizes, size_sd = dp_estimators.counted_twice(
         class_sizes, size_sd, counts, noise * len(codes) ** 0.5
@@ -250,9 +247,28 @@ def near_records(
         near / counts,
         float(near.sum() / counts.sum()),
         noise * np.sqrt(len(codes) - 1) / counts,
-        np.where(kinds >= least, kinds, 0.0),
+        kinds_of_classes(answer[:, 1:], noise),
         bool(counts.sum() >= _CLEAR * noise * np.sqrt(answer.size)),
     )
+
+
+def kinds_of_classes(near: Vector, noise: float) -> Vector:
+    """How many records look like an example of each kind, (kinds,); 0 where no class mostly does.
+
+    A kind is kept if the records of a class, or of all together, look like its examples more often
+    than like those of any other: a few look like what they are not, and a kind has examples by the
+    thousand.
+
+    Args:
+        near: (classes, kinds) of each class, how many look like an example of each kind.
+        noise: Standard deviation of the noise in each.
+    """
+    totals = near.sum(axis=0)
+    clear = near.max(axis=1) >= dp_estimators.CLEAR * noise
+    main = np.append(near.argmax(axis=1)[clear], totals.argmax())
+    least = dp_estimators.CLEAR * noise * np.sqrt(len(near))
+    kept = np.isin(np.arange(len(totals)), main) & (totals >= least)
+    return np.where(kept, totals, 0.0)
 
 
 def voted_examples(records: NearRecords, stage: Stage) -> NDArray[np.int64]:
