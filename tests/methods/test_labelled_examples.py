@@ -15,7 +15,7 @@ from understudy.backends.registry import load_decoder, load_encoder
 from understudy.cli import show
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Source
-from understudy.core.public_examples import ExampleGenerator, PublicExamples
+from understudy.core.public_examples import Described, ExampleGenerator, PublicExamples
 from understudy.core.types import Embeddings, Images, Labels, Release, Seeds, Shape, Stage
 from understudy.data import open_source
 from understudy.engine.local import LocalEngine
@@ -103,7 +103,7 @@ class Album:
     def describes(self, shape: Shape, /) -> None:
         return None
 
-    def like(self, images: Images, descriptions: NDArray[np.float32] | None, /) -> PublicExamples:
+    def like(self, images: Images, described: Described | None, /) -> PublicExamples:
         clusters = np.zeros(len(images), dtype=np.int64)
         return Examples(("given",), features_of(images), np.array([0]), clusters)
 
