@@ -24,11 +24,8 @@ from understudy.methods.clustering.algorithm import METHOD, ClusteringParams, cl
 from understudy.methods.clustering.clustering_plan import clustering_stages
 from understudy.methods.clustering.embedding_space import public_batches
 from understudy.methods.clustering.example_images import examples_for
-from understudy.methods.clustering.labelled_examples import (
-    LabelledExamples,
-    Whitened,
-    kinds_of_classes,
-)
+from understudy.methods.clustering.labelled_examples import LabelledExamples, Whitened
+from understudy.methods.clustering.near_records import kinds_of_classes
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger

@@ -16,7 +16,7 @@ from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
 from understudy.methods.clustering.capacity import Carried, classifier_words, public_words
-from understudy.methods.clustering.labelled_examples import example_words
+from understudy.methods.clustering.near_records import example_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.report import Premise

@@ -48,11 +48,8 @@ from understudy.methods.clustering.embedding_space import (
 )
 from understudy.methods.clustering.example_images import examples_for
 from understudy.methods.clustering.label_classifier import trained_on_records
-from understudy.methods.clustering.labelled_examples import (
-    drawn_from_examples,
-    labelled_examples,
-    near_records,
-)
+from understudy.methods.clustering.labelled_examples import drawn_from_examples, labelled_examples
+from understudy.methods.clustering.near_records import near_records
 from understudy.methods.clustering.public_covariance import (
     joint_noise,
     least_images,
