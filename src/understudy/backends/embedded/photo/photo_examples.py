@@ -75,7 +75,7 @@ class Recoding:
 
 @dataclass(frozen=True)
 class PhotoExamples(ExampleFeatures):
-    """Examples that are drawn again (`understudy.core.public_examples.PublicExamples`).
+    """Examples that others are drawn like (`understudy.core.public_examples.PublicExamples`).
 
     Attributes:
         descriptions: (m, k) float32.
