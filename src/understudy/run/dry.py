@@ -255,7 +255,7 @@ def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> It
     if prepared.codec is not None:
         yield prepared.codec.reason
     if prepared.context.examples is not None:
-        part = vars(prepared.params).get("examples_part") or 1.0
+        part = getattr(prepared.params, "examples_part", 1.0)
         yield example_words(prepared.context, prepared.public, part)
     if carried and carried[0].public_below:
         mixture = "" if prepared.context.examples is None else "of a mixture: "

@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -61,16 +61,27 @@ class Recoding:
     """Latents of one size of grid to those of another, by way of images.
 
     Attributes:
-        decoder: Of latents of the one.
-        encoder: Of images of the other.
+        side: Places a side of the one.
+        shape: (height, width, channels) of the images of the other.
+        options: Of the autoencoder, which is loaded when it is wanted.
     """
 
-    decoder: PhotoDecoder
-    encoder: PhotoEncoder
+    side: int
+    shape: Shape
+    options: PhotoOptions
+
+    @cached_property
+    def _decoder(self) -> PhotoDecoder:
+        pixels = self.side * PIXELS_A_PLACE
+        return PhotoDecoder((pixels, pixels, self.shape[2]), self.options)
+
+    @cached_property
+    def _encoder(self) -> PhotoEncoder:
+        return PhotoEncoder(self.shape, self.options)
 
     def __call__(self, latents: Embeddings) -> Embeddings:
         """(n, d) float32 to (n, d') float32."""
-        return self.encoder.encode(fit_images(self.decoder.decode(latents), self.encoder.shape))
+        return self._encoder.encode(fit_images(self._decoder.decode(latents), self.shape))
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,7 @@ class PhotoExampleGenerator:
 
     def __init__(self, options: PhotoOptions) -> None:
         self.name, self.licence = full_name(PHOTO_NAME, options), photo_licence(options)
-        self._options, self._folder = options, autoencoder_folder(options)
+        self._folder = autoencoder_folder(options)
         self._encoder_of = cache(lambda shape: PhotoEncoder(shape, options))
         self._decoder_of = cache(lambda shape: photo_decoder_of(shape, options))
         self._known: dict[Shape, PhotoExamples | None] = {}
@@ -121,7 +132,7 @@ class PhotoExampleGenerator:
             decoder = self._decoder_of(shape)
             own = None
             if isinstance(decoder, PhotoPriorDecoder):
-                own = read_examples(self._folder, decoder, self._options)
+                own = read_examples(self._folder, decoder)
             self._known[shape] = own
         return self._known[shape]
 
@@ -203,15 +214,8 @@ def write_examples(
     return file
 
 
-def read_examples(
-    folder: Path, decoder: PhotoPriorDecoder, options: PhotoOptions | None = None
-) -> PhotoExamples | None:
+def read_examples(folder: Path, decoder: PhotoPriorDecoder) -> PhotoExamples | None:
     """The examples of an autoencoder's folder that a decoder can draw; None where there are none.
-
-    Args:
-        folder: Of the autoencoder.
-        decoder: Of its latents.
-        options: Of the autoencoder.
 
     Raises:
         BackendError: They are described by another autoencoder.
@@ -241,9 +245,7 @@ def read_examples(
     parts = np.frombuffer(zlib.decompress(arrays[f"{coded}.latents"].tobytes()), dtype=np.int8)
     recoding = None
     if decoder.latent[1:] != (coded, coded):
-        options = PhotoOptions() if options is None else options
-        shape = (coded * PIXELS_A_PLACE, coded * PIXELS_A_PLACE, decoder.shape[2])
-        recoding = Recoding(PhotoDecoder(shape, options), PhotoEncoder(decoder.shape, options))
+        recoding = Recoding(coded, decoder.shape, decoder.options)
     return PhotoExamples(
         arrays["features"].astype(np.float32) * arrays["steps"],
         arrays["clusters"].astype(np.int64),

@@ -103,6 +103,7 @@ class PhotoDecoder:
         options: See `PhotoOptions`.
 
     Attributes:
+        options: As given.
         latent: (channels, height, width) of one embedding before it is flattened.
 
     Raises:
@@ -112,7 +113,7 @@ class PhotoDecoder:
     stochastic = False
 
     def __init__(self, shape: Shape, options: PhotoOptions) -> None:
-        self.name, self.shape = full_name(PHOTO_NAME, options), shape
+        self.name, self.shape, self.options = full_name(PHOTO_NAME, options), shape, options
         (self._top, _), (self._left, _) = reflected_margins(shape, self.name)
         vae, latent_options, self.licence = opened(options)
         self._inner = AutoencoderDecoder(
