@@ -4,10 +4,8 @@
 unbalanced classes, with what `understudy check` forecasts of them; ``timing`` is the seconds and
 the memory of one run. What the package has learnt from is public: so the private images are the
 *other* half here (every second file, and Fashion-MNIST's training images from the 10,000th on).
-``--encoder`` (repeated) chooses what is compared; ``mixture`` is the default without public
-examples, ``real`` are as many private images, without any privacy, and ``unchanged`` the public
-half as it is, with labels by a DP classifier of the private one (in whole datasets). ``--set
-NAME=VALUE`` is a setting of the method.
+``--encoder`` (repeated) chooses what is compared; ``real`` are as many private images, without any
+privacy (in whole datasets). ``--set NAME=VALUE`` is a setting of the method.
 
 Generating needs the privacy code and no GPU; judging the reverse. ``--pack FOLDER`` writes each
 release there instead of judging it; `benchmarks.judges` judges the folder, here or elsewhere.
@@ -41,11 +39,7 @@ from understudy.run.check import check_source
 from understudy.run.config import make_config
 
 DEFAULT = "the default"
-MIXTURE = "mixture"
 REAL = "real"
-UNCHANGED = "unchanged"
-PUBLIC = "public"
-"""The folder of the public half, without classes."""
 
 ENCODERS = (DEFAULT, "embedded:dct")
 DELTA = 1e-5
@@ -74,9 +68,8 @@ class Asked:
     """What the command line asks for.
 
     Attributes:
-        encoders: Names of encoders, which also decode; `DEFAULT` for none, `MIXTURE` without
-            public examples; in whole datasets `REAL` for the private images themselves and
-            `UNCHANGED` for the public ones.
+        encoders: Names of encoders, which also decode; `DEFAULT` for none; in whole datasets `REAL`
+            for the private images themselves.
         settings: Of the method.
         epsilons: Those of each dataset where there are none here.
         count: Samples of a release.
@@ -100,10 +93,7 @@ class Asked:
 
 
 def private_folder(subset: Subset, folder: Path) -> tuple[Path, Path]:
-    """Folders of a subset's private training images and of its test images, copied.
-
-    Beside them lie those of the public half.
-    """
+    """Folders of a subset's private training images and of its test images, copied."""
     images = need(DATA / "images" / subset.folder)
     names = subset.sizes or {path.name: None for path in sorted((images / "train").iterdir())}
     for split in ("train", "test"):
@@ -114,9 +104,6 @@ def private_folder(subset: Subset, folder: Path) -> tuple[Path, Path]:
             chosen = private_files(subset.folder, files) if split == "train" else files
             for file in chosen[: size if split == "train" else None]:
                 shutil.copyfile(file, target / file.name)
-            for file in sorted(set(files) - set(chosen)):
-                (folder / PUBLIC).mkdir(exist_ok=True)
-                shutil.copyfile(file, folder / PUBLIC / f"{name}-{file.name}")
     return folder / "train", folder / "test"
 
 
@@ -145,7 +132,6 @@ def fashion() -> Iterator[tuple[Path, Path]]:
         file = Path(folder) / "private.npz"
         labels = np.array(real.classes)[real.labels[FASHION_PUBLIC:]]
         np.savez(file, images=real.values[FASHION_PUBLIC:], labels=labels)
-        np.savez(Path(folder) / f"{PUBLIC}.npz", images=real.values[:FASHION_PUBLIC])
         yield file, FASHION
 
 
@@ -158,17 +144,9 @@ def loaded(source: Path, split: Any = "train", size: int | None = None) -> Label
 # Releases
 
 
-def options_of(encoder: str, settings: Mapping[str, str], train: Path) -> dict[str, Any]:
+def options_of(encoder: str, settings: Mapping[str, str]) -> dict[str, Any]:
     """The encoder and the settings as `understudy.synthesize` takes them."""
-    words: dict[str, dict[str, Any]] = {
-        DEFAULT: {},
-        MIXTURE: {"examples": "none"},
-        UNCHANGED: {
-            "examples": f"embedded:{UNCHANGED}",
-            "public": str(train.with_name(PUBLIC + train.suffix)),
-        },
-    }
-    named = words.get(encoder, {"encoder": encoder, "decoder": encoder})
+    named = {} if encoder == DEFAULT else {"encoder": encoder, "decoder": encoder}
     return {**named, **({"settings": dict(settings)} if settings else {})}
 
 
@@ -203,7 +181,7 @@ def whole(dataset: str, epsilons: Sequence[float], size: int | None, asked: Aske
                 if encoder == REAL:
                     samples = loaded(train, size=size).at_most(asked.count)
                 else:
-                    options = options_of(encoder, asked.settings, train)
+                    options = options_of(encoder, asked.settings)
                     samples = release(train, epsilon, size, count=asked.count, **options)
                 seconds = f"{time.perf_counter() - start:.0f}"
                 name = pack_name(dataset, epsilon, encoder, asked.settings)
@@ -262,7 +240,7 @@ def subset_lines(
 ) -> Iterator[tuple[object, ...]]:
     """Lines of `subsets`: one of all, and a class each."""
     train, test = private_folder(subset, folder / "data")
-    options = options_of(encoder, asked.settings, train)
+    options = options_of(encoder, asked.settings)
     config = {"source": str(train), "out": str(folder / "out"), "epsilon": 1.0, "size": PIXELS}
     forecast = check_source(make_config({**config, **options})).carried.get(1.0, {})
     samples = release(train, 1.0, PIXELS, **options)
@@ -296,7 +274,7 @@ def timing(asked: Asked) -> None:
             words = [*COMMAND, "synthesize", str(train), "--epsilon", "1", "--yes"]
             words += ["--count", str(TIMED_COUNT), "--size", str(PIXELS), "--out", f"{folder}/out"]
             words += ["--ledger", f"sqlite:///{folder}/ledger.db", "--progress", "none"]
-            for name, value in options_of(encoder, {}, train).items():
+            for name, value in options_of(encoder, {}).items():
                 words += [f"--{name}", value]
             words += [word for pair in asked.settings.items() for word in ("--set", "=".join(pair))]
             before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

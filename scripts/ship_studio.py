@@ -1,7 +1,7 @@
 """Put trained weights into the package: the networks, their sums, and nothing of the training.
 
 Usage: python scripts/ship_studio.py STUDIO          the mini studio
-       python scripts/ship_studio.py STUDIO photo    the photo autoencoder and its prior
+       python scripts/ship_studio.py STUDIO photo    the photo autoencoder
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def ship(studio: Path) -> None:
 
 
 def ship_photo(studio: Path) -> None:
-    """Copy the autoencoder of photographs, and its prior, over those in the package.
+    """Copy the autoencoder of photographs over that in the package.
 
     Raises:
         SystemExit: It is not there, or too large.
@@ -45,9 +45,6 @@ def ship_photo(studio: Path) -> None:
         sys.exit(f"{studio} holds no folder vae that is done")
     check_size("photo", [studio / "vae"])
     weights = EMBEDDED / "photo" / "weights"
-    for file in (weights / "prior").glob("*.*"):  # it may be of another autoencoder
-        if file.name != CARD:
-            file.unlink()
     shutil.copytree(studio / "vae", weights, dirs_exist_ok=True)
     write_sums(weights)
 

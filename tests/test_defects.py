@@ -561,7 +561,7 @@ def shown(scans: Path, out: Path, settings: Mapping[str, Any]) -> Shown:
     return (stages, facts), np.cov(pixels.T.astype(float))
 
 
-ELSEWHERE = {"shrink", "whiten", "labels", "labels_share", "residual", "examples_part"}
+ELSEWHERE = {"shrink", "whiten", "labels", "labels_share", "residual"}
 """Settings that need noise, public images (tests/methods/test_clustering.py) or embeddings."""
 
 

@@ -10,10 +10,8 @@ import pytest
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, damaged, is_shipped
 from understudy.backends.registry import backends, load_decoder, load_encoder
 from understudy.core.errors import BackendError
-from understudy.core.prior_decoder import COVARIANCE, PriorDecoder
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
-from understudy.steps.grid import PriorSpace, description_length
 
 pytest.importorskip("diffusers")
 
@@ -49,7 +47,7 @@ def test_it_is_there_whole_and_small() -> None:
     assert damaged(PHOTO_WEIGHTS) == []
     assert sum(file.stat().st_size for file in PHOTO_WEIGHTS.rglob("*")) <= MOST
     assert {file.name for file in PHOTO_WEIGHTS.iterdir()} == {
-        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors", "prior"),
+        *("README.md", "SHA256SUMS", "config.json", "diffusion_pytorch_model.safetensors"),
     }
     assert {info.name for info in backends() if info.available} >= {NAME}
 
@@ -80,32 +78,6 @@ def test_latents_have_about_unit_variance() -> None:
     assert latents.shape[1:] == (28, 8, 8)
     assert 0.5 < latents.std() < 2
     assert latents.std(axis=(0, 2, 3)).min() > 0.3
-
-
-def test_its_prior_draws_images_of_the_colours_that_are_described() -> None:
-    images = drawn("leaves")
-    encoder = load_encoder(NAME, shape=images.shape[1:])
-    decoder = load_decoder(NAME, shape=images.shape[1:], encoder=encoder)
-    assert isinstance(decoder, PriorDecoder)
-    space = PriorSpace.of(decoder, encoder.latent)  # type: ignore[attr-defined]
-    wanted = space.forward(encoder.encode(images)).astype(np.float64)
-    latents = space.backward(wanted, np.random.default_rng(0))
-    others = decoder.decode(latents, seeds=np.arange(len(images), dtype=np.uint64))
-    colours, theirs = (rows.mean(axis=(1, 2)) for rows in (images.astype(float), others))
-    assert np.abs(theirs - colours).mean() < 0.4 * np.abs(theirs - np.roll(colours, 1, 0)).mean()
-
-
-@pytest.mark.parametrize("pixels", [28, 32, 64, 128])
-def test_its_prior_says_how_the_numbers_of_public_descriptions_go_together(pixels: int) -> None:
-    encoder = load_encoder(NAME, shape=(pixels, pixels, 3))
-    decoder = load_decoder(NAME, shape=(pixels, pixels, 3), encoder=encoder)
-    assert isinstance(decoder, PriorDecoder)
-    covariance = decoder.description[COVARIANCE].astype(np.float64)
-    assert len(covariance) == description_length(encoder.latent)  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(covariance, covariance.T)
-    values = np.linalg.eigvalsh(covariance)
-    assert 0 < values[0] < 0.1 < 10 < values[-1]
-    assert 0.7 < values.mean() < 1.4  # each number has about unit variance
 
 
 def test_an_embedding_is_the_same_to_the_bit_in_every_full_batch() -> None:

@@ -190,8 +190,6 @@ SLOW_ABUSES: list[tuple[str, int, str]] = [
     ("audit {scans} --method nothing --epsilon 1", 2, "unknown method 'nothing'"),
     ("audit {scans} --method clustering --epsilon 1 --runs 0", 2, "runs must be 40 or more"),
     ("studio train --data {empty} --out {out}", 2, "--data and --captions go together"),
-    ("studio examples --images {scans} --folder {empty}", 2, "each in a word of its own"),
-    ("studio examples --images cats={scans} --folder {empty}", 2, "holds no prior"),
 ]
 
 

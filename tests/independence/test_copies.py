@@ -4,20 +4,14 @@ import numpy as np
 import pytest
 from benchmarks.independence import changes, crafted
 
-from understudy.backends.registry import load_encoder, load_model
-from understudy.core.public_examples import ExampleGenerator
+from understudy.backends.registry import load_encoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-EXAMPLES = "the examples of embedded:photo"
-SMALL_EXAMPLES = f"{EXAMPLES}, small and grey"
 
 SMALL = {
     "embedded:studio": (64, 64, 3),
     "embedded:scattering?log=10&coefficients=400": (28, 28, 1),
     "embedded:dct": (28, 28, 1),
-    EXAMPLES: (64, 64, 3),
-    SMALL_EXAMPLES: (28, 28, 1),
 }
 
 
@@ -26,9 +20,6 @@ def loaded(name, shape):
         pytest.importorskip("transformers")
     if "scattering" in name:
         pytest.importorskip("torch")
-    if name in (EXAMPLES, SMALL_EXAMPLES):
-        pytest.importorskip("diffusers")
-        return load_model(ExampleGenerator, "embedded:photo").known(shape)
     return load_encoder(name, shape=shape)
 
 

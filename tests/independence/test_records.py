@@ -36,7 +36,7 @@ BORDERS = (9, 65)
 
 @dataclass
 class Case:
-    """A method, its parameters and models, the records, and answers that are settled beforehand."""
+    """A method, its parameters and models, and the records."""
 
     method: Any
     params: Any
@@ -47,7 +47,6 @@ class Case:
     public: bool = False
     base: bool = False
     candidates: bool = False
-    told: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -109,45 +108,7 @@ def selected(**more: Any) -> SelectionParams:
     return SelectionParams(**{"rounds": 3, "steps": 10} | more)
 
 
-class Album:
-    """Brings public examples of two kinds, by the features of the package's."""
-
-    name, licence = "album", "none"
-
-    def __init__(self, shape):
-        from understudy.backends.embedded.example_features import UnchangedExampleGenerator
-
-        rows = images(40, shape, seed=5).values
-        self.examples = replace(
-            UnchangedExampleGenerator().like(rows, None),
-            clusters=np.arange(40) % 4,
-            kinds=np.array([0, 0, 1, 1]),
-            kind_names=("light", "dark"),
-            radii=np.full(4, 2.0, dtype=np.float32),
-        )
-
-    def known(self, shape, /):
-        return self.examples
-
-
-def shown(near):
-    """Clustering beside public examples; so many of each class look like one of either kind."""
-    return Case(
-        CLUSTERING,
-        few(),
-        "embedded:dct",
-        (8, 8, 3),
-        decoder="embedded:dct",
-        context={"examples": Album},
-        told={
-            "class sizes": np.full((2, 1), 300.0),
-            "nearness": np.array([[300.0 - near], [near / 2], [near / 2]] * 2),
-        },
-    )
-
-
 CASES = {
-    "clustering, labelled examples": shown(near=290.0),
     "clustering, dct to images": Case(
         CLUSTERING, few(), "embedded:dct", (8, 8, 1), decoder="embedded:dct"
     ),
@@ -228,9 +189,6 @@ def needed(case):
     if "studio" in str(case.encoder):
         pytest.importorskip("transformers")
         pytest.importorskip("diffusers")
-    if Album in case.context.values():
-        pytest.importorskip("torch")
-        pytest.importorskip("diffusers")
     if "scattering" in str(case.encoder):
         pytest.importorskip("torch")
 
@@ -239,7 +197,7 @@ def broken(case, count, folder, places=(0,)):
     """What differs: stages whose sums of D, D without a record and that record do not fit; and
     the release, if that of D is not that of D without the record."""
     needed(case)
-    answers = dict(case.told)
+    answers: dict[str, Any] = {}
     records = case.records(count)
     whole, found = case.run(records, folder, answers), []
     assert len(whole.notes.sums) == len(answers) > 0
@@ -268,10 +226,6 @@ def test_it_does_with_an_onnx_pair_whose_batch_parts_no_call_evenly(onnx_cases, 
         assert not broken(case, count, tmp_path)
 
 
-def test_it_does_where_few_look_like_an_example_and_the_steps_pay_for_a_mixture(tmp_path):
-    assert not broken(shown(near=20.0), 9, tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [8, 64, 64 + 9, 8 * 64 + 9])
 @pytest.mark.parametrize("name", CASES)
@@ -290,20 +244,6 @@ def test_the_test_sees_embeddings_that_are_centred_by_their_batch(tmp_path):
 
     encoder.encode = centred
     assert "0: means" in broken(case, 9, tmp_path)
-
-
-def test_the_test_sees_features_that_are_centred_by_their_batch(tmp_path, monkeypatch):
-    case = shown(near=290.0)
-    needed(case)
-    features = type(case.models["examples"].examples.encode)
-    plain = features.__call__
-
-    def centred(encode, batch):
-        rows = plain(encode, batch)
-        return rows - rows.mean(axis=0)
-
-    monkeypatch.setattr(features, "__call__", centred)
-    assert {"0: example votes", "0: fit 1"} & set(broken(case, 9, tmp_path))
 
 
 def test_the_test_sees_a_seed_that_depends_on_the_number_of_records(tmp_path):

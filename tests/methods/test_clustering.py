@@ -17,7 +17,7 @@ from understudy.core.option import declared_options, option_of
 from understudy.data import open_source
 from understudy.methods.base import Context, weights_of
 from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
-from understudy.methods.clustering.covariance import Covariance
+from understudy.methods.clustering.covariance import Covariance, leading_directions
 from understudy.run.config import make_config
 from understudy.run.dry import dry_run
 from understudy.steps.contrast import Contrast
@@ -460,3 +460,10 @@ def test_images_from_a_grid_have_the_colours_the_variety_and_the_contrast_of_the
         np.testing.assert_allclose(its, colour, atol=10)
         assert 0.4 * variety < varies < 1.6 * variety + 4  # long residuals are clipped
         assert 0.7 * contrast < contrasts < 1.3 * contrast + 2
+
+
+@pytest.mark.parametrize(("size", "expected"), [(10, 1), (60, 4), (150, 8), (900, 32), (1e9, 128)])
+def test_the_more_images_a_class_has_the_more_directions_are_measured(size, expected):
+    found = leading_directions(size, 153)
+    assert found == expected
+    assert found == 1 or np.sqrt(2 * found) * 1.21 * found <= 0.4 * size

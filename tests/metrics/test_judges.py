@@ -112,15 +112,10 @@ def test_packs_are_named_by_what_made_them() -> None:
     assert pack_name("eurosat", float("inf"), "real", {}) == "eurosat-inf-real.npz"
 
 
-def test_what_is_compared_is_an_encoder_or_a_way_with_public_examples() -> None:
-    train = Path("data/private.npz")
-    assert options_of("the default", {}, train) == {}
-    assert options_of("embedded:photo", {"clusters": "4"}, train) == {
+def test_what_is_compared_is_an_encoder() -> None:
+    assert options_of("the default", {}) == {}
+    assert options_of("embedded:photo", {"clusters": "4"}) == {
         "encoder": "embedded:photo",
         "decoder": "embedded:photo",
         "settings": {"clusters": "4"},
     }
-    assert options_of("mixture", {}, train) == {"examples": "none"}
-    public = str(Path("data/public.npz"))
-    unchanged = {"examples": "embedded:unchanged", "public": public}
-    assert options_of("unchanged", {}, train) == unchanged

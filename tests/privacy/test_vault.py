@@ -341,118 +341,18 @@ def test_unconditional_rows_have_one_class(world):
     assert answer[0, 0] == pytest.approx(N, abs=0.5)
 
 
-POOL = ("a", "b", "c")
-SHARES = {"a": 1.0, "b": 3.0, "c": 6.0, "other": 10.0}
-
-
-def pooled(vault, stages=POOL):
-    return vault.pooled({"all": stages})
-
-
-def test_a_pool_is_answered_by_the_mean_of_its_stages_each_by_its_precision(world):
-    query = ClippedSums(CELLS, 2.0)
-    together = pooled(world.vault(SHARES)).release(query, stage="all")
-    stored = world.vault(SHARES)
-    answers = [stored.release(query, stage=stage) for stage in POOL]
-    mean = np.tensordot([0.1, 0.3, 0.6], answers, axes=1)  # precisions go as shares do
-    np.testing.assert_allclose(together, mean, rtol=1e-12)
-    assert np.abs(together - np.mean(answers, axis=0)).max() > 1e-6
-    assert np.array_equal(pooled(world.vault(SHARES)).release(query, stage="all"), together)
-
-
-def test_a_pool_is_answered_as_precisely_as_one_stage_of_its_budget(world):
-    zeros, numbers = Cells(np.zeros((1, 1, 10_000))), 10_000
-    query = ClippedSums(zeros, 1.0)
-    vault = world.vault(SHARES).unconditional()
-    vault = pooled(vault.view(lambda rows: np.zeros((len(rows), numbers), np.float32)))
-    sds = [vault.noise_sd(query, stage=stage) for stage in POOL]
-    sd = vault.noise_sd(query, stage="all")
-    assert sd == pytest.approx(sum(one**-2 for one in sds) ** -0.5)
-    alone = world.vault({"all": 10.0, "other": 10.0}, run="one", stages="one")
-    assert sd == pytest.approx(alone.noise_sd(query, stage="all"))
-    answer = vault.release(query, stage="all")  # of nothing but noise
-    assert answer.std() == pytest.approx(sd, rel=0.06)  # eight deviations of the estimate
-    assert abs(answer.mean()) < 8 * sd / np.sqrt(numbers)
-
-
-def test_a_pool_is_charged_once_and_none_of_its_stages_can_be_asked_again(world):
-    vault, query = pooled(world.vault(SHARES)), Counts(CELLS)
-    vault.release(query, stage="all")
-    assert sorted(row.data["stage"] for row in world.charges()) == sorted(SHARES)
-    assert world.ledger.spent(world.dataset).epsilon == pytest.approx(1.0, rel=1e-6)
-    assert [stage.stage for stage in vault.receipt().stages] == list(POOL)
-    for stage in ("all", *POOL):
-        with pytest.raises(RunError, match="released already"):
-            vault.release(query, stage=stage)
-    vault.release(query, stage="other")
-    assert len(world.charges()) == len(SHARES)
-    assert sum(stage.share for stage in vault.receipt().stages) == pytest.approx(1.0)
-
-
-def test_a_pool_is_refused_once_one_of_its_stages_was_asked(world):
-    vault, query = pooled(world.vault(SHARES)), Counts(CELLS)
-    vault.release(query, stage="a")
-    with pytest.raises(RunError, match="'a' was released already"):
-        vault.release(query, stage="all")
-    with pytest.raises(ConfigError, match="no stage 'all'"):
-        world.vault(SHARES, run="b", stages="b").release(query, stage="all")
-
-
-def test_the_records_are_read_once_for_all_stages_of_a_pool_whose_grid_is_the_same(world):
-    class Counted(Counts):
-        def integer_sum(self, values, labels, groups, grid):
-            calls.append(grid)
-            return super().integer_sum(values, labels, groups, grid)
-
-    calls, weights = [], {"a": 1.0, "b": 1.0, "c": 1.0, "far": 1e6}
-    one = world.vault(weights, run="one", stages="one")
-    one.release(Counted(CELLS), stage="a")
-    alone = len(calls)
-    calls.clear()
-    pooled(world.vault(weights)).release(Counted(CELLS), stage="all")
-    assert len(calls) == alone
-    calls.clear()
-    answer = pooled(
-        world.vault(weights, epsilon=1e4, run="far", stages="far"), ("a", "far")
-    ).release(Counted(CELLS), stage="all")
-    assert len(calls) == 2 * alone
-    assert len(set(calls)) == 2
-    np.testing.assert_allclose(answer[:, 0], N / CLASSES, atol=0.5)
-
-
-def test_views_of_a_pooled_vault_keep_its_pools(world):
-    vault = pooled(world.vault(SHARES)).pooled({"rest": ("other",)})
-    query, wide = Counts(CELLS), Cells(np.zeros((1, 1, 2)))
-    expected = vault.noise_sd(query, stage="all")
-    views = (
-        vault.unconditional(),
-        vault.view(lambda rows: rows[:, :2]),
-        vault.map(lambda rows: rows * 2),
-        vault.embedded(),
-    )
-    for view in views:
-        assert view.noise_sd(query, stage="all") == expected
-    views[1].unconditional().release(Counts(wide), stage="all")
-    views[2].release(query, stage="rest")
-    assert {stage.stage for stage in vault.receipt().stages} == set(SHARES)
-    with pytest.raises(ConfigError, match="no stage 'all'"):
-        world.vault(SHARES, run="b", stages="b").release(query, stage="all")
-
-
-def test_what_a_run_paid_for_is_read_back_by_the_same_pools(world):
-    query = Counts(CELLS)
-    vault = pooled(world.vault(SHARES))
-    together, sd = vault.release(query, stage="all"), vault.noise_sd(query, stage="all")
-    plan = Plan.of(Budget(1.0), SHARES)
+def test_what_a_run_paid_for_is_read_back(world):
+    query, shares = Counts(CELLS), {"a": 1.0, "b": 3.0}
+    vault = world.vault(shares)
+    answer, sd = vault.release(query, stage="a"), vault.noise_sd(query, stage="a")
+    plan = Plan.of(Budget(1.0), shares)
     paid = PaidVault(PaidAnswers(Unit(), plan, world.folder / "stages"))
-    again = pooled(paid).pooled({"rest": ("other",)}).map(np.square).unconditional()
-    assert again.noise_sd(query, stage="all") == sd
-    assert np.array_equal(again.release(query, stage="all"), together)
-    assert [stage.stage for stage in again.receipt().stages] == list(POOL)
+    again = paid.map(np.square).unconditional()
+    assert again.noise_sd(query, stage="a") == sd
+    assert np.array_equal(again.release(query, stage="a"), answer)
+    assert [stage.stage for stage in again.receipt().stages] == ["a"]
     with pytest.raises(RunError, match="is missing"):
-        again.release(query, stage="rest")
-    with pytest.raises(ConfigError, match="no stage 'all'"):
-        paid.noise_sd(query, stage="all")
+        again.release(query, stage="b")
 
 
 def test_the_receipt_adds_up(world):

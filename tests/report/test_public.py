@@ -161,21 +161,6 @@ def test_the_statement_answers_what_nist_asks(record: RunRecord) -> None:
         assert f"| {stage.stage} | {stage.query} | {stage.size} |" in text
 
 
-def test_the_statement_says_which_public_images_samples_are_drawn_like(record: RunRecord) -> None:
-    words = "like public images (satellite tiles)"
-    assert words not in statement_text(record)
-    text = statement_text(replace(record, facts={"public_examples": "satellite tiles"}))
-    assert words in text
-    assert "sampled from noisy statistics" not in text
-    both = {"public_examples": "satellite tiles", "example_samples": record.count - 1}
-    text = statement_text(replace(record, facts=both))
-    assert f"{record.count - 1:,} of them were drawn by a public model {words}" in text
-    assert "The others were sampled from noisy statistics; none is a copy." in text
-    text = statement_text(replace(record, facts={**both, "example_samples": record.count}))
-    assert "They were drawn by a public model" in text
-    assert "The others" not in text
-
-
 def test_the_statement_of_replace_one_and_of_a_persons_rows(record: RunRecord) -> None:
     receipt = replace(record.receipt, adjacency="replace-one", unit="rows sharing 'patient'")
     text = statement_text(replace(record, receipt=receipt))

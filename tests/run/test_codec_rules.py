@@ -15,11 +15,9 @@ from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
 from understudy.run import codec_rules
 from understudy.run.codec_rules import (
     ANY_SHAPE,
-    PHOTO,
     RULES,
-    ExampleChoice,
+    CodecRule,
     choose_codec,
-    choose_examples,
     codec_roles,
 )
 from understudy.run.config import make_config
@@ -29,14 +27,31 @@ from understudy.run.resample import resample
 from understudy.run.synthesize import synthesize
 
 DCT = "embedded:dct"
+PHOTO = "embedded:photo"
+LARGE = CodecRule(
+    codec=PHOTO,
+    images="colour images of 48 to 128 pixels a side",
+    reason="it keeps more of these",
+    channels=(3,),
+    least=48,
+    most=128,
+    packages={"torch": "models", "diffusers": "models"},
+)
+
+
+@pytest.fixture
+def two_rules(monkeypatch):
+    """A rule before the one for any shape."""
+    monkeypatch.setattr(codec_rules, "RULES", (LARGE, ANY_SHAPE))
+    monkeypatch.setattr(codec_rules, "find_spec", lambda name: object())
 
 
 @pytest.mark.parametrize(
     ("shape", "codec"),
     [
-        ((64, 64, 3), PHOTO.codec),
-        ((48, 100, 3), PHOTO.codec),
-        ((128, 128, 3), PHOTO.codec),
+        ((64, 64, 3), PHOTO),
+        ((48, 100, 3), PHOTO),
+        ((128, 128, 3), PHOTO),
         ((28, 28, 1), DCT),
         ((64, 64, 1), DCT),
         ((32, 64, 3), DCT),
@@ -45,18 +60,18 @@ DCT = "embedded:dct"
         (None, DCT),
     ],
 )
-def test_the_codec_goes_by_size_and_channels(shape, codec):
+def test_the_codec_goes_by_size_and_channels(two_rules, shape, codec):
     choice = choose_codec(shape)
     assert choice.codec == codec
     assert choice.reason.startswith(codec)
 
 
-def test_embeddings_alone_are_those_of_the_transform():
+def test_embeddings_alone_are_those_of_the_transform(two_rules):
     assert choose_codec((64, 64, 3), images=False).codec == DCT
     assert codec_roles({"decoder": "none"}, (64, 64, 3))["encoder"] == DCT
 
 
-def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(monkeypatch):
+def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, monkeypatch):
     def absent(name):
         return None if name == "diffusers" else object()
 
@@ -70,14 +85,14 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(monkeypatch):
 @pytest.mark.parametrize(
     ("named", "roles"),
     [
-        ({}, (PHOTO.codec, PHOTO.codec)),
+        ({}, (DCT, DCT)),
         ({"encoder": DCT}, (DCT, DCT)),
         ({"encoder": f"{DCT}?coefficients=200"}, (f"{DCT}?coefficients=200", DCT)),
-        ({"encoder": PHOTO.codec}, (PHOTO.codec, PHOTO.codec)),
+        ({"encoder": PHOTO}, (PHOTO, PHOTO)),
         ({"decoder": DCT}, (DCT, DCT)),
         (
-            {"decoder": f"{PHOTO.codec}?folder=mine"},
-            (PHOTO.codec, f"{PHOTO.codec}?folder=mine"),
+            {"decoder": f"{PHOTO}?folder=mine"},
+            (PHOTO, f"{PHOTO}?folder=mine"),
         ),
         ({"encoder": "onnx:one.onnx"}, ("onnx:one.onnx", None)),
         ({"encoder": "none"}, ("none", None)),
@@ -87,38 +102,6 @@ def test_one_half_of_a_codec_brings_the_other(named, roles):
     assert codec_roles(named, (64, 64, 3)) == dict(zip(("encoder", "decoder"), roles, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("shape", "decoder", "mu", "chosen"),
-    [
-        ((28, 28, 1), DCT, 0.3, ExampleChoice(PHOTO.codec)),
-        ((28, 28, 1), f"{DCT}?coefficients=200", 0.99, ExampleChoice(PHOTO.codec)),
-        # A budget that pays for a mixture that teaches as much.
-        ((28, 28, 1), f"{DCT}?coefficients=200", 1.0, ExampleChoice(PHOTO.codec, 0.5)),
-        ((28, 28, 3), DCT, 1.0, None),
-        ((28, 28, 3), DCT, 0.3, None),
-        ((64, 64, 1), DCT, 0.3, None),
-        ((12, 10, 1), DCT, 0.3, None),
-        ((28, 28, 1), "onnx:back.onnx", 0.3, None),
-        ((28, 28, 1), "", 0.3, None),
-        (
-            (64, 64, 3),
-            f"{PHOTO.codec}?folder=mine",
-            2.0,
-            ExampleChoice(f"{PHOTO.codec}?folder=mine"),
-        ),
-        ((28, 28, 1), PHOTO.codec, 2.0, ExampleChoice(PHOTO.codec)),
-    ],
-)
-def test_examples_go_by_the_decoder_or_by_the_size_of_grey_images(shape, decoder, mu, chosen):
-    assert choose_examples(shape, decoder, mu) == chosen
-
-
-def test_examples_are_left_out_where_their_packages_are_missing(monkeypatch):
-    monkeypatch.setattr(codec_rules, "find_spec", lambda name: None)
-    assert choose_examples((28, 28, 1), DCT, 0.3) is None
-
-
-@pytest.mark.slow
 def test_every_image_has_a_rule_and_a_codec_that_opens_it():
     assert RULES[-1] is ANY_SHAPE
     for shape in [(1, 1, 1), (9, 300, 3), (64, 64, 3), (2000, 3000, 3)]:
@@ -166,7 +149,7 @@ def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch)
 
 def test_methods_say_what_auto_stands_for():
     shown = CliRunner().invoke(app, ["methods"])
-    assert "auto: embedded:photo for colour images of 48 to 128 pixels" in shown.output
+    assert "auto: embedded:dct for all images" in shown.output
     listed = json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)
     said = {method["name"]: method["auto"] for method in listed}
     assert DCT in said[METHOD.name]

@@ -173,9 +173,13 @@ def test_as_text_and_as_json(scans: Path, tmp_path: Path) -> None:
 def test_the_nearest_benchmarks_come_first() -> None:
     like = {"images": 50_000, "classes": 10, "side": 32}
     first, *_ = nearest_results("clustering", "embedded:dct", "images", **like, epsilon=8.0)
-    assert (first.data, first.epsilon) == ("Fashion-MNIST", 10.0)
+    assert (first.data, first.epsilon) == ("small grey images, a public benchmark", 10.0)
     first, *_ = nearest_results("clustering", "onnx:x.onnx", "images", **like, epsilon=1.0)
-    assert (first.data, first.encoder, first.epsilon) == ("EuroSAT", "onnx", 1.0)
+    assert (first.data, first.encoder, first.epsilon) == (
+        "satellite tiles, a public benchmark",
+        "onnx",
+        1.0,
+    )
     assert nearest_results("another", "", "images", **like, epsilon=1.0) == ()
 
 

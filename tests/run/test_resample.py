@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -105,60 +104,6 @@ def test_images_are_decoded_anew(tmp_path: Path) -> None:
     assert more.contact_sheet is not None
     assert more.contact_sheet.is_file()
     assert (more.owner / "report.html").is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("near", [True, False])
-def test_public_examples_are_drawn_from_again_and_so_is_the_mixture_in_their_place(
-    tmp_path: Path, shared_data: Path, one_thread: None, near: bool
-) -> None:
-    pytest.importorskip("diffusers")
-    source = tmp_path / "scans"
-    if near:  # tiles of odd numbers: the shipped examples are the even ones
-        for name in ("Residential", "SeaLake"):
-            files = sorted((shared_data / "images" / "eurosat" / "train" / name).glob("*.jpg"))
-            (source / name).mkdir(parents=True)
-            for file in [one for one in files if int(one.stem) % 2][:60]:
-                shutil.copy(file, source / name)
-    else:
-        class_folders(source, sizes={"cat": 60, "dog": 60}, shape=(64, 64, 3))
-    options: dict[str, Any] = {"encoder": "embedded:photo", "decoder": "embedded:photo"}
-    run = release_of(tmp_path, source=source, epsilon=60.0, count=6, settings={}, **options)
-    drawn = r"samples are drawn like public examples of the images. kind \(satellite tiles\)"
-    mixed = r"only \d% of the private images \(DP count\) look like one of 7,775"
-    assert any(re.search(drawn if near else mixed, warning) for warning in run.warnings)
-    statement = (run.release / "PRIVACY.md").read_text()
-    assert ("private images: satellite tiles" in statement) is near
-    assert ("No public data was used" in statement) is not near
-    shutil.rmtree(source)  # nothing private is read
-    again = resample(tmp_path / "out", count=6, seed=0, **SILENT)
-    np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
-    more = rows(resample(tmp_path / "out", per_class=4, out=tmp_path / "more", **SILENT))
-    assert np.bincount(more[1]).tolist() == [4, 4]
-    assert not (more[0][:, None] == rows(run)[0][None]).all(axis=(2, 3, 4)).any()
-
-
-@pytest.mark.slow
-def test_samples_of_both_kinds_are_drawn_again_in_their_order(
-    tmp_path: Path, fashion_mnist: Path, one_thread: None
-) -> None:
-    pytest.importorskip("diffusers")
-    batch = next(open_source(fashion_mnist).batches(12_000))
-    rest, labels = batch.values[10_000:], batch.labels[10_000:]  # the package knows the others
-    chosen = (labels == 1) | (labels == 9)
-    np.savez(tmp_path / "some.npz", images=rest[chosen], labels=labels[chosen].astype(str))
-    run = release_of(tmp_path, source=tmp_path / "some.npz", epsilon=10.0, count=40, settings={})
-    assert run.facts["example_samples"] == 20
-    settings = json.loads((run.owner / "run.json").read_text())["settings"]
-    assert settings["settings"] == {"examples_part": 0.5}
-    assert settings["examples"] == "embedded:photo"
-    assert "20 of them were drawn by a public model" in (run.release / "PRIVACY.md").read_text()
-    (tmp_path / "some.npz").unlink()  # nothing private is read
-    again = resample(tmp_path / "out", count=40, seed=0, **SILENT)
-    np.testing.assert_array_equal(rows(again)[0], rows(run)[0])
-    more = resample(tmp_path / "out", per_class=10, out=tmp_path / "more", **SILENT)
-    assert np.bincount(rows(more)[1]).tolist() == [10, 10]
-    assert more.facts["example_samples"] == 10
 
 
 def test_one_that_was_interrupted_goes_on_and_a_complete_one_stays(

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy
 
-from understudy.core.errors import ConfigError
 from understudy.steps.grid import (
-    Description,
     GridSpace,
-    PriorSpace,
     description_length,
     description_parts,
     is_grid,
@@ -75,7 +73,8 @@ def test_the_layout_says_where_things_are(space):
     described = space.description
     wanted = upright * described.usual[1, LAYOUT] + described.usual[0, LAYOUT]
     axes = described.layout
-    flipped = (described._waves(rows)[:, :, :4, :4].reshape(20, 5, 16)[:, :, 1:]).reshape(20, -1)
+    waves = scipy.fft.dctn(rows, axes=(2, 3), norm="ortho")
+    flipped = (waves[:, :, :4, :4].reshape(20, 5, 16)[:, :, 1:]).reshape(20, -1)
     np.testing.assert_allclose(flipped @ axes, wanted, atol=1e-2)
 
 
@@ -146,45 +145,6 @@ def test_constant_public_latents_break_nothing():
     assert np.isfinite(flat.backward(flat.forward(latents(5)).astype(np.float64), None)).all()
 
 
-def test_a_description_is_stored_and_fits_grids_of_other_sizes(space):
-    arrays = space.description.arrays()
-    rows = latents(20, seed=6)
-    same = Description.of_arrays(arrays, SHAPE)
-    np.testing.assert_array_equal(same.forward(rows), space.forward(rows))
-    tall = latents(400, (5, 8, 6)).reshape(400, 5, 8, 6)
-    described = Description.of_arrays(arrays, (5, 8, 6)).forward(tall.reshape(400, -1))
-    assert described.shape == (400, space.dim)
-    assert np.abs(described.mean(axis=0)).mean() < 0.3
-    for shape in ((5, 4, 4), (5, 16, 16), (6, 8, 8)):
-        with pytest.raises(ConfigError, match="have other descriptions than those of shape"):
-            Description.of_arrays(arrays, shape)
-
-
 def test_a_longer_description_begins_like_a_shorter_one():
     general, octave = description_parts((5, 4, 4))
     assert description_parts((5, 16, 16)) == (general, octave, octave, octave)
-
-
-class Drawing:
-    """A prior that draws public latents by their seeds, whatever is wanted."""
-
-    def __init__(self, space):
-        self.description = space.description.arrays()
-        self.public = space.public
-
-    def draw(self, descriptions, *, seeds):
-        self.wanted = descriptions
-        return self.public[(seeds % np.uint64(len(self.public))).astype(int)]
-
-
-def test_a_prior_draws_by_the_seeds_and_what_is_wanted(space):
-    drawn = PriorSpace.of(Drawing(space), SHAPE)
-    assert drawn.description.dim == space.dim
-    wanted = drawn.forward(latents(60, seed=7)).astype(np.float64)
-    wanted[0] = 1e4
-    back = drawn.backward(wanted, np.random.default_rng(3))
-    np.testing.assert_array_equal(back, drawn.backward(wanted, np.random.default_rng(3)))
-    assert (back != drawn.backward(wanted, np.random.default_rng(4))).mean() > 0.9
-    np.testing.assert_array_equal(drawn.backward(wanted, None), space.public[:60])
-    assert drawn.decoder.wanted.dtype == np.float32
-    assert np.abs(drawn.decoder.wanted).max() == 6

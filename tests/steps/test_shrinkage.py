@@ -169,23 +169,6 @@ def test_variances_that_are_all_noise_become_their_target():
     assert shrunk.min() > 0
 
 
-def test_by_axis_noise_goes_and_what_varies_publicly_stays():
-    rng = np.random.default_rng(4)
-    prior = np.repeat([4.0, 0.01], 100)
-    common = np.sqrt(prior) * rng.normal(size=200)
-    true = common + np.sqrt(prior) * rng.normal(size=(3, 200))
-    noisy = true + rng.normal(size=true.shape)
-    better = shrinkage.shrink_by_axis(noisy, np.ones(3), prior)
-    error = [((rows - true) ** 2).mean() for rows in (noisy, better, np.zeros_like(true))]
-    assert error[1] < 0.6 * min(error[0], error[2])
-    assert np.abs(better[:, 100:]).max() < 0.2
-    covariance = 4.0 * (np.ones((3, 3)) + np.eye(3))
-    posterior = covariance @ np.linalg.inv(covariance + np.eye(3)) @ noisy[:, 0]
-    np.testing.assert_allclose(better[:, 0], posterior)
-    kept = shrinkage.shrink_by_axis(noisy, np.full(3, 1e-9), prior)
-    np.testing.assert_allclose(kept, noisy, atol=1e-5)
-
-
 def test_what_kept_axes_leave_is_measured_in_blocks():
     rng, truth = np.random.default_rng(9), np.repeat([4.0, 2.0, 0.5, 0.0], [8, 8, 16, 32])
     explained = np.where(np.arange(64) < 4, 1.0, 0.0)

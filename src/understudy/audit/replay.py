@@ -215,12 +215,11 @@ class Replay(Vault):
     ) -> None:
         self._bench, self._observed, self._vaults = bench, observed, vaults
         self.inside = inside
-        self._pools = {}
         self.findings = ReplayFindings.about(len(inside))
 
     def _through(self, change: Callable[[Vault], Vault]) -> Replay:
         other = Replay(self._bench, self._observed, self._vaults.through(change), self.inside)
-        other.findings, other._pools = self.findings, self._pools
+        other.findings = self.findings
         return other
 
     def close(self) -> None:
@@ -242,13 +241,8 @@ class Replay(Vault):
         """As of a vault."""
         return self._through(lambda vault: vault.unconditional())
 
-    def pooled(self, pools: Mapping[str, tuple[str, ...]]) -> Vault:
+    def noise_sd(self, query: Query, *, stage: str) -> float:
         """As of a vault."""
-        other = self._through(lambda vault: vault)
-        other._pools = {**self._pools, **pools}
-        return other
-
-    def _sigma(self, query: Query, stage: str) -> float:
         plan, adjacency = self._bench.plan, self._bench.unit.adjacency
         return query.sensitivity(adjacency) / plan.stage_mu(stage)
 
@@ -256,9 +250,7 @@ class Replay(Vault):
         """As of a vault."""
         return dataclasses.replace(self._observed.receipt, stages=tuple(self.findings.stages))
 
-    def _answer(
-        self, query: Query, stage: str, exact: Callable[[float], NDArray[np.int64]]
-    ) -> Vector:
+    def release(self, query: Query, *, stage: str) -> Vector:
         """The run's own answer.
 
         Raises:
@@ -267,7 +259,7 @@ class Replay(Vault):
         answer = self._observed.answers.get(stage)
         if answer is None or answer.query != query.fingerprint():
             raise ReplayDiverged(f"{stage}: asked for something else than the run was asked for")
-        sigma = self._sigma(query, stage)
+        sigma = self.noise_sd(query, stage=stage)
         grid = query.grid(sigma)
         weights = np.ones(1) if query.weights is None else query.weights
         # From grid steps to stated standard deviations of the noise.

@@ -28,7 +28,6 @@ Kind = Literal[
     "tuner",
     "captioner",
     "writer",
-    "example generator",
     "segmenter",
     "detector",
     "pose estimator",

@@ -73,5 +73,4 @@ def _carries(carried: Carried | None) -> str:
     if carried is None:
         return "less than 100 images can"
     mean = "a mean of its own" if carried.own_mean else "the mean of all"
-    words = f"{mean}, {carried.clusters} cluster{'s' * (carried.clusters != 1)}"
-    return words + ", the covariance of public images" * carried.public
+    return f"{mean}, {carried.clusters} cluster{'s' * (carried.clusters != 1)}"

@@ -30,9 +30,6 @@ if TYPE_CHECKING:  # importing them takes a second, which every command would pa
     from understudy.run.verify import Verification
 
 
-_PUBLIC = "none: that of public images"
-
-
 def plan_alone(dry: RunPlan) -> None:
     """The plan of a run that is not to begin."""
     plan(dry)
@@ -139,8 +136,6 @@ def capacity_table(classes: Sequence[Carried]) -> None:
 
 def _directions(carried: Carried) -> str:
     """Directions of a covariance in a plan."""
-    if carried.public:
-        return _PUBLIC
     if not carried.directions:
         return "none: the pooled one"
     return f"{carried.directions}{' or more' if carried.or_more else ''} directions"
@@ -148,35 +143,17 @@ def _directions(carried: Carried) -> str:
 
 def class_shares(facts: Mapping[str, Any]) -> None:
     """What each class of a release got, where its facts say so."""
-    if "class_sizes" not in facts:
-        return
-    if "examples_per_class" in facts:
-        _example_shares(facts)
     if "clusters_per_class" not in facts:
         return
     table = _table("class", "size (DP)", "mean", "clusters", "covariance of its own")
     for name, size in facts["class_sizes"].items():
         directions = facts["own_directions_per_class"][name]
-        pooled = _PUBLIC if facts.get("public_covariance") else "none: the pooled one"
         table.add_row(
             name,
             f"{size:,} within {facts['class_size_noise']:.0f}",
             "its own" if facts["own_mean_per_class"][name] else "that of all",
             str(facts["clusters_per_class"][name]),
-            f"{directions} directions" if directions else pooled,
-        )
-    _console.print(table)
-
-
-def _example_shares(facts: Mapping[str, Any]) -> None:
-    """What each class of a release got that is drawn from public examples."""
-    table = _table("class", "size (DP)", "look like an example (DP)", "examples of its label")
-    for name, size in facts["class_sizes"].items():
-        table.add_row(
-            name,
-            f"{size:,} within {facts['class_size_noise']:.0f}",
-            f"{min(max(facts['near_examples_per_class'][name], 0.0), 1.0):.0%}",
-            f"{facts['examples_per_class'][name]:,}",
+            f"{directions} directions" if directions else "none: the pooled one",
         )
     _console.print(table)
 

@@ -92,26 +92,6 @@ def export_studio_command(
     show.exported(folder)
 
 
-@studio_app.command("examples")
-def examples_command(
-    images: Annotated[
-        list[str],
-        typer.Option(help="PUBLIC images as WHAT=SOURCE, such as tiles=tiles/; may be repeated."),
-    ],
-    folder: Annotated[
-        Path, typer.Option(help="Of the autoencoder, with its prior: vae in a studio's folder.")
-    ],
-    small: Annotated[
-        bool, typer.Option(help="For grey images of up to 32 pixels; else 33 to 128, in colour.")
-    ] = False,
-    progress: Progress = "auto",
-) -> None:
-    """Let embedded:photo draw others like these images, where private ones look like them."""
-    from understudy.studio.examples import examples_of_sources
-
-    show.exported(examples_of_sources(images, folder, small=small, progress=progress))
-
-
 @studio_app.command("fit-niqe")
 def fit_niqe_command(
     source: Annotated[str, typer.Argument(help="PUBLIC pictures; the model holds their averages.")],

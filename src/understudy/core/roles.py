@@ -18,7 +18,6 @@ from understudy.core.option import Option, option_of
 
 if TYPE_CHECKING:
     from understudy.core.ports import Captioner, Decoder, Encoder, Generator, Writer
-    from understudy.core.public_examples import ExampleGenerator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +25,8 @@ class Role(Option):
     """What one model or dataset of a method is.
 
     Attributes:
-        port: The port that it satisfies, by its module in `understudy.core` and its name; without
-            a module, in `understudy.core.ports`. A dataset is a ``Source``.
+        port: The name in `understudy.core.ports` of the port that it satisfies. A dataset is a
+            ``Source``.
         meaning: What it is, and what stands for it where it is left open.
     """
 
@@ -66,15 +65,6 @@ class RoleNames(TypedDict, total=False):
             "Source",
             "A public dataset that the method may learn from for free; open: procedural images "
             "for an encoder whose numbers come in no order.",
-        ),
-    ]
-    examples: Annotated[
-        str | None,
-        _role(
-            "auto, none, or what draws images like public ones.",
-            "public_examples.ExampleGenerator",
-            "What draws samples like public examples where private images look like them; open, "
-            "or auto: embedded:photo where it has some; none: never.",
         ),
     ]
     base: Annotated[
@@ -125,7 +115,6 @@ class Models:
 
     encoder: Encoder | None = None
     decoder: Decoder | None = None
-    examples: ExampleGenerator | None = None
     cluster_encoder: Encoder | None = None
     generator: Generator | None = None
     renderer: Generator | None = None
@@ -145,8 +134,7 @@ MODEL_ROLES: tuple[str, ...] = tuple(field.name for field in fields(Models))
 
 def port_of(role: str) -> type[Any]:
     """The port that a role's model or dataset satisfies."""
-    module, _, name = ROLES[role].port.rpartition(".")
-    port: type[Any] = getattr(import_module(f"understudy.core.{module or 'ports'}"), name)
+    port: type[Any] = getattr(import_module("understudy.core.ports"), ROLES[role].port)
     return port
 
 

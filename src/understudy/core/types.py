@@ -165,8 +165,6 @@ class Release:
         captioned: Whether every image comes with a caption.
         licence: Licence of the model that drew the images, to be written beside each caption; None
             where captions stand alone.
-        how: How it was made, in a line; "": as the method's summary says.
-        public_source: What public data it was drawn like that no role of the run names, if any.
     """
 
     method: str
@@ -178,8 +176,6 @@ class Release:
     facts: Mapping[str, Any] = field(default_factory=dict)
     captioned: bool = False
     licence: str | None = None
-    how: str = ""
-    public_source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from understudy.core.ports import (
     LinearDecoder,
     Source,
 )
-from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.roles import MODEL_ROLES, Models
 from understudy.core.types import Embeddings, Fit, Images, Release, Seeds, Shape, Stage, Vector
 from understudy.steps.apportionment import apportion
@@ -30,9 +29,6 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 
 PROCEDURAL = "procedural"
 """Default of the role ``public``: procedural images, where encoder and decoder could use some."""
-
-PROCEDURAL_WHITENING = "procedural whitening"
-"""The same for a linear space, of which no decoder's prior draws: where the encoder could."""
 
 AUTO = "auto"
 """Default of the roles ``encoder`` and ``decoder``: a pair chosen by the size of the images."""
@@ -104,14 +100,10 @@ class Context(Models):
 
     @property
     def grid(self) -> Shape | None:
-        """(C, H, W) of the latents, where images are decoded from a grid by what is public.
-
-        That is a public dataset, or else a decoder's prior.
-        """
+        """(C, H, W) of the latents, where images are decoded from a grid by public images."""
         latent = self.encoder.latent if isinstance(self.encoder, LatentEncoder) else ()
         images = self.decoder is not None and not isinstance(self.decoder, LinearDecoder)
-        described = self.public or isinstance(self.decoder, PriorDecoder)
-        return latent if images and described and is_grid(latent) else None
+        return latent if images and self.public and is_grid(latent) else None
 
 
 @dataclass(frozen=True)
@@ -251,8 +243,7 @@ class Method:
             the default name of each; None: nothing by default.
         carried: Parameters, context and the noise of each stage (over the bound on what a unit
             contributes) to what classes of several sizes can carry (`clustering.capacity`), before
-            anything is spent; fourth, the number of images of all classes, or None where each class
-            is taken to be of the size in question. None where the method has no such table.
+            anything is spent. None where the method has no such table.
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
@@ -266,9 +257,7 @@ class Method:
     stages: Callable[[Any, Context], tuple[Stage, ...]]
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
-    carried: (
-        Callable[[Any, Context, Callable[[Stage], float], int | None], Sequence[Any]] | None
-    ) = None
+    carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
     check_resample: Callable[[Any, Context], None] | None = None
 
 

@@ -85,22 +85,6 @@ def class_sizes(vault: Vault, classes: int, dim: int, stage: Stage) -> tuple[Vec
     return np.maximum(answer[:, 0], 1.0), vault.noise_sd(query, stage=stage.name)
 
 
-def counted_twice(
-    sizes: Vector, size_sd: float, counts: Vector, count_sd: float
-) -> tuple[Vector, float]:
-    """Class sizes of two releases: their mean by precision, at least 1, and its noise.
-
-    Args:
-        sizes: (classes,) of one release.
-        size_sd: Standard deviation of the noise in each.
-        counts: (classes,) of the other.
-        count_sd: The same of these.
-    """
-    trust = size_sd**-2 / (size_sd**-2 + count_sd**-2)
-    mean = np.maximum(trust * sizes + (1 - trust) * counts, 1.0)
-    return mean, float((size_sd**-2 + count_sd**-2) ** -0.5)
-
-
 def group_means(
     vault: Vault, cells: Cells, radius: float, stage: Stage, sizes: Vector | None = None
 ) -> Groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,6 @@ class PaidVault(Vault):
 
     def __init__(self, answers: PaidAnswers) -> None:
         self._answers = answers
-        self._pools = {}
 
     @property
     def _account(self) -> Account:
@@ -92,9 +91,3 @@ class PaidVault(Vault):
     def unconditional(self) -> Vault:
         """The same answers."""
         return self
-
-    def pooled(self, pools: Mapping[str, tuple[str, ...]]) -> Vault:
-        """The same answers, those of a pool as one."""
-        other = PaidVault(self._answers)
-        other._pools = {**self._pools, **pools}
-        return other

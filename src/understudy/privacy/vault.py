@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ class Vault(Sealed):
         progress: Given words for a step, returns a function that is called with rows done.
     """
 
-    __slots__ = ("_labelled", "_pools", "_position", "_shared", "_transform")
+    __slots__ = ("_labelled", "_position", "_shared", "_transform")
 
     def __init__(
         self,
@@ -79,7 +78,6 @@ class Vault(Sealed):
         self._position: int | None = None
         self._transform: Transform = _identity
         self._labelled = True
-        self._pools: Mapping[str, tuple[str, ...]] = {}
         if source.kind == "embeddings" and account.unit.column is None:
             self._position = self._keep(SourceRecords(source))
 
@@ -156,17 +154,6 @@ class Vault(Sealed):
         """The same rows with every label 0."""
         return self._like(_labelled=False)
 
-    def pooled(self, pools: Mapping[str, tuple[str, ...]]) -> Vault:
-        """The same rows, with several stages of the plan for one question.
-
-        The question is asked once for each of them, and answered by their mean, each by the
-        inverse of its variance: as precisely as one stage with the budget of all of them would.
-
-        Args:
-            pools: The name of the pool, which is then asked for as a stage is, and its stages.
-        """
-        return self._like(_pools={**self._pools, **pools})
-
     def release(self, query: Query, *, stage: str) -> Vector:
         """Ask, pay, add noise, store, answer: the only exit (see docs/promise.md).
 
@@ -179,7 +166,7 @@ class Vault(Sealed):
 
         Args:
             query: What is asked.
-            stage: Its stage in the account's plan, or a pool of them (`pooled`).
+            stage: Its stage in the account's plan.
 
         Returns:
             (slots, width) float64, noisy and public.
@@ -188,23 +175,7 @@ class Vault(Sealed):
             BudgetRefused: Over the dataset's budget.
             InputError: Values that are not finite, a stage that is not planned.
         """
-        exact = cache(lambda grid: self._exact(query, grid))  # alike for stages of equal shares
-        stages = self._pools.get(stage, (stage,))
-        answers = [self._answer(query, one, exact) for one in stages]
-        if len(stages) == 1:
-            return answers[0]
-        precisions = [self._sigma(query, one) ** -2.0 for one in stages]
-        return np.asarray(np.average(answers, axis=0, weights=precisions))
-
-    def _answer(
-        self, query: Query, stage: str, exact: Callable[[float], NDArray[np.int64]]
-    ) -> Vector:
-        """The answer to a query as one stage of the plan."""
-        return self._account.release(query, stage, exact)
-
-    def _sigma(self, query: Query, stage: str) -> float:
-        """Standard deviation of the noise in it."""
-        return self._account.sigma(query, stage)
+        return self._account.release(query, stage, lambda grid: self._exact(query, grid))
 
     def _exact(self, query: Query, grid: float) -> NDArray[np.int64]:
         def add_up(block: Block) -> NDArray[np.int64]:
@@ -226,8 +197,7 @@ class Vault(Sealed):
 
     def noise_sd(self, query: Query, *, stage: str) -> float:
         """Standard deviation of the noise that a release of ``query`` as ``stage`` gets. Public."""
-        stages = self._pools.get(stage, (stage,))
-        return float(sum(self._sigma(query, one) ** -2.0 for one in stages) ** -0.5)
+        return self._account.sigma(query, stage)
 
     def receipt(self) -> Receipt:
         """What was released so far, and the guarantee."""

@@ -19,7 +19,7 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.reading_options import split_name
-from understudy.methods.clustering.capacity import Carried, public_words
+from understudy.methods.clustering.capacity import Carried
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.documents import ONE_CLASS, is_unlabelled
 from understudy.run.dry import ReadingOptions, class_capacities
@@ -131,8 +131,7 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems += _of_source(source, config)
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, inspection, source, problems)
-    tables = {} if source is None else _tables(config, source, inspection, remedies)
-    problems += _few_images(tables, inspection.classes.total())
+    tables = {} if source is None else _tables(config, source, remedies)
     return SourceCheck(
         source=config.source,
         images=inspection.classes.total(),
@@ -292,18 +291,16 @@ _Tables = Mapping[float, tuple[Carried, ...]]
 """For each epsilon, what classes of several sizes can carry."""
 
 
-def _tables(
-    config: RunConfig, source: Source, inspection: Inspection, remedies: Mapping[str, Any]
-) -> _Tables:
+def _tables(config: RunConfig, source: Source, remedies: Mapping[str, Any]) -> _Tables:
     """What classes of the sizes of the method's table can carry at each epsilon."""
     size = remedies.get("size")
     if size is not None and source.kind == "images":
         source.shape = (size, size, source.shape[2])
-    images, tables = inspection.classes.total(), {}
+    tables = {}
     try:
-        for epsilon in EPSILONS:  # by which the stages and what draws examples are chosen
+        for epsilon in EPSILONS:
             planned = replace(config, skip_bad=True, epsilon=epsilon)
-            tables[epsilon] = class_capacities(prepare(planned, source, probe=False), images)
+            tables[epsilon] = class_capacities(prepare(planned, source, probe=False))
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}
     return {epsilon: table for epsilon, table in tables.items() if table}
@@ -320,16 +317,3 @@ def _carried(tables: _Tables, inspection: Inspection) -> dict[float, dict[str, C
         }
         for epsilon, table in tables.items()
     }
-
-
-def _few_images(tables: _Tables, images: int) -> Iterator[Problem]:
-    """At which epsilons there are too few images for a covariance of their own."""
-    least = {epsilon: table[0].public_below for epsilon, table in tables.items()}
-    few = [epsilon for epsilon in sorted(least) if images < least[epsilon]]
-    if few:
-        listed = " and ".join(f"{epsilon:g}" for epsilon in few)
-        message = (
-            f"{images:,} images are too few for a covariance at epsilon {listed}: at {few[0]:g}, "
-            f"{public_words(least[few[0]])}"
-        )
-        yield Problem("few images", message)

@@ -49,40 +49,17 @@ class CodecRule:
         return tuple(dict.fromkeys(lacking))
 
 
-PHOTO = CodecRule(
-    codec="embedded:photo",
-    images="colour images of 48 to 128 pixels a side",
-    reason="classifiers learn more from its samples of such images than from embedded:dct's",
-    channels=(3,),
-    least=48,
-    most=128,
-    packages={"torch": "models", "diffusers": "models"},
-)
-
 ANY_SHAPE = CodecRule(
     codec="embedded:dct",
-    images="all others",
+    images="all images",
     reason="it keeps the most of small and of grey images, and needs no package",
 )
 
-SMALL_GREY = CodecRule(
-    codec="embedded:photo",
-    images="grey images of 25 to 32 pixels a side",
-    reason="it knows garments of that size, and draws others like public ones",
-    channels=(1,),
-    least=25,
-    most=32,
-    packages=PHOTO.packages,
-)
-"""What draws examples beside `ANY_SHAPE`."""
-
-_BOTH_FROM = 1.0  # mu of a budget that pays for a mixture of many clusters, which teaches as much
-_PART_BESIDE_MIXTURE = 0.5  # of the samples, which are like examples from then on
-
-RULES: tuple[CodecRule, ...] = (PHOTO, ANY_SHAPE)
+RULES: tuple[CodecRule, ...] = (ANY_SHAPE,)
 """The first that fits is taken; what was measured: docs/benchmarks.md."""
 
-CODECS = tuple(rule.codec for rule in RULES)
+CODECS = ("embedded:dct", "embedded:photo")
+"""Encoders that bring the decoder of their own embeddings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +73,6 @@ class CodecChoice:
 
     codec: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleChoice:
-    """What draws samples like public examples in one run.
-
-    Attributes:
-        generator: Its name.
-        part: Of the samples, how many it draws; the others are of a mixture.
-    """
-
-    generator: str
-    part: float = 1.0
 
 
 def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
@@ -133,22 +97,6 @@ def choose_codec(shape: Shape | None, *, images: bool = True) -> CodecChoice:
         )
     reason = f"{rule.codec} is taken for these images ({size}) because {rule.reason}"
     return CodecChoice(rule.codec, reason)
-
-
-def choose_examples(shape: Shape, decoder: str, mu: float) -> ExampleChoice | None:
-    """What draws samples like public examples where nobody names it; None: nothing.
-
-    Args:
-        shape: (height, width, channels) of the images.
-        decoder: Name of the decoder.
-        mu: Gaussian-DP parameter of the budget.
-    """
-    plain = decoder.partition("?")[0]
-    if plain == PHOTO.codec:
-        return ExampleChoice(decoder)
-    if plain != ANY_SHAPE.codec or not SMALL_GREY.fits(shape) or SMALL_GREY.missing:
-        return None
-    return ExampleChoice(SMALL_GREY.codec, 1.0 if mu < _BOTH_FROM else _PART_BESIDE_MIXTURE)
 
 
 def codec_roles(named: Mapping[str, str], shape: Shape | None = None) -> dict[str, str | None]:

@@ -74,8 +74,6 @@ def run_record(
         public.append(prepared.candidates)
     if origin is not None and origin.record is not None:
         models += [model for model in origin.record.models if model not in models]
-    names = [None if source is None else source.name for source in public]
-    names.append(release.public_source)
     return RunRecord(
         method=release.method,
         receipt=receipt,
@@ -88,9 +86,9 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=tuple(name for name in names if name is not None),
+        public_sources=tuple(source.name for source in public if source is not None),
         facts={**release.facts, **facts, **given},
-        how=release.how or prepared.method.summary,
+        how=prepared.method.summary,
         licence=config.licence,
         contact=config.contact or "",
         quality=quality,

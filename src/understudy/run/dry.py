@@ -15,8 +15,7 @@ from understudy.core.ports import StepwiseModel
 from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt
 from understudy.data.inspection import source_notes
-from understudy.methods.clustering.capacity import Carried, classifier_words, public_words
-from understudy.methods.clustering.near_records import example_words
+from understudy.methods.clustering.capacity import Carried, classifier_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
@@ -94,13 +93,11 @@ class RunPlan:
     carried: tuple[Carried, ...] = ()
 
 
-def class_capacities(prepared: Prepared, images: int | None = None) -> tuple[Carried, ...]:
+def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
     """What classes of several sizes can carry under the noise of a run's plan: public arithmetic.
 
     Args:
         prepared: The run.
-        images: Number of images of all classes, for the owner alone; None: every class is taken to
-            be of the size in question.
 
     Returns:
         () where the method cannot tell.
@@ -114,7 +111,6 @@ def class_capacities(prepared: Prepared, images: int | None = None) -> tuple[Car
         prepared.params,
         prepared.context,
         lambda stage: factor / plan.stage_mu(stage.name),
-        images,
     )
     return tuple(table)
 
@@ -208,7 +204,6 @@ def plan_of(
     """
     config, plan = prepared.config, prepared.plan
     whole, unit = claim(prepared), config.privacy_unit
-    carried = class_capacities(prepared)
     preview = ledger.preview(
         None if dataset is None else dataset.id,
         [plan.event(stage) for stage in plan.shares],
@@ -237,9 +232,9 @@ def plan_of(
         concerned=preview.concerned,
         premises=premises_of(prepared.source, config),
         held_out=config.hold_out,
-        notes=(*_notes(prepared, whole, carried), *_spending_notes(prepared, preview.budget)),
+        notes=(*_notes(prepared, whole), *_spending_notes(prepared, preview.budget)),
         fits=tuple(fits),
-        carried=carried,
+        carried=class_capacities(prepared),
         sampling={
             role: f"{model.name}: {model.sampling}"
             for role, model in prepared.context.models.items()
@@ -248,18 +243,12 @@ def plan_of(
     )
 
 
-def _notes(prepared: Prepared, whole: Receipt, carried: Sequence[Carried]) -> Iterator[str]:
+def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
     """What the owner should know of the dataset and the guarantee before spending."""
     if is_unlabelled(prepared.source, prepared.config):
         yield ONE_CLASS
     if prepared.codec is not None:
         yield prepared.codec.reason
-    if prepared.context.examples is not None:
-        part = getattr(prepared.params, "examples_part", 1.0)
-        yield example_words(prepared.context, prepared.public, part)
-    if carried and carried[0].public_below:
-        mixture = "" if prepared.context.examples is None else "of a mixture: "
-        yield mixture + public_words(carried[0].public_below)
     if vars(prepared.params).get("labels") == "classifier":
         yield classifier_words(prepared.plan.mu)
     if inherited := sum(bool(stage.origin) for stage in whole.stages):

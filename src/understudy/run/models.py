@@ -10,22 +10,13 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
-from understudy.core.errors import BackendError, ConfigError
+from understudy.core.errors import ConfigError
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
-from understudy.core.prior_decoder import PriorDecoder
-from understudy.core.public_examples import ExampleGenerator
 from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
 from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
-from understudy.methods.base import AUTO, PROCEDURAL, PROCEDURAL_WHITENING, Context, Method
-from understudy.methods.clustering.example_images import FEWEST_EXAMPLES, given_images
-from understudy.run.codec_rules import (
-    CodecChoice,
-    ExampleChoice,
-    choose_codec,
-    choose_examples,
-    codec_roles,
-)
+from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
+from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
 from understudy.run.config import RunConfig
 
 
@@ -110,7 +101,7 @@ def _other_encoder(names: Mapping[str, str | None], defaults: Mapping[str, str |
 
 
 def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, Any]:
-    """Every model of ``names`` but examples by its role, as `Context` takes them.
+    """Every model of ``names`` by its role, as `Context` takes them.
 
     Raises:
         ConfigError: A model of images for a dataset of embeddings.
@@ -121,7 +112,7 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         return loaded
     for role in MODEL_ROLES:  # an encoder comes before the decoder of its embeddings
         name, port = names.get(role), port_of(role)
-        if name is None or role == "examples":  # `with_examples` asks what the others are
+        if name is None:
             continue
         if port is Encoder:
             loaded[role] = load_encoder(encoder_name(name), shape=source.shape)
@@ -131,80 +122,6 @@ def load_models(names: Mapping[str, str | None], source: Source) -> dict[str, An
         else:
             loaded[role] = load_model(port, name)
     return loaded
-
-
-def with_examples(
-    config: RunConfig,
-    params: Any,
-    names: Mapping[str, str | None],
-    context: Context,
-    public: Source | None,
-) -> tuple[RunConfig, Context]:
-    """The configuration and the context with what draws samples like public examples, if anything.
-
-    The configuration then has its name, and what part of the samples it draws where a default says
-    that it is not all: a run that goes on, or is sampled anew, finds both there.
-
-    Args:
-        config: What the user named.
-        params: The method's parameters.
-        names: Of each role.
-        context: All else that is known of the run.
-        public: The public dataset.
-
-    Raises:
-        ConfigError: What was named brings no examples of such images, and too few are given.
-        BackendError: What was named draws no images of this size.
-    """
-    asked, shape = names.get("examples"), context.shape
-    if asked is None or len(shape) != 3:
-        return config, context
-    images = given_images(public)
-    count = 0 if images is None else len(images)
-    if asked == AUTO:
-        choice, generator = _usual_examples(context, count)
-        if choice is not None and choice.part < 1 and hasattr(params, "examples_part"):
-            config = replace(config, settings={"examples_part": choice.part, **config.settings})
-    else:
-        generator = load_model(ExampleGenerator, asked)
-    if generator is None:
-        return _naming_examples(config, "none"), context
-    if generator.known(shape) is None and count < FEWEST_EXAMPLES:
-        raise ConfigError(
-            f"--examples {asked} brings no public images of {shape[0]} x {shape[1]} pixels: name a "
-            f"dataset of {FEWEST_EXAMPLES} or more (--public), found {count}"
-        )
-    if images is not None:
-        generator.describes(shape)
-    return _naming_examples(config, generator.name), replace(context, examples=generator)
-
-
-_NO_EXAMPLES = (None, None)
-
-
-def _usual_examples(
-    context: Context, count: int
-) -> tuple[ExampleChoice, ExampleGenerator] | tuple[None, None]:
-    """What draws like examples where nobody names it, beside so many public images, if anything.
-
-    That is what brings some of this size, or, where public images are given, draws such.
-    """
-    decoder = "" if context.decoder is None else context.decoder.name
-    choice = choose_examples(context.shape, decoder, context.mu)
-    if choice is None or len(context.classes) < 2:
-        return _NO_EXAMPLES
-    generator = load_model(ExampleGenerator, choice.generator)
-    if generator.known(context.shape) is not None:
-        return choice, generator
-    try:
-        generator.describes(context.shape)
-    except BackendError:
-        return _NO_EXAMPLES
-    return (choice, generator) if count >= FEWEST_EXAMPLES else _NO_EXAMPLES
-
-
-def _naming_examples(config: RunConfig, name: str) -> RunConfig:
-    return replace(config, roles=cast(RoleNames, {**config.roles, "examples": name}))
 
 
 def require_no_models(config: RunConfig) -> None:
@@ -254,17 +171,12 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
 
     An encoder whose numbers come in order of importance says itself which of them matter. Where
     images are decoded from latents on a grid, their lines and patches come from public images, so
-    these are of every family that is drawn, unless the decoder has a prior that draws them.
+    these are of every family that is drawn.
     """
-    if asked not in (PROCEDURAL, PROCEDURAL_WHITENING):
+    if asked != PROCEDURAL:
         return asked
     encoder = context.encoder
-    drawn = (
-        asked == PROCEDURAL
-        and context.grid is not None
-        and isinstance(context.decoder, PriorDecoder)
-    )
-    if encoder is None or encoder.ordered or drawn:
+    if encoder is None or encoder.ordered:
         return None
     kind = "leaves" if context.grid is None else ALL_FAMILIES
     return f"procedural:{kind}?channels={context.shape[2]}"

@@ -18,7 +18,6 @@ from understudy.data.encoded_images import Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, weights_of
-from understudy.methods.clustering.example_images import examples_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.probe import SECONDS, require_independent
@@ -34,7 +33,6 @@ from understudy.run.models import (
     procedural_name,
     require_no_models,
     with_codec,
-    with_examples,
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
@@ -128,12 +126,11 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         base=base is not None,
         candidates=candidates is not None,
     )
-    config, context = with_examples(config, params, names, context, public)
     if test is not None:
         _require_testable(source, test, params, context.decoder)
     if base is not None and getattr(params, "conditional", True):
         require_classes(source, base, all_of_them=True)
-    params = chosen.settle(make_params(chosen.params, config.settings), context)
+    params = chosen.settle(params, context)
     _require_measurable(config, source.classes, params)
     plan = _plan_of(config, chosen.stages(params, context))
     if probe:
@@ -249,8 +246,6 @@ def require_independent_models(context: Context) -> None:
         for model in (context.encoder, context.cluster_encoder)
         if model is not None
     ]
-    if context.examples is not None and (known := examples_of(context)) is not None:
-        looks.append((context.examples, known.encode, RECORDS_PER_CALL))
     if context.captioner is not None and isinstance(context.encoder, TextEncoder):
         look = captions_embedded(context.captioner, context.encoder)
         looks.append((context.captioner, look, CAPTIONED_AT_ONCE))

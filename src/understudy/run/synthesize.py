@@ -64,7 +64,6 @@ def synthesize(
     encoder: str | None = None,
     decoder: str | None = None,
     public: str | None = None,
-    examples: str | None = None,
     base: str | None = None,
     candidates: str | None = None,
     cluster_encoder: str | None = None,
@@ -120,9 +119,6 @@ def synthesize(
             embeddings only.
         public: A public dataset that the method may learn from for free; None: procedural images
             for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
-        examples: What draws samples like public images, the decoder's own or those of ``public``,
-            where private images look like them; None or ``auto``: ``embedded:photo`` where it has
-            some; ``"none"``: nothing.
         base: A public or synthetic dataset of the same classes that the method starts from instead
             of generating one.
         candidates: A synthetic or public dataset whose best samples the method selects.
@@ -197,7 +193,6 @@ def synthesize(
                 "encoder": encoder,
                 "decoder": decoder,
                 "public": public,
-                "examples": examples,
                 "base": base,
                 "candidates": candidates,
                 "cluster_encoder": cluster_encoder,
@@ -463,7 +458,7 @@ def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:
-    """Make a release of Fashion-MNIST with the default settings, by a mixture.
+    """Make a release of Fashion-MNIST with the default settings.
 
     The demo keeps a ledger of its own inside ``out``, so that it can be repeated; a real dataset's
     spending belongs in the owner's ledger, which is what ``synthesize`` uses.
@@ -482,7 +477,6 @@ def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "
             source,
             out=out / "fashion-mnist",
             epsilon=epsilon,
-            examples="none",  # the package knows garments of this very dataset
             test=source,
             test_rows=20_000,
             ledger=str(out / "demo-ledger.db"),

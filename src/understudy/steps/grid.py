@@ -6,22 +6,20 @@ directions of the lowest frequencies, with their signs; how skewed the leading c
 much the fine detail gathers in a few places; and for each octave of frequencies the energy of each
 channel and how the leading channels go together. All but the layout are the statistics that
 textures are made from (Portilla and Simoncelli 2000). The layout says roughly where things are: an
-object in the middle or many, a bright centre, a garment's outline. All of it is few numbers, which
+object in the middle or many, a bright centre, an outline. All of it is few numbers, which
 can be measured under noise.
 
-What is a description is settled by public latents (`Description`). The way back is a draw of a
-network that has learnt to (`PriorSpace`). Or it goes by the public latent whose description is
-nearest (`GridSpace`): its means are moved to those wanted, and in each octave its channels to the
-energies and correlations wanted, by the linear map that moves Gaussians with the least change
-(optimal transport). Edges and lines stay what they were and get the colours, contrast and texture
-that were asked for. Both ways cost no privacy: forward is a public function of a record, backward
-sees no record.
+What is a description is settled by public latents (`Description`). The way back goes by the public
+latent whose description is nearest (`GridSpace`): its means are moved to those wanted, and in each
+octave its channels to the energies and correlations wanted, by the linear map that moves Gaussians
+with the least change (optimal transport). Edges and lines stay what they were and get the colours,
+contrast and texture that were asked for. Neither way costs privacy: forward is a public function of
+a record, backward sees no record.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -31,9 +29,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError
 from understudy.core.independence import Projection
-from understudy.core.prior_decoder import PriorDecoder
 from understudy.core.types import Shape, Vector
 
 Floats = NDArray[np.float32]
@@ -132,8 +128,6 @@ class Description:
         layout: (C * 15, k) orthonormal directions of the lowest frequencies, of falling variance.
         octaves: A basis for each octave.
         usual: (2, d) mean and standard deviation of the public descriptions.
-        scale: That coefficients are multiplied by: 1 on a grid as large as that of the public
-            latents, less on a larger one.
     """
 
     shape: Shape
@@ -142,7 +136,6 @@ class Description:
     layout: Floats
     octaves: tuple[Basis, ...]
     usual: Floats
-    scale: float = 1.0
 
     @classmethod
     def of(cls, public: NDArray[Any], shape: Shape) -> Description:
@@ -162,40 +155,6 @@ class Description:
         values = description.forward(latents)
         usual = np.stack([values.mean(axis=0), values.std(axis=0) + 1e-6])
         return replace(description, usual=usual)
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], shape: Shape) -> Description:
-        """A description from its `arrays`, for a grid of another size, too.
-
-        Raises:
-            ConfigError: The arrays are of other channels, or of grids with more or fewer octaves.
-        """
-        measured = tuple(int(side) for side in arrays["shape"])
-        if (measured[0], *description_parts(measured)) != (shape[0], *description_parts(shape)):
-            raise ConfigError(
-                f"latents of shape {shape} have other descriptions than those of shape {measured}"
-            )
-        count = len(_octaves(shape))
-        octaves = (_basis_of(arrays, f"octave{number}") for number in range(count))
-        return cls(
-            shape,
-            arrays["centre"],
-            _basis_of(arrays, "means"),
-            arrays["layout"],
-            tuple(octaves),
-            arrays["usual"],
-            math.sqrt(math.prod(measured[1:]) / math.prod(shape[1:])),
-        )
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that settles it, to be stored."""
-        bases = {"means": self.means}
-        bases |= {f"octave{number}": basis for number, basis in enumerate(self.octaves)}
-        parts = {f"{name}.axes": basis.axes for name, basis in bases.items()}
-        parts |= {f"{name}.variances": basis.variances for name, basis in bases.items()}
-        shape = np.array(self.shape, dtype=np.int64)
-        parts |= {"centre": self.centre, "layout": self.layout, "usual": self.usual}
-        return {"shape": shape, **parts}
 
     @property
     def dim(self) -> int:
@@ -226,13 +185,10 @@ class Description:
         """Latents (n, C * H * W) to descriptions (n, d), each number of about unit variance."""
         descriptions = np.empty((len(values), self.dim), dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
-            waves = self._waves(values[start : start + _BLOCK])
+            latents = np.asarray(values[start : start + _BLOCK], dtype=np.float32)
+            waves = _waves(latents, self.shape)
             descriptions[start : start + _BLOCK] = self._describe(waves)
         return np.asarray((descriptions - self.usual[0]) / self.usual[1])
-
-    def _waves(self, latents: NDArray[Any]) -> Floats:
-        """Cosine coefficients (n, C, H, W) as on a grid of the public latents' size."""
-        return _waves(np.asarray(latents, dtype=np.float32), self.shape) * np.float32(self.scale)
 
     def _describe(self, waves: Floats) -> Floats:
         means = self._mean_projection(waves[:, :, 0, 0] - self.centre)[:, : self._described]
@@ -295,9 +251,9 @@ class Description:
         for start in range(0, len(latents), _BLOCK):
             rows = slice(start, start + _BLOCK)
             wanted = _within_reach(descriptions[rows]) * self.usual[1] + self.usual[0]
-            waves = self._waves(latents[rows])
+            waves = _waves(np.asarray(latents[rows], dtype=np.float32), self.shape)
             self._move(waves, wanted)
-            back = scipy.fft.idctn(waves / np.float32(self.scale), axes=(2, 3), norm="ortho")
+            back = scipy.fft.idctn(waves, axes=(2, 3), norm="ortho")
             result[rows] = back.reshape(len(wanted), -1)
         return result
 
@@ -369,41 +325,6 @@ class GridSpace:
         return nearest
 
 
-@dataclass(frozen=True)
-class PriorSpace:
-    """Latents as descriptions, and back by way of latents that a prior draws.
-
-    Attributes:
-        description: What is measured of them.
-        decoder: The decoder whose prior draws.
-    """
-
-    description: Description
-    decoder: PriorDecoder
-
-    @classmethod
-    def of(cls, decoder: PriorDecoder, shape: Shape) -> PriorSpace:
-        """The space of a decoder's latents (C, H, W)."""
-        return cls(Description.of_arrays(decoder.description, shape), decoder)
-
-    def forward(self, values: NDArray[Any]) -> Floats:
-        """Latents (n, C * H * W) to descriptions (n, d), each number of about unit variance."""
-        return self.description.forward(values)
-
-    def backward(self, values: Vector, rng: np.random.Generator | None) -> Floats:
-        """Descriptions (n, d) to latents (n, C * H * W) that have about these.
-
-        Args:
-            values: The descriptions.
-            rng: Of the seeds that the prior draws by; None: the seeds 0, 1, 2, ...
-        """
-        seeds = np.arange(len(values), dtype=np.uint64)
-        if rng is not None:
-            seeds = rng.integers(0, 2**64, len(values), dtype=np.uint64)
-        latents: Floats = self.decoder.draw(_within_reach(values), seeds=seeds)
-        return latents
-
-
 def _within_reach(descriptions: NDArray[Any]) -> Floats:
     """Descriptions (n, d) no farther from those of public latents than can be made sense of."""
     return np.asarray(np.clip(descriptions, -_FAR, _FAR), dtype=np.float32)
@@ -420,10 +341,6 @@ def _lowest(waves: Floats) -> Floats:
     """The lowest frequencies but the mean, of all channels: (n, C * 15)."""
     lowest = waves[:, :, :_LOWEST, :_LOWEST].reshape(*waves.shape[:2], -1)
     return lowest[:, :, 1:].reshape(len(waves), -1)
-
-
-def _basis_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Basis:
-    return Basis(arrays[f"{name}.axes"], arrays[f"{name}.variances"])
 
 
 def _moved(

@@ -86,23 +86,6 @@ def shrink_to_zero(vectors: Vector, variances: Vector) -> Vector:
     return np.asarray(keep[:, None] * vectors)
 
 
-def shrink_by_axis(means: Vector, variances: Vector, prior: Vector) -> Vector:
-    """Noisy means of classes, shrunk towards zero along each axis by what they vary there publicly.
-
-    The posterior mean of Gaussian means: all classes lie about a common one, which has the variance
-    ``prior`` about zero, and each has it about the common one.
-
-    Args:
-        means: (m, d) noisy means.
-        variances: (m,) variance of the noise in each number of a mean.
-        prior: (d,) variance of the common mean, and of each about it.
-    """
-    together = np.ones((len(means), len(means))) + np.eye(len(means))
-    signal = prior[:, None, None] * together
-    parts = np.linalg.solve(signal + np.diag(variances), means.T[:, :, None])
-    return np.asarray((signal @ parts)[..., 0].T)
-
-
 def shrink_in_blocks(vectors: Vector, variances: Vector, deviations: float = 1.0) -> Vector:
     """Vectors shrunk towards zero in blocks of 8, 8, 16, 32, ... numbers, the most important first.
 

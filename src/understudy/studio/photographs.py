@@ -22,7 +22,6 @@ from torch import nn
 from torch.nn import functional
 
 from understudy.backends.diffusion.loading import quiet
-from understudy.backends.embedded.photo.photo_models import PRIOR
 from understudy.backends.training_loop import LossReport, Machine, Schedule
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Source
@@ -37,11 +36,10 @@ from understudy.studio.block_code import (
 )
 from understudy.studio.corpus import Corpus, CorpusRow
 from understudy.studio.plan import scaled_schedules
-from understudy.studio.prior_training import PriorStage
 from understudy.studio.sharpening import Discriminator, game
 from understudy.studio.stages import save_network, train_stage
 
-PHOTO_STAGES = ("vae", "decoder", "prior")
+PHOTO_STAGES = ("vae", "decoder")
 """In the order in which they are trained."""
 
 PLAYHOUSE = "playhouse:world"
@@ -75,7 +73,6 @@ def _schedules() -> dict[str, Schedule]:
             average=0.998,
             betas=(0.5, 0.99),
         ),
-        "prior": Schedule(steps=10_000, batch=128, rate=1e-3, warmup=300, average=0.999),
     }
 
 
@@ -88,9 +85,6 @@ class PhotoPlan:
         held_out: Those of them never learnt from.
         side: Pixels a side; a multiple of 16.
         latents: Channels of a latent, which has an eighth of the sides.
-        variants: Of each image, turned and in other colours, that the prior learns from.
-        prior_widths: Channels of the prior at the grid's size and at half of it.
-        prior_embedding: Length of what the prior is told of time and description.
         schedules: How long each stage learns.
     """
 
@@ -98,9 +92,6 @@ class PhotoPlan:
     held_out: int = 240
     side: int = 64
     latents: int = 28
-    variants: int = 4
-    prior_widths: tuple[int, int] = (112, 160)
-    prior_embedding: int = 256
     schedules: dict[str, Schedule] = field(default_factory=_schedules)
 
     def scaled(self, scale: float) -> PhotoPlan:
@@ -384,16 +375,16 @@ def train_photographs(
         corpus: What to learn from.
         plan: Sizes and lengths.
         machine: Where and how.
-        folder: Gets the folder ``vae``, in the hub's format, once it is done, and in it ``prior``.
+        folder: Gets the folder ``vae``, in the hub's format, once it is done.
         stages: Which of `PHOTO_STAGES`; one that is done already is passed over.
         report: Called with the losses now and then.
         show: Given (stage, sheet, step) when there is something to see.
         start: Folder of an autoencoder to learn on from; None: ``vae`` begins as a linear code.
     """
-    vae, prior = folder / "vae", folder / "vae" / PRIOR
-    done = {"vae": vae, "decoder": folder / "work" / "sharper", "prior": prior}
+    vae = folder / "vae"
+    done = {"vae": vae, "decoder": folder / "work" / "sharper"}
     if start is not None and "vae" not in stages and not vae.exists():
-        shutil.copytree(start, vae, ignore=shutil.ignore_patterns(PRIOR, "SHA256SUMS", "*.md"))
+        shutil.copytree(start, vae, ignore=shutil.ignore_patterns("SHA256SUMS", "*.md"))
     for name in stages:
         if (done[name] / "config.json").is_file():
             continue
@@ -420,19 +411,10 @@ def _stage(
     machine: Machine,
     folder: Path,
     start: Path | None,
-) -> PhotoStage | PhotoDecoderStage | PriorStage:
+) -> PhotoStage | PhotoDecoderStage:
     """A stage as it begins."""
     if name == "vae":
         vae = begun(corpus, plan.latents) if start is None else read_autoencoder_of(start)
         return PhotoStage(corpus, vae, machine.device)
     vae = read_autoencoder_of(folder / "vae").to(machine.device)
-    if name == "decoder":
-        return PhotoDecoderStage(corpus, vae, machine.device)
-    return PriorStage(
-        corpus,
-        vae,
-        machine.device,
-        variants=plan.variants,
-        widths=plan.prior_widths,
-        embedding=plan.prior_embedding,
-    )
+    return PhotoDecoderStage(corpus, vae, machine.device)

@@ -3,8 +3,7 @@
 ``embedded:dct`` is an exact codec and ``embedded:scattering`` an encoder that needs PyTorch; both
 have no weights. ``embedded:photo`` is an autoencoder of images of any kind, and
 ``embedded:studio`` the mini studio, small models of every kind: their weights are in this package.
-``embedded:writer`` writes captions from a grammar. Samples like public examples are drawn by
-``embedded:photo``, or are public images as they are (``embedded:unchanged``).
+``embedded:writer`` writes captions from a grammar.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from understudy.backends.embedded.studio.studio_models import Studio
-    from understudy.core.public_examples import ExampleGenerator
 
 _DCT = "embedded:dct"
 _PHOTO = "embedded:photo"
 _SCATTERING = "embedded:scattering"
 _STUDIO = "embedded:studio"
-_UNCHANGED = "embedded:unchanged"
 _WRITER = "embedded:writer"
 
 
@@ -72,14 +69,6 @@ class EmbeddedBackend:
                 available=installed("torch", "transformers", "diffusers")
                 and is_shipped(STUDIO_WEIGHTS),
                 licence="Apache-2.0",
-            ),
-            BackendInfo(
-                name=_UNCHANGED,
-                kind="example generator",
-                what="public images as they are, labelled by a DP classifier of private ones",
-                extra="torch",
-                available=installed("torch"),
-                licence="none",
             ),
             BackendInfo(
                 name=_WRITER,
@@ -139,7 +128,7 @@ class EmbeddedBackend:
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """``studio`` for most, ``writer`` for texts, ``photo``, ``unchanged`` for public examples.
+        """``studio`` for most, ``writer`` for texts.
 
         Raises:
             BackendError: Another name, wrong options, or a kind that it has not.
@@ -148,8 +137,6 @@ class EmbeddedBackend:
         if rest == "writer" and kind == "writer":
             read = read_options(options, GrammarOptions, name=_WRITER)
             return GrammarWriter(read)
-        if kind == "example generator" and rest in ("photo", "unchanged"):
-            return _example_generator(rest, options)
         if rest == "studio":
             studio = _studio(options)
             if kind == "generator":
@@ -162,7 +149,7 @@ class EmbeddedBackend:
                 return studio.captioner(options)
         raise BackendError(
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
-            f"captioner; {_WRITER} is a writer; {_PHOTO} and {_UNCHANGED} are example generators"
+            f"captioner; {_WRITER} is a writer"
         )
 
 
@@ -172,20 +159,6 @@ def _photo() -> ModuleType:
     except ImportError as error:
         raise MissingExtra(_PHOTO, "models") from error
     return photo_models
-
-
-def _example_generator(rest: str, options: Mapping[str, Any]) -> ExampleGenerator:
-    if rest == "photo":
-        _photo()
-        from understudy.backends.embedded.photo.photo_examples import photo_example_generator
-
-        return photo_example_generator(options)
-    try:
-        from understudy.backends.embedded import example_features
-    except ImportError as error:
-        raise MissingExtra(_UNCHANGED, "torch") from error
-    read_options(options, example_features.UnchangedOptions, name=_UNCHANGED)
-    return example_features.UnchangedExampleGenerator()
 
 
 def _studio(options: Mapping[str, Any]) -> Studio:

@@ -2,8 +2,8 @@
 
 A scattering output varies slowly with its position and with the angles of its wavelets. A DCT over
 positions and a Fourier series over angles gather that into few numbers, so the first d of them
-serve nearly as well as all: with 400 of 3,969, a linear discriminant on Fashion-MNIST loses two
-points. No image is looked at to choose them.
+serve nearly as well as all: with 400 of 3,969, a linear discriminant on a public benchmark loses
+two points. No image is looked at to choose them.
 """
 
 from __future__ import annotations

@@ -7,23 +7,20 @@ Embeddings. Where this differs from the paper, and why: docs/methods/clustering.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from understudy.core.errors import ConfigError
-from understudy.core.types import Labels, Release, Stage, Vector
+from understudy.core.types import Release, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import (
     AUTO,
     PROCEDURAL,
-    PROCEDURAL_WHITENING,
     UNLABELLED,
     Context,
     Materials,
     Method,
-    planned,
     stages_of,
 )
 from understudy.methods.clustering import capacity
@@ -41,27 +38,13 @@ from understudy.methods.clustering.covariance import (
     covariance_roots,
     within_class_frame,
 )
-from understudy.methods.clustering.embedding_space import (
-    EmbeddingSpace,
-    embed,
-    public_variances,
-)
-from understudy.methods.clustering.example_images import examples_for
+from understudy.methods.clustering.embedding_space import EmbeddingSpace, embed
 from understudy.methods.clustering.label_classifier import trained_on_records
-from understudy.methods.clustering.labelled_examples import drawn_from_examples, labelled_examples
-from understudy.methods.clustering.near_records import near_records
-from understudy.methods.clustering.public_covariance import (
-    joint_noise,
-    least_images,
-    public_mixture,
-)
-from understudy.methods.clustering.sampling import interleaved, produce
+from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.vote_filter import VoteFilter
 from understudy.methods.dp_estimators import Clusters
 from understudy.privacy.cells import Cells
-from understudy.privacy.queries import CountAndSum
 from understudy.steps import shrinkage
-from understudy.steps.apportionment import apportion
 from understudy.steps.mixture import Mixture
 from understudy.steps.space import Frame
 
@@ -73,17 +56,10 @@ def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     params = settled(params, context)
     plan = clustering_stages(params, context)
-    VoteFilter(plan.votes, params.threshold, params.oversample).check(context, plan.planned)
+    VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
     if params.labels == "classifier":
         _check_classifier(params, context)
-    if context.examples is not None:
-        _check_examples(params, context)
-    elif params.examples_part is not None:
-        raise ConfigError(
-            "examples_part is for runs that may draw samples like public examples, and nothing "
-            "draws such here: name it (--examples)"
-        )
-    return plan.planned
+    return stages_of(plan)
 
 
 def _check_classifier(params: ClusteringParams, context: Context) -> None:
@@ -103,23 +79,6 @@ def _check_classifier(params: ClusteringParams, context: Context) -> None:
         raise ConfigError(f"labels=classifier is for embeddings of several classes: {reason}")
 
 
-def _check_examples(params: ClusteringParams, context: Context) -> None:
-    """Refuse examples where nothing is to be labelled, or something else chooses the samples.
-
-    Raises:
-        ConfigError: As said.
-    """
-    reason = ""
-    if class_count(params, context) < 2:
-        reason = "this run has one class, and a classifier of examples needs two"
-    elif params.filter != "none":
-        reason = f"filter={params.filter} chooses among samples of a mixture: take one of the two"
-    elif context.decoder is None:
-        reason = "this run releases embeddings: leave out --decoder none"
-    if reason:
-        raise ConfigError(f"--examples is for images of several classes: {reason}")
-
-
 def _check_resample(params: ClusteringParams, context: Context) -> None:
     """Refuse more samples of a filtered release: votes are for the candidates that were voted on.
 
@@ -134,94 +93,24 @@ def _check_resample(params: ClusteringParams, context: Context) -> None:
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
-    """Samples of a mixture; where most private images look like public examples, like these too."""
+    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
     params = settled(params, materials.context)
     plan = clustering_stages(params, materials.context)
-    generator = materials.context.examples
-    if plan.examples is None or generator is None:
-        return _of_mixture(materials, params, plan)
-    examples = examples_for(materials, generator)
-    records = near_records(materials, examples, plan.class_sizes, plan.examples.nearness)
-    if records.enough:
-        labelled = labelled_examples(materials, records, plan.examples)
-        samples = records.samples(materials)
-        part = params.examples_part or 1.0
-        alike = apportion(round(part * samples.sum()), samples.astype(np.float64))
-        others = samples - alike
-        release = drawn_from_examples(
-            materials, records, labelled, METHOD.name, alike, int(others.sum())
-        )
-        if plan.examples.in_place:
-            return release
-        sizes = (records.sizes, records.size_sd)
-        return _of_both(materials, release, _of_mixture(materials, params, plan, sizes, others))
-    pooled = replace(materials, vault=materials.vault.pooled(plan.pools))
-    release = _of_mixture(pooled, params, plan, (records.sizes, records.size_sd))
-    note = f"samples are of a mixture, not drawn from public examples: {records.lack}"
-    return replace(release, facts={**release.facts, "notes": [note, *release.facts["notes"]]})
-
-
-def _of_both(materials: Materials, examples: Release, mixture: Release) -> Release:
-    """Samples like examples and samples of a mixture, in a random order."""
-    kinds = (examples, mixture)
-    count = sum(kind.count for kind in kinds)
-    rng = materials.for_samples.rng_of("kinds of samples")
-    return replace(
-        examples,
-        count=count,
-        batches=interleaved(kinds, rng),
-        facts={
-            **examples.facts,
-            **mixture.facts,
-            "notes": [note for kind in kinds for note in kind.facts["notes"]],
-        },
-        how=f"{examples.count / count:.0%} of the samples {examples.how}; the others of "
-        f"{METHOD.summary}",
-    )
-
-
-def _of_mixture(
-    materials: Materials,
-    params: ClusteringParams,
-    plan: ClusteringStages,
-    class_sizes: tuple[Vector, float] | None = None,
-    samples: Labels | None = None,
-) -> Release:
-    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode.
-
-    Args:
-        materials: What it works with.
-        params: Settled.
-        plan: The releases.
-        class_sizes: Those that were released before, and the standard deviation of their noise.
-        samples: (classes,) of each class, as `produce` takes them.
-    """
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
     settings = space_settings(params, materials.context)
     space = embed(materials, settings, plan.space, conditional=params.conditional)
-    sizes, size_sd = class_sizes or dp_estimators.class_sizes(
+    sizes, size_sd = dp_estimators.class_sizes(
         space.vault, space.classes, settings.dim, plan.class_sizes
     )
-    size, classifier = float(sizes.sum()), None
-    variances = space.public_variances
-    least = _least_images(params, plan, variances, partial(_noise, space.vault))
     # 3 to 8.
-    if variances is not None and size < least:
-        means, lengths = _mean_stages(plan), planned(plan.cluster_covariances)
-        public = public_mixture(space.vault, variances, sizes, size_sd, means, lengths)
-        names = _names(materials, space)
-        mixture, shares = public.mixture, capacity.public_shares(names, public, size, least)
-    else:
-        mixture, shares = _measured_mixture(materials, params, plan, space, sizes, size_sd)
-        classifier = trained_on_records(materials, space, mixture, size, plan.gradients)
+    mixture, shares = _measured_mixture(materials, params, plan, space, sizes, size_sd)
+    size = float(sizes.sum())
+    classifier = trained_on_records(materials, space, mixture, size, plan.gradients)
     if classifier is not None:
         shares = replace(shares, agreement=classifier.agreement(materials.seed))
     # 9 to 17: sample, filter, decode, filter.
     vote_filter = VoteFilter(plan.votes, params.threshold, params.oversample)
-    total = float(shares.sizes.sum())
-    release = produce(
-        materials, space, mixture, METHOD.name, total, vote_filter, classifier, samples
-    )
+    release = produce(materials, space, mixture, METHOD.name, size, vote_filter, classifier)
     return replace(release, facts={**release.facts, **shares.facts()})
 
 
@@ -283,32 +172,6 @@ def _measured_mixture(
     return _mixture(clusters, centres, frame, roots), shares
 
 
-def _least_images(
-    params: ClusteringParams,
-    plan: ClusteringStages,
-    variances: Vector | None,
-    noise: capacity.Noise,
-) -> float:
-    """Images of all classes together below which the covariance is the public one; 0: never.
-
-    A covariance that is asked for otherwise than by the default is measured.
-    """
-    measured = params.covariance != "class" or params.clip_radius is not None or not params.shrink
-    if variances is None or measured or plan.clusters is not None or plan.covariance is None:
-        return 0.0
-    return least_images(variances, noise(plan.covariance))
-
-
-def _noise(vault: Vault, stage: Stage) -> float:
-    """The noise of a stage over the bound on a unit's contribution."""
-    return vault.noise_sd(CountAndSum(Cells(np.zeros((1, 1, 1))), 1.0), stage=stage.name)
-
-
-def _mean_stages(plan: ClusteringStages) -> tuple[Stage, ...]:
-    """What measures the means where no covariance is measured."""
-    return stages_of((plan.means, plan.space.spread, plan.covariance))
-
-
 def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) -> Mixture:
     """The mixture of the clusters that are no repetitions, in the space of the statistics."""
     alive, labels = clusters.alive, np.repeat(np.arange(len(centres)), clusters.sizes.shape[1])
@@ -325,15 +188,12 @@ def _mixture(clusters: Clusters, centres: Vector, frame: Frame, roots: Roots) ->
 
 
 def _carried(
-    params: ClusteringParams, context: Context, noise: capacity.Noise, images: int | None = None
+    params: ClusteringParams, context: Context, noise: capacity.Noise
 ) -> tuple[capacity.Carried, ...]:
-    """What classes of several sizes can carry under the noise of a plan.
-
-    With the number of ``images`` of all classes; None: every class is of the size in question.
-    """
+    """What classes of several sizes can carry under the noise of a plan."""
     params = settled(params, context)
     matrix, plan = wants_matrix(params), clustering_stages(params, context)
-    settings, noise = space_settings(params, context), _pooled(noise, plan)
+    settings = space_settings(params, context)
     selective = settings.images and settings.grid is None
     capped = selective and matrix
     model = capacity.MixtureModel(
@@ -347,29 +207,7 @@ def _carried(
         cluster_means=None if plan.clusters is None else plan.clusters.means,
         covariances=plan.cluster_covariances if params.covariance != "tied" else None,
     )
-    table = capacity.capacity(model, noise)
-    variances = public_variances(context, settings.grid)
-    if variances is None:
-        return table
-    least = _least_images(params, plan, variances, noise)
-    means, classes = tuple(map(noise, _mean_stages(plan))), class_count(params, context)
-    return capacity.of_public_covariance(table, variances, means, least, classes, images)
-
-
-def _pooled(noise: capacity.Noise, plan: ClusteringStages) -> capacity.Noise:
-    """The noise of a stage of the mixture where several planned stages pay for it.
-
-    Where it has a stage of its own, others that may pay for it besides are not reckoned with.
-    """
-    pools = plan.pools
-
-    def of(stage: Stage) -> float:
-        names = pools.get(stage.name, (stage.name,))
-        if stage.name in names:
-            names = (stage.name,)
-        return joint_noise([noise(replace(stage, name=name)) for name in names])
-
-    return of
+    return capacity.capacity(model, noise)
 
 
 def _roots(
@@ -404,8 +242,7 @@ def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]
     linear = params.power is not None or params.components is not None
     return {
         **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if linear else AUTO),
-        "public": PROCEDURAL_WHITENING if linear else PROCEDURAL,
-        "examples": AUTO if replace(params, examples_part=None) == ClusteringParams() else None,
+        "public": PROCEDURAL,
     }
 
 

@@ -6,17 +6,12 @@ The rules are those by which a run decides from released numbers (`dp_estimators
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.core.types import Stage, Vector
-from understudy.methods.clustering.public_covariance import (
-    PublicMixture,
-    joint_noise,
-    measured_axes,
-)
+from understudy.core.types import Stage
 from understudy.methods.dp_estimators import least_cluster
 from understudy.steps.shrinkage import CLEAR_DEVIATIONS
 
@@ -45,9 +40,6 @@ class Carried:
         directions: Directions of a covariance that stand out where it differs from the pooled one
             by half of that; 0: the pooled covariance.
         or_more: Whether there may be more directions, which depends on the released covariance.
-        public_below: With fewer images of all classes together than this, the covariance is that of
-            public images and none is measured; 0: it is always measured.
-        public: Whether that holds here.
     """
 
     size: int
@@ -56,8 +48,6 @@ class Carried:
     clusters: int
     directions: int
     or_more: bool = False
-    public_below: float = 0.0
-    public: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,35 +99,6 @@ def capacity(model: MixtureModel, noise: Noise) -> tuple[Carried, ...]:
     return tuple(table)
 
 
-def of_public_covariance(
-    table: Sequence[Carried],
-    variances: Vector,
-    means: Sequence[float],
-    least: float,
-    classes: int,
-    images: int | None,
-) -> tuple[Carried, ...]:
-    """The table where few images get the public covariance, and its budget the means.
-
-    Args:
-        table: What classes carry where a covariance is measured.
-        variances: (d,) of public records along their axes.
-        means: Noise of each stage that measures means of few images.
-        least: Images that a covariance takes.
-        classes: Number of classes.
-        images: Images of all classes; None: all classes are of the size in question.
-    """
-    sigma, carried = joint_noise(means), []
-    for one in table:
-        few = (classes * one.size if images is None else images) < least
-        if few:
-            axes = measured_axes(variances, one.size, sigma)
-            own_mean = 2 * np.sqrt(axes + np.sqrt(2 * axes)) * sigma <= one.size
-            one = replace(one, own_mean=bool(own_mean), directions=0, or_more=False)
-        carried.append(replace(one, public_below=least, public=few))
-    return tuple(carried)
-
-
 def _directions(size: float, axes: int, diagonal: bool) -> int:
     """Directions that stand out of the noise in the covariance of ``size`` noise multipliers.
 
@@ -163,7 +124,6 @@ class Shares:
         directions: (classes,) directions of covariances that are not the pooled one's.
         agreement: (classes,) part of each class's samples to which a DP classifier gives it; None:
             there is no classifier.
-        public: Why the covariance is that of public images; None: it was measured.
     """
 
     classes: tuple[str, ...]
@@ -173,7 +133,6 @@ class Shares:
     clusters: np.ndarray
     directions: np.ndarray
     agreement: np.ndarray | None = None
-    public: str | None = None
 
     def facts(self) -> dict[str, object]:
         """JSON values."""
@@ -188,41 +147,23 @@ class Shares:
         named: dict[str, object] = {
             name: dict(zip(self.classes, values, strict=True)) for name, values in columns.items()
         }
-        if self.public is not None:
-            named["public_covariance"] = True
         return {**named, "class_size_noise": round(self.size_sd, 1), "notes": self.notes()}
 
     def notes(self) -> list[str]:
         """A sentence for the classes that got one mean only, and one for those without even it."""
         lone = (self.clusters == 1) & (self.directions == 0)
-        notes = [] if self.public is None else [self.public]
+        notes = []
         if len(self.classes) > 1 and not self.own_mean.all():
             notes.append(
                 f"{_listed(self.classes, ~self.own_mean)}: under this noise not told apart from "
                 "the mean of all classes. Take more images, a larger epsilon, or leave them out"
             )
-        if self.public is None and (lone & self.own_mean).any():
+        if (lone & self.own_mean).any():
             notes.append(
                 f"{_listed(self.classes, lone & self.own_mean)}: only a mean of its own under this "
                 "noise, with the covariance of all classes; samples show little of its variety"
             )
         return notes
-
-
-def public_shares(
-    classes: tuple[str, ...], public: PublicMixture, size: float, least: float
-) -> Shares:
-    """What classes got where the covariance is that of public images."""
-    ones = np.ones(len(classes), dtype=np.int64)
-    return Shares(
-        classes,
-        public.sizes,
-        public.size_sd,
-        own_mean=(public.means != 0).any(axis=1),
-        clusters=ones,
-        directions=np.zeros_like(ones),
-        public=f"{about(size)} images in all (DP count) are too few: {public_words(least)}",
-    )
 
 
 def least_classified(mu: float) -> float:
@@ -240,15 +181,6 @@ def classifier_words(mu: float) -> str:
         f"labels=classifier takes about {about(least_classified(mu))} images of every class at "
         "this budget. With fewer, its samples are mostly noise, and labels=mixture, the default, "
         "serves better"
-    )
-
-
-def public_words(least: float) -> str:
-    """What happens to fewer images than ``least``, in a sentence's end."""
-    return (
-        f"under this noise a covariance takes about {about(least)} images of all classes together. "
-        "With fewer none is measured: samples vary as the public images that the decoder learnt "
-        "from do, and the budget of the covariance measures the class means"
     )
 
 

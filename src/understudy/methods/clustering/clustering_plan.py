@@ -14,7 +14,6 @@ from understudy.methods.base import Context, stages_of
 from understudy.methods.clustering.covariance import Covariance
 from understudy.methods.clustering.embedding_space import SpaceSettings, SpaceStages
 from understudy.methods.clustering.label_classifier import Labelling, gradient_stages
-from understudy.methods.clustering.labelled_examples import ExampleStages, StagesBesideMixture
 from understudy.methods.clustering.vote_filter import Filter, FilterStages
 from understudy.methods.dp_estimators import ClusterStages, KMeansStages
 
@@ -102,15 +101,6 @@ class ClusteringParams:
     labels_share: Annotated[
         float, Option("part of the budget that trains it, below 1", above=0, most=1)
     ] = 0.7
-    examples_part: Annotated[
-        float | None,
-        Option(
-            "part of the samples that are like public examples, if any are; others are of the "
-            "mixture; default 1, or 0.5 of small grey images where mu is 1 or more",
-            above=0,
-            most=1,
-        ),
-    ] = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -147,14 +137,12 @@ def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     usual = 1
     if linear:
         usual = _usual_clusters(context.mu, class_count(params, context), unclip=unclip)
-    part = params.examples_part
     return replace(
         params,
         clusters=params.clusters or usual,
         covariance=params.covariance or covariance,
         whiten=not unclip if params.whiten is None else params.whiten,
         normalise=not (images or wide) if params.normalise is None else params.normalise,
-        examples_part=1.0 if part is None and context.examples is not None else part,
     )
 
 
@@ -209,8 +197,6 @@ class ClusteringStages:
         cluster_covariances: The covariance of each cluster, or of each class.
         votes: Votes for the samples.
         gradients: The steps of the classifier that says where classes end.
-        examples: What is released where samples may be drawn from public examples: in place of all
-            but the class sizes, or beside them; its steps pay for the others where none are drawn.
     """
 
     space: SpaceStages
@@ -221,33 +207,6 @@ class ClusteringStages:
     cluster_covariances: Stage | None
     votes: FilterStages
     gradients: tuple[Stage, ...] = ()
-    examples: ExampleStages | None = None
-
-    @property
-    def mixture(self) -> tuple[Stage, ...]:
-        """Those of a mixture but the class sizes."""
-        stages = stages_of(replace(self, examples=None))
-        return tuple(stage for stage in stages if stage is not self.class_sizes)
-
-    @property
-    def planned(self) -> tuple[Stage, ...]:
-        """What the budget is divided among."""
-        if self.examples is None:
-            return stages_of(self)
-        mixture = () if self.examples.in_place else self.mixture
-        return stages_of((self.class_sizes, self.examples, mixture))
-
-    @property
-    def pools(self) -> dict[str, tuple[str, ...]]:
-        """The planned stages that pay for a stage of the mixture; a stage without pays for itself.
-
-        The covariances of many clusters are millions of numbers, each with noise for every stage
-        that pays for them: where they have a stage of their own, that one alone does.
-        """
-        if self.examples is None:
-            return {}
-        once = None if self.examples.in_place or not self.clusters else self.cluster_covariances
-        return self.examples.pools([stage for stage in self.mixture if stage is not once])
 
 
 def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringStages:
@@ -256,12 +215,7 @@ def clustering_stages(params: ClusteringParams, context: Context) -> ClusteringS
     weight = math.fsum(stage.weight for stage in stages_of(plan))
     numbers = space_settings(params, context).total * class_count(params, context)
     stages = gradient_stages(params.labels, params.labels_share, weight, numbers)
-    plan = replace(plan, gradients=stages)
-    if context.examples is None:
-        return plan
-    if params.examples_part == 1:
-        return replace(plan, examples=ExampleStages.of(plan.mixture))
-    return replace(plan, examples=StagesBesideMixture.of(stages_of(plan)))
+    return replace(plan, gradients=stages)
 
 
 def _mixture_plan(params: ClusteringParams, context: Context) -> ClusteringStages:

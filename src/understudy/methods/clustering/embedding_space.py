@@ -11,24 +11,20 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Source
-from understudy.core.prior_decoder import COVARIANCE, PriorDecoder
 from understudy.core.types import Embeddings, Shape, Stage, Vector
 from understudy.methods import dp_estimators
 from understudy.methods.base import Context, Materials, planned
 from understudy.privacy.cells import Cells
 from understudy.steps import histogram, shrinkage
-from understudy.steps.evened import EvenedSpace
-from understudy.steps.grid import GridSpace, PriorSpace, description_length
+from understudy.steps.grid import GridSpace, description_length
 from understudy.steps.space import Leading, Space, Sphere, whitening
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
 
-Coordinates = Space | Leading | GridSpace | PriorSpace | EvenedSpace
+Coordinates = Space | Leading | GridSpace
 
-PUBLIC_SAMPLES = 8192
-"""At most so many public samples are looked at."""
-
+_PUBLIC_SAMPLES = 8192  # are looked at, at most
 _EDGES = np.geomspace(1e-4, 1e6, 200)  # of norms whose scale is unknown: steps of 12 %
 _MATRIX_DIM = 1024  # a full covariance of more dimensions is refused or cut
 _IMAGE_COMPONENTS = 400
@@ -196,12 +192,6 @@ class EmbeddingSpace:
         return self.selective and self.settings.ordered
 
     @property
-    def public_variances(self) -> Vector | None:
-        """(d,) of public records along the coordinates, falling, where that is known."""
-        coordinates = self.coordinates
-        return coordinates.variances if isinstance(coordinates, EvenedSpace) else None
-
-    @property
     def origin(self) -> Vector:
         """(classes, 1, d): the cells of whole classes, about the centre of all records."""
         return np.tile(self.centre, (self.classes, 1, 1))
@@ -275,13 +265,10 @@ def _centre(vault: Vault, settings: SpaceSettings, bound: float, stage: Stage | 
 
 
 def _coordinates(materials: Materials, settings: SpaceSettings) -> Coordinates:
-    decoder = materials.decoder
-    if settings.grid is not None and materials.public is None and isinstance(decoder, PriorDecoder):
-        return described_space(decoder, settings.grid)
     if not settings.whiten or materials.public is None:
         return Leading(settings.total, settings.dim, settings.power or 1.0)
     embeddings: list[NDArray[Any]] = []
-    for values in public_batches(materials, materials.public, "embedding public samples"):
+    for values in _public_batches(materials, materials.public):
         embeddings.append(values if materials.encoder is None else materials.encoder.encode(values))
     if settings.grid is not None:
         return GridSpace.of(np.concatenate(embeddings), settings.grid)
@@ -291,15 +278,14 @@ def _coordinates(materials: Materials, settings: SpaceSettings) -> Coordinates:
     return replace(space, residuals=_OUTSIDE * space.residuals)
 
 
-def public_batches(
-    materials: Materials, public: Source, words: str, most: int = PUBLIC_SAMPLES
-) -> Iterator[NDArray[Any]]:
+def _public_batches(materials: Materials, public: Source) -> Iterator[NDArray[Any]]:
     """Values of a public dataset, batch by batch.
 
-    Of more than ``most`` rows so many are taken, evenly spread: they may lie class by class.
+    Of more than `_PUBLIC_SAMPLES` rows so many are taken, evenly spread: they may lie class by
+    class.
     """
-    count, first = len(public), 0
-    bar = materials.progress(words, min(most, count))
+    count, first, most = len(public), 0, _PUBLIC_SAMPLES
+    bar = materials.progress("embedding public samples", min(most, count))
     for batch in public.batches(256):
         rows = np.arange(first, first + len(batch.labels))
         values = batch.values[rows * most // count < (rows + 1) * most // count]
@@ -307,20 +293,6 @@ def public_batches(
             yield values
             bar(len(values))
         first += len(rows)
-
-
-def described_space(decoder: PriorDecoder, grid: Shape) -> PriorSpace | EvenedSpace:
-    """Descriptions of latents (C, H, W) that a prior draws, evened where that is known of them."""
-    space, covariance = PriorSpace.of(decoder, grid), decoder.description.get(COVARIANCE)
-    return space if covariance is None else EvenedSpace.of(space, covariance)
-
-
-def public_variances(context: Context, grid: Shape | None) -> Vector | None:
-    """What `EmbeddingSpace.public_variances` will be, by what is known before a run."""
-    if grid is None or context.public or not isinstance(context.decoder, PriorDecoder):
-        return None
-    space = described_space(context.decoder, grid)
-    return space.variances if isinstance(space, EvenedSpace) else None
 
 
 def _scale(vault: Vault, centre: Vector, edges: Vector, level: float, stage: Stage | None) -> float:

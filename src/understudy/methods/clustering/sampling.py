@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -235,7 +235,6 @@ def produce(
     total: float,
     vote_filter: VoteFilter,
     classifier: LabelClassifier | None = None,
-    samples: Labels | None = None,
 ) -> Release:
     """Lines 9 to 17 of Algorithm 1.
 
@@ -247,7 +246,6 @@ def produce(
         total: Noisy number of private records, for the default count.
         vote_filter: Which samples are released.
         classifier: What says where the classes of embeddings end; None: the mixture alone.
-        samples: (classes,) of each class; None: by the mixture's weights, or as many of each.
     """
     materials = materials.for_samples
     count = materials.count or max(1, round(total))
@@ -257,59 +255,17 @@ def produce(
         batches, filter_facts = _filtered(producer, count, total, vote_filter)
         facts |= filter_facts
     else:
-        if samples is None and materials.per_class is not None:
-            samples = np.full(space.classes, materials.per_class)
-        sizes = mixture.allot(count) if samples is None else mixture.allot_classes(samples)
+        sizes = (
+            mixture.allot(count)
+            if materials.per_class is None
+            else mixture.allot_classes(np.full(space.classes, materials.per_class))
+        )
         count = int(sizes.sum())
         batches = _unfiltered(producer, sizes, classifier)
     shape = None if materials.decoder is None else materials.decoder.shape
     dim = space.settings.total if shape is None else None
     classes = materials.classes if space.classes > 1 else UNLABELLED
     return Release(method, classes, count, batches, dim, shape, facts)
-
-
-def interleaved(releases: Sequence[Release], rng: np.random.Generator) -> Batches:
-    """The samples of several releases of images in one random order, each release's in its own.
-
-    Args:
-        releases: Of images of one shape.
-        rng: Public; settles the order at once, which is then the same for every reading.
-    """
-    kinds = np.repeat(np.arange(len(releases)), [release.count for release in releases])
-    order = rng.permutation(kinds)
-
-    def batches() -> Iterator[SyntheticBatch]:
-        blocks = [order[first : first + _DECODED] for first in range(0, len(order), _DECODED)]
-        parts = [
-            _parts_of(release, [int((block == kind).sum()) for block in blocks])
-            for kind, release in enumerate(releases)
-        ]
-        for block, *of_kinds in zip(blocks, *parts, strict=True):
-            places = np.argsort(np.argsort(block, kind="stable"))
-            labels, images = (np.concatenate(arrays) for arrays in zip(*of_kinds, strict=True))
-            yield SyntheticBatch(labels[places], images=images[places])
-
-    return batches
-
-
-def _parts_of(release: Release, sizes: Sequence[int]) -> Iterator[tuple[Labels, Images]]:
-    """The labels and the images of a release in parts of these sizes."""
-    batches = release.batches()
-    labels = np.zeros(0, dtype=np.int64)
-    images = np.zeros((0, *(release.image_shape or ())), dtype=np.uint8)
-    for size in sizes:
-        while len(labels) < size:
-            batch = next(batches)
-            labels = np.concatenate([labels, batch.labels])
-            images = np.concatenate([images, _images_of(batch)])
-        yield labels[:size], images[:size]
-        labels, images = labels[size:], images[size:]
-
-
-def _images_of(batch: SyntheticBatch) -> Images:
-    if batch.images is None:
-        raise ConfigError("samples are interleaved where they are images")
-    return batch.images
 
 
 def _unfiltered(producer: Producer, sizes: Labels, classifier: LabelClassifier | None) -> Batches:

@@ -93,8 +93,8 @@ def small_cnn(shape: Shape, classes: int) -> nn.Module:
     """Two convolutions and two dense layers: 32 - pool - 64 - pool - 128.
 
     Without batch normalisation, whose statistics of synthetic images do not fit real ones: it cost
-    8 points on Fashion-MNIST at epsilon 1. The last feature map is pooled to at most 7 x 7, which
-    is what a 28 x 28 image gives, so that the dense layer stays as small for larger images.
+    8 points on a public benchmark at epsilon 1. The last feature map is pooled to at most 7 x 7,
+    which is what a 28 x 28 image gives, so that the dense layer stays as small for larger images.
 
     Args:
         shape: (height, width, channels), at least 16 x 16 pixels.

@@ -53,9 +53,9 @@ def train_on_embeddings(
 
     The paper's recipe (SGD, cosine annealing, batch 512, 50 epochs, label smoothing 0.2, weight
     decay 1e-4), but for the learning rate: 1e-2 with Nesterov momentum 0.9 instead of 1e-3. The
-    paper's own, ``lr=1e-3, momentum=0``, is far from converged after 50 epochs of EuroSAT: 82.7 %
-    on SqueezeNet features, against 91.0 % with momentum alone and 93.6 % with both. Inputs are
-    standardised by the training set's own mean and deviation, a feature at a time.
+    paper's own, ``lr=1e-3, momentum=0``, is far from converged after 50 epochs of a public
+    benchmark: 82.7 % on SqueezeNet features, against 91.0 % with momentum alone and 93.6 % with
+    both. Inputs are standardised by the training set's own mean and deviation, a feature at a time.
 
     Args:
         x: (n, d) embeddings, finite; n may be smaller than a batch.

@@ -14,19 +14,13 @@ from typing import Any
 
 import diffusers
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.backends.arrays import check_embeddings, require_images
+from understudy.backends.arrays import require_images
 from understudy.backends.diffusion.autoencoders import AutoencoderDecoder, AutoencoderEncoder
 from understudy.backends.diffusion.loading import read_network
 from understudy.backends.diffusion.options import LatentOptions
-from understudy.backends.diffusion.pipeline_calls import check_seeds
-from understudy.backends.embedded.photo.latent_prior import (
-    LatentPrior,
-    PriorOptions,
-    read_latent_prior,
-)
 from understudy.backends.embedded.shipped import PHOTO_WEIGHTS
+from understudy.backends.hub.hub_models import HubOptions
 from understudy.backends.hub.pretrained import licence_of
 from understudy.backends.plugin import full_name, read_options
 from understudy.core.errors import BackendError
@@ -34,8 +28,6 @@ from understudy.core.ports import Encoder
 from understudy.core.types import Embeddings, Images, Seeds, Shape
 
 PHOTO_NAME = "embedded:photo"
-PRIOR = "prior"
-"""The prior's folder in that of its autoencoder."""
 
 PIXELS_A_PLACE = 8
 """Pixels a side of one place of the grid of latents."""
@@ -44,17 +36,16 @@ _LEAST = 8  # pixels a side of an image
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoOptions(PriorOptions):
-    """Options of ``embedded:photo``; those of `PriorOptions` besides.
+class PhotoOptions(HubOptions):
+    """Options of ``embedded:photo``; those of `HubOptions` besides.
 
     Attributes:
+        batch: Images run at once.
         folder: Another autoencoder than the one in this package.
-        prior: Whether the decoder draws latents from descriptions, where the autoencoder has a
-            prior for latents of that size; false: public images stand in for it.
     """
 
+    batch: int = 32
     folder: str | None = None
-    prior: bool = True
 
 
 class PhotoEncoder:
@@ -135,58 +126,6 @@ class PhotoDecoder:
         return np.ascontiguousarray(images[:, down, across])
 
 
-class PhotoPriorDecoder(PhotoDecoder):
-    """A `PhotoDecoder` that draws latents from descriptions besides.
-
-    Args:
-        shape: (height, width, channels) of the images to make.
-        options: See `PhotoOptions`.
-        prior: The prior, which has learnt latents of this size.
-
-    Attributes:
-        description: What settles descriptions of its latents.
-        sampling: Steps and guidance of the prior, in words.
-
-    Raises:
-        BackendError: As of `PhotoDecoder`.
-    """
-
-    def __init__(self, shape: Shape, options: PhotoOptions, prior: LatentPrior) -> None:
-        super().__init__(shape, options)
-        self._prior = prior
-        self.description = prior.descriptions_of(self.latent) or {}
-        self.sampling = f"{options.steps} steps, guidance {options.guidance:g} ({PHOTO_NAME})"
-
-    def draw(
-        self, descriptions: NDArray[np.float32], *, seeds: Seeds, start: Embeddings | None = None
-    ) -> Embeddings:
-        """Latents of descriptions (n, k) and (n,) seeds: (n, d) float32.
-
-        With ``start`` (n, d), latents like these, by the strength among the options.
-
-        Raises:
-            BackendError: Descriptions or a start of another length or not finite, or another number
-                of seeds.
-        """
-        check_embeddings(descriptions, self.description["usual"].shape[1], self.name)
-        check_seeds(seeds, len(descriptions), self.name)
-        if start is not None:
-            check_embeddings(start, self.dim, self.name)
-        return self._prior.draw(descriptions, self.latent, seeds, start)
-
-
-def prior_of(options: PhotoOptions) -> LatentPrior | None:
-    """The prior of an autoencoder's folder; None without one, or where it is not wanted.
-
-    Raises:
-        BackendError: It is of another autoencoder, or not whole.
-    """
-    folder = autoencoder_folder(options)
-    if not options.prior or not (folder / PRIOR / "config.json").is_file():
-        return None
-    return read_latent_prior(folder / PRIOR, folder, options)
-
-
 def autoencoder_folder(options: PhotoOptions) -> Path:
     """Where the autoencoder lies."""
     return PHOTO_WEIGHTS if options.folder is None else Path(options.folder)
@@ -258,20 +197,5 @@ def photo_decoder(
                 f"{PHOTO_NAME} decodes its own embeddings only, found those of {encoder.name}"
             )
         inherited["folder"] = encoder.folder
-    return photo_decoder_of(
-        shape, read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
-    )
-
-
-def photo_decoder_of(shape: Shape, options: PhotoOptions) -> PhotoDecoder:
-    """The decoder half for images of this shape; with a prior where there is one for them."""
-    prior = prior_of(options)
-    height, width, _ = enlarged(shape)
-    grid = (
-        1,
-        height // PIXELS_A_PLACE,
-        width // PIXELS_A_PLACE,
-    )  # of one channel: the prior goes by the sides
-    if prior is None or prior.descriptions_of(grid) is None:
-        return PhotoDecoder(shape, options)
-    return PhotoPriorDecoder(shape, options, prior)
+    read = read_options({**inherited, **options}, PhotoOptions, name=PHOTO_NAME)
+    return PhotoDecoder(shape, read)
