@@ -1,7 +1,8 @@
 """``python -m benchmarks [NAME [PART ...] ...]``: without names, all of them in turn.
 
 A word that follows a benchmark and names one of its parts is that part: ``alignment eurosat`` is
-the part of ``alignment``; ``eurosat alignment`` are two benchmarks.
+the part of ``alignment``; ``eurosat alignment`` are two benchmarks. Folders are sets of
+``strangers`` where they follow it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NAMES = (
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
     *("selection", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
-    *("sanitize_photos", "sanitize_second"),
+    *("sanitize_photos", "sanitize_second", "strangers"),
 )
 
 
@@ -65,7 +66,12 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--sheets", type=Path, help="a folder for contact sheets")
     parser.add_argument("--encoder", action="append", help="to compare; may be repeated")
     parser.add_argument("--set", action="append", dest="settings", metavar="NAME=VALUE")
-    parser.add_argument("--epsilon", action="append", type=float, help="may be repeated")
+    parser.add_argument("--setting", action="append", metavar="NAME=KEY=VALUE,...")
+    parser.add_argument("--epsilon", action="extend", type=_numbers, help="1 or 1,8; repeatable")
+    parser.add_argument("--records", type=int, help="private images of a set at most")
+    parser.add_argument("--channels", type=int, choices=(1, 3), help="images are stored so")
+    parser.add_argument("--data", type=Path, help="a folder that holds images/")
+    parser.add_argument("--out", type=Path, help="a folder of results, to go on from")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the judges")
     parser.add_argument("--pack", type=Path, help="a folder for releases to be judged elsewhere")
     parser.add_argument("--quality", type=int, help="of JPEG in packs; else lossless")
@@ -78,6 +84,10 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     return chosen
 
 
+def _numbers(words: str) -> list[float]:
+    return [float(word) for word in words.split(",")]
+
+
 def _chosen(words: Sequence[str]) -> list[Chosen]:
     chosen: list[Chosen] = []
     for word in words:
@@ -86,6 +96,8 @@ def _chosen(words: Sequence[str]) -> list[Chosen]:
             chosen[-1].parts.append(word)
         elif word in NAMES:
             chosen.append(Chosen(word))
+        elif chosen and getattr(chosen[-1].module, "FOLDERS", False) and Path(word).is_dir():
+            chosen[-1].parts.append(word)
         else:
             after = f"; {chosen[-1].name} has the parts {', '.join(parts)}" if parts else ""
             raise ValueError(f"no benchmark {word}; there are {', '.join(NAMES)}{after}")
