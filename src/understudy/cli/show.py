@@ -414,6 +414,11 @@ def exported(path: Path) -> None:
     _console.print(f"written: {path}")
 
 
+def axes(file: Path, images: int) -> None:
+    """Axes of public images that were written."""
+    _console.print(f"axes of {images:,} public images: {file}")
+
+
 def drawn_images(samples: Samples) -> None:
     """Pictures that were drawn."""
     _console.print(f"pictures: {len(samples.image_paths)} in {samples.sheet.parent}")

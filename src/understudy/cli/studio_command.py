@@ -105,3 +105,18 @@ def fit_niqe_command(
 
     fit_niqe_model(source, out, block, size=size, progress=progress)
     show.exported(out)
+
+
+@studio_app.command("axes")
+def axes_command(
+    images: Annotated[
+        list[str], typer.Option(help="PUBLIC images of many kinds; may be repeated.")
+    ],
+    out: Annotated[Path, typer.Option(help="File to write, such as axes.safetensors.")],
+    progress: Progress = "auto",
+) -> None:
+    """Write what embedded:energies knows of public images: usual sizes and principal axes."""
+    from understudy.studio.public_axes import write_axes
+
+    count = write_axes(images, out, progress=progress)
+    show.axes(out, count)

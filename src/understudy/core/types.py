@@ -151,6 +151,27 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearClassifier:
+    """A classifier that is made of released statistics alone: it gives nothing away besides them.
+
+    Attributes:
+        weights: (d, classes) float64, of embeddings by the run's encoder.
+        bias: (classes,) float64.
+    """
+
+    weights: Vector
+    bias: Vector
+
+    def scores(self, embeddings: Embeddings) -> Vector:
+        """(n, d) to (n, classes) float64; the largest is the class."""
+        return np.asarray(embeddings.astype(np.float64) @ self.weights + self.bias)
+
+    def predict(self, embeddings: Embeddings) -> Labels:
+        """The class of each: (n, d) to (n,) int64."""
+        return np.asarray(self.scores(embeddings).argmax(axis=1), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """A synthetic dataset, produced batch by batch so that memory does not grow with it.
 
@@ -165,6 +186,7 @@ class Release:
         captioned: Whether every image comes with a caption.
         licence: Licence of the model that drew the images, to be written beside each caption; None
             where captions stand alone.
+        classifier: What the released statistics know of the classes, where they can classify.
     """
 
     method: str
@@ -176,6 +198,7 @@ class Release:
     facts: Mapping[str, Any] = field(default_factory=dict)
     captioned: bool = False
     licence: str | None = None
+    classifier: LinearClassifier | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,16 +49,33 @@ class CodecRule:
         return tuple(dict.fromkeys(lacking))
 
 
-ANY_SHAPE = CodecRule(
+SMALL_GREY = CodecRule(
     codec="embedded:dct",
-    images="all images",
-    reason="it keeps the most of small and of grey images, and needs no package",
+    images="grey images of up to 32 pixels a side",
+    reason="its numbers hold all of so small an image, and a mixture of many clusters needs no more",
+    channels=(1,),
+    most=32,
 )
 
-RULES: tuple[CodecRule, ...] = (ANY_SHAPE,)
+ENERGIES = CodecRule(
+    codec="embedded:energies",
+    images="images of 16 to 256 pixels a side",
+    reason="its numbers say where edges and textures are in images of any kind",
+    least=16,
+    most=256,
+    packages={"torch": "torch"},
+)
+
+ANY_SHAPE = CodecRule(
+    codec="embedded:dct",
+    images="all others",
+    reason="it takes images of any size, and needs no package",
+)
+
+RULES: tuple[CodecRule, ...] = (SMALL_GREY, ENERGIES, ANY_SHAPE)
 """The first that fits is taken; what was measured: docs/benchmarks.md."""
 
-CODECS = ("embedded:dct", "embedded:photo")
+CODECS = ("embedded:dct", "embedded:energies", "embedded:photo")
 """Encoders that bring the decoder of their own embeddings."""
 
 

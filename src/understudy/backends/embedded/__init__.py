@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from understudy.backends.embedded.dct import DctDecoder, DctEncoder, DctOptions
-from understudy.backends.embedded.shipped import PHOTO_WEIGHTS, STUDIO_WEIGHTS, is_shipped
+from understudy.backends.embedded.shipped import (
+    ENERGY_WEIGHTS,
+    PHOTO_WEIGHTS,
+    STUDIO_WEIGHTS,
+    is_shipped,
+)
 from understudy.backends.embedded.writer import GrammarOptions, GrammarWriter
 from understudy.backends.plugin import BackendInfo, Kind, installed, read_options
 from understudy.core.errors import BackendError, MissingExtra
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from understudy.backends.embedded.studio.studio_models import Studio
 
 _DCT = "embedded:dct"
+_ENERGIES = "embedded:energies"
 _PHOTO = "embedded:photo"
 _SCATTERING = "embedded:scattering"
 _STUDIO = "embedded:studio"
@@ -44,6 +50,14 @@ class EmbeddedBackend:
                 extra=None,
                 available=True,
                 licence="none",
+            ),
+            BackendInfo(
+                name=_ENERGIES,
+                kind="encoder and decoder",
+                what="low cosines and oriented energies: shapes and textures of any kind of image",
+                extra="torch",
+                available=installed("torch") and is_shipped(ENERGY_WEIGHTS),
+                licence="Apache-2.0",
             ),
             BackendInfo(
                 name=_PHOTO,
@@ -96,6 +110,8 @@ class EmbeddedBackend:
                 raise MissingExtra(_SCATTERING, "torch") from error
             read = read_options(options, scattering.ScatteringOptions, name=_SCATTERING)
             return scattering.ScatteringEncoder(shape, read)
+        if rest == "energies":
+            return _energies().energy_encoder(shape, options)  # type: ignore[no-any-return]
         if rest == "photo":
             return _photo().photo_encoder(shape, options)  # type: ignore[no-any-return]
         if rest == "studio":
@@ -113,6 +129,8 @@ class EmbeddedBackend:
         """
         if rest == "studio":
             return _studio(options).decoder(shape, encoder, options)
+        if rest == "energies":
+            return _energies().energy_decoder(shape, encoder, options)  # type: ignore[no-any-return]
         if rest == "photo":
             return _photo().photo_decoder(shape, encoder, options)  # type: ignore[no-any-return]
         if rest != "dct":
@@ -151,6 +169,14 @@ class EmbeddedBackend:
             f"there is no {kind} embedded:{rest}. {_STUDIO} is a generator, tuner, segmenter and "
             f"captioner; {_WRITER} is a writer"
         )
+
+
+def _energies() -> ModuleType:
+    try:
+        from understudy.backends.embedded.energies import energy_models
+    except ImportError as error:
+        raise MissingExtra(_ENERGIES, "torch") from error
+    return energy_models
 
 
 def _photo() -> ModuleType:

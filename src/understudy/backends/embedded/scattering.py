@@ -165,7 +165,7 @@ class ScatteringEncoder:
         self.licence = "none"
         self.ordered = options.coefficients is not None
         self._options = options
-        self._threads = _SingleThreads()
+        self._threads = SingleThreads()
         self._margin = step if options.padding == "symmetric" else 0
         self._channels = 1 if options.colour == "grey" else channels
         padded = (height + 2 * self._margin, width + 2 * self._margin)
@@ -242,7 +242,7 @@ class ScatteringEncoder:
         return paths if gain == 0 else paths.sign() * torch.log1p(gain * paths.abs()) / gain
 
 
-class _SingleThreads:
+class SingleThreads:
     """A pool of as many threads as PyTorch may use, each of which computes on itself alone.
 
     The operations are too small to split: on a busy machine their threads would wait for each other

@@ -7,6 +7,7 @@ from pathlib import Path
 
 STUDIO_WEIGHTS = Path(__file__).parent / "studio" / "weights"
 PHOTO_WEIGHTS = Path(__file__).parent / "photo" / "weights"
+ENERGY_WEIGHTS = Path(__file__).parent / "energies" / "weights"
 SUMS = "SHA256SUMS"
 
 

@@ -29,6 +29,7 @@ from understudy.methods.clustering.clustering_plan import (
     ClusteringStages,
     class_count,
     clustering_stages,
+    is_tied,
     settled,
     space_settings,
     wants_matrix,
@@ -41,6 +42,11 @@ from understudy.methods.clustering.covariance import (
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, embed
 from understudy.methods.clustering.label_classifier import trained_on_records
 from understudy.methods.clustering.sampling import produce
+from understudy.methods.clustering.tied_gaussian import (
+    TiedGaussianStages,
+    carried,
+    tied_release,
+)
 from understudy.methods.clustering.vote_filter import VoteFilter
 from understudy.methods.dp_estimators import Clusters
 from understudy.privacy.cells import Cells
@@ -54,6 +60,8 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 
 def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
+    if is_tied(params, context):
+        return stages_of(TiedGaussianStages())
     params = settled(params, context)
     plan = clustering_stages(params, context)
     VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
@@ -93,7 +101,12 @@ def _check_resample(params: ClusteringParams, context: Context) -> None:
 
 
 def clustering(materials: Materials, params: ClusteringParams) -> Release:
-    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode."""
+    """Algorithm 1: encode, cluster, mean and covariance of each cluster, sample, filter, decode.
+
+    Where the encoder's numbers lie in blocks, one Gaussian a class (`tied_gaussian`) instead.
+    """
+    if is_tied(params, materials.context):
+        return tied_release(materials, METHOD.name, TiedGaussianStages())
     params = settled(params, materials.context)
     plan = clustering_stages(params, materials.context)
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
@@ -191,6 +204,8 @@ def _carried(
     params: ClusteringParams, context: Context, noise: capacity.Noise
 ) -> tuple[capacity.Carried, ...]:
     """What classes of several sizes can carry under the noise of a plan."""
+    if is_tied(params, context):
+        return carried(len(context.classes), context.mu, noise)
     params = settled(params, context)
     matrix, plan = wants_matrix(params), clustering_stages(params, context)
     settings = space_settings(params, context)
@@ -238,10 +253,10 @@ def _roots(
 
 
 def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]:
-    """The defaults; a linear space that is asked for gets the codec whose numbers are in order."""
-    linear = params.power is not None or params.components is not None
+    """The defaults; settings of a mixture that are asked for get the codec that mixtures are for."""
+    mixture = params != ClusteringParams()
     return {
-        **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if linear else AUTO),
+        **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if mixture else AUTO),
         "public": PROCEDURAL,
     }
 

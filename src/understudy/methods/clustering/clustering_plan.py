@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from understudy.core.errors import ConfigError
+from understudy.core.matching import BlockEncoder, MatchingDecoder
 from understudy.core.option import Option, check_options
 from understudy.core.ports import PromptedDecoder
 from understudy.core.types import Stage
@@ -125,8 +126,36 @@ def _usual_clusters(mu: float, classes: int, *, unclip: bool) -> int:
     return 10 if unclip else max(10, min(usual, usual * _USUAL_CLASSES // max(1, classes)))
 
 
+def is_tied(params: ClusteringParams, context: Context) -> bool:
+    """Whether the density is one Gaussian a class with a tied covariance (`tied_gaussian`).
+
+    Raises:
+        ConfigError: A setting of a mixture beside models that are not for one.
+    """
+    encoder, decoder = context.encoder, context.decoder
+    if not isinstance(encoder, BlockEncoder) or not isinstance(decoder, MatchingDecoder):
+        return False
+    usual = ClusteringParams()
+    asked = [part.name for part in fields(params)]
+    asked = [name for name in asked if getattr(params, name) != getattr(usual, name)]
+    if asked:
+        raise ConfigError(
+            f"{', '.join(asked)}: a setting of a mixture, and {encoder.name} is for one Gaussian a "
+            "class: leave it out, or name another codec, such as --encoder embedded:dct"
+        )
+    return True
+
+
 def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
+    if is_tied(params, context):
+        return replace(
+            params,
+            clusters=1,
+            covariance="tied",
+            whiten=False,
+            normalise=False,
+        )
     images, rich = context.decoder is not None, context.mu >= _RICH[0]
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)

@@ -1,0 +1,1 @@
+"""``embedded:energies``: low cosine coefficients and oriented energies of an image, and back."""

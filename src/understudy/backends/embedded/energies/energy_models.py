@@ -1,0 +1,325 @@
+"""The encoder and the decoder of ``embedded:energies``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.backends.arrays import FloatArray, check_embeddings, index_slices, require_images
+from understudy.backends.embedded.energies import transform
+from understudy.backends.embedded.energies.transform import SIDE, PublicAxes
+from understudy.backends.embedded.scattering import SingleThreads
+from understudy.backends.embedded.shipped import ENERGY_WEIGHTS
+from understudy.backends.plugin import read_options
+from understudy.core.errors import BackendError
+from understudy.core.independence import Projection, even_parts
+from understudy.core.matching import Layout
+from understudy.core.types import Embeddings, Images, Seeds, Shape, Vector
+
+ENERGY_NAME = "embedded:energies"
+LEAST_SIDE = 16
+MOST_SIDE = 256
+
+_CALL = 64  # images encoded at once
+_MATCHED = 64  # images searched for at once
+_STEPS = 60  # of Adam (Kingma and Ba 2015)
+_RATE, _LAST_RATE = 0.15, 1e-3
+_BETAS = (0.9, 0.99)
+_TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
+_DETAIL = 0.35  # of the usual size of public images' frequencies, for those that are not measured
+_DETAIL_WEIGHT = 0.1
+_LEAST_DETAIL = 1e-3
+
+_COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, below this
+_CHROMA_RADIUS = 0.45  # of luma's, that of chroma
+_COSINE_SHARE = 0.25  # of the numbers of a layout, at most
+_LEAST_COSINES = 8
+_CHROMA_SHARE = 0.12  # of the numbers of a layout of colour images, energies of chroma
+_COARSE = 3.0  # frequencies below are a block of their own
+_ENERGY_BLOCKS = (25, 100)  # principal axes where a block of energies ends
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyOptions:
+    """``embedded:energies`` has no options."""
+
+
+class _Numbers:
+    """The numbers of an embedding of images of one shape: what they are, and their order.
+
+    First cosine coefficients by their frequency, then luma's energies, then chroma's.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        sides = shape[:2]
+        if len(shape) != 3 or min(sides) < LEAST_SIDE or max(sides) > MOST_SIDE:
+            raise BackendError(
+                f"{ENERGY_NAME} takes images of {LEAST_SIDE} to {MOST_SIDE} pixels a side, found "
+                f"shape {shape}: give --image-size"
+            )
+        self.shape, self.channels = shape, shape[2]
+        self.axes = PublicAxes.read(ENERGY_WEIGHTS / "axes.safetensors")
+        reach = np.array([1.0, _CHROMA_RADIUS, _CHROMA_RADIUS])[: self.channels]
+        radius = transform.radii()[None] / reach[:, None, None]
+        flat = np.flatnonzero(radius.ravel() < _COSINE_RADIUS)
+        radius = radius.ravel()[flat]
+        order = np.lexsort((flat, np.round(radius, 9)))
+        self.cosines, self.frequencies = flat[order], radius[order]
+        self.luma = self.axes.luma.shape[1]
+        self.chroma = self.axes.chroma.shape[1] if self.channels == 3 else 0
+        self.dim = len(self.cosines) + self.luma + self.chroma
+
+    def layout(self, dim: int) -> Layout:
+        """The first numbers of each kind, ``dim`` in all (`BlockEncoder.layout`)."""
+        dim = min(dim, self.dim)
+        most = max(_COSINE_SHARE * dim, _LEAST_COSINES)
+        radii = np.arange(2.5, _COSINE_RADIUS + 0.25, 0.5)
+        counts = np.searchsorted(self.frequencies, radii)
+        cosines = int(counts[counts <= most].max(initial=_LEAST_COSINES))
+        chroma = min(int(_CHROMA_SHARE * dim), self.chroma)
+        luma = min(dim - cosines - chroma, self.luma)
+        index, opponent = np.arange(cosines), self.cosines[:cosines] >= SIDE * SIDE
+        coarse = self.frequencies[:cosines] < _COARSE
+        first = len(self.cosines)
+        ends = [0, *(end for end in _ENERGY_BLOCKS if end < luma), luma]
+        parts = [
+            index[~opponent & coarse],
+            index[~opponent & ~coarse],
+            index[opponent],
+            *(first + np.arange(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)),
+            first + self.luma + np.arange(chroma),
+        ]
+        parts = [part for part in parts if len(part)]
+        bounds = np.cumsum([0, *map(len, parts)]).tolist()
+        blocks = tuple(map(slice, bounds[:-1], bounds[1:]))
+        return Layout(np.concatenate(parts).astype(np.int64), blocks)
+
+
+class EnergyEncoder:
+    """Images to low cosine coefficients and oriented energies.
+
+    Args:
+        shape: (height, width, channels) of the images, 16 to 256 pixels a side.
+
+    Raises:
+        BackendError: Images of another size.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._numbers = _Numbers(shape)
+        self._threads = SingleThreads()
+        self.name, self.shape, self.dim = ENERGY_NAME, shape, self._numbers.dim
+        self.licence = "Apache-2.0"
+        self.norm_bound: float | None = None
+        self.ordered = False
+
+    def layout(self, dim: int) -> Layout:
+        """The ``dim`` numbers that say most of an image, in blocks."""
+        return self._numbers.layout(dim)
+
+    def encode(self, images: Images) -> Embeddings:
+        """(n, height, width, channels) uint8 to (n, d) float32.
+
+        Raises:
+            BackendError: Images of another shape or type.
+        """
+        require_images(images, self.shape, self.name)
+        numbers = self._numbers
+        out = np.empty((len(images), self.dim), dtype=np.float32)
+
+        def encode_part(item: tuple[slice, Images]) -> None:
+            rows, part = item
+            values = transform.coefficients(part)
+            parts = [self._cosines(values)]
+            with torch.inference_mode():
+                tensor = torch.from_numpy(values)
+                parts.append(self._luma(transform.luma_energies(tensor).numpy()))
+                if numbers.chroma:
+                    parts.append(self._chroma(transform.chroma_energies(tensor).numpy()))
+            out[rows] = np.concatenate(parts, axis=1)[: len(out[rows])]
+
+        self._threads.each(encode_part, even_parts(images, _CALL))
+        return out
+
+    def _cosines(self, values: FloatArray) -> NDArray[Any]:
+        numbers = self._numbers
+        flat = values.reshape(len(values), -1)[:, numbers.cosines]
+        return flat / numbers.axes.deviations.reshape(-1)[numbers.cosines]
+
+    @cached_property
+    def _luma(self) -> _Principal:
+        axes = self._numbers.axes
+        maps = transform.LUMA_OCTAVES * transform.ANGLES
+        return _Principal(maps, axes.luma_mean, axes.luma)
+
+    @cached_property
+    def _chroma(self) -> _Principal:
+        axes = self._numbers.axes
+        maps = 2 * transform.CHROMA_OCTAVES * transform.ANGLES
+        return _Principal(maps, axes.chroma_mean, axes.chroma)
+
+
+class _Principal:
+    """Energies along public axes, each image by itself."""
+
+    def __init__(self, maps: int, mean: NDArray[Any], axes: NDArray[Any]) -> None:
+        self.matrix = transform.grid_axes(maps) @ axes
+        self.offset = mean @ axes
+        self._projection = Projection(self.matrix)
+
+    def __call__(self, energies: NDArray[Any]) -> Vector:
+        """(n, maps * 64) to (n, a)."""
+        return self._projection(energies) - self.offset
+
+
+class EnergyDecoder:
+    """Images whose low cosine coefficients and oriented energies are near wanted ones.
+
+    The search begins at the wanted cosines, with a random texture above them, and descends by Adam
+    on the metric's squared distance; what no number measures is held near the texture's size.
+    """
+
+    stochastic = True
+
+    def __init__(self, shape: Shape) -> None:
+        self._numbers = _Numbers(shape)
+        self._threads = SingleThreads()
+        self.name, self.shape, self.dim = ENERGY_NAME, shape, self._numbers.dim
+        self.licence = "Apache-2.0"
+
+    def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
+        """(n, d) float32 with a seed each to (n, height, width, channels) uint8.
+
+        Raises:
+            BackendError: Embeddings of another length, or not finite.
+        """
+        check_embeddings(embeddings, self.dim, self.name)
+        layout = self._numbers.layout(self.dim)
+        targets = embeddings[:, layout.columns]
+        return self.match(targets, layout, np.eye(layout.dim) / 0.3, 1.0, seeds=seeds)
+
+    def match(
+        self,
+        targets: Embeddings,
+        layout: Layout,
+        metric: Vector,
+        detail: float,
+        *,
+        seeds: Seeds,
+    ) -> Images:
+        """Images whose embeddings are near targets (`MatchingDecoder.match`).
+
+        Raises:
+            BackendError: Targets of another length, or not finite.
+        """
+        check_embeddings(targets, layout.dim, self.name)
+        search = _Search(self._numbers, layout, metric, detail)
+        out = np.empty((len(targets), *self.shape), dtype=np.uint8)
+
+        def match_part(rows: slice) -> None:
+            values = search.images_of(targets[rows], seeds[rows])
+            out[rows] = transform.pixels(values, *self.shape[:2])
+
+        self._threads.each(match_part, index_slices(len(targets), _MATCHED))
+        return out
+
+
+class _Search:
+    """The descent of `EnergyDecoder` for one layout and metric."""
+
+    def __init__(self, numbers: _Numbers, layout: Layout, metric: Vector, detail: float) -> None:
+        columns, first = layout.columns, len(numbers.cosines)
+        self._channels = numbers.channels
+        self._metric = torch.from_numpy((metric / _TOLERANCE).astype(np.float32))
+        self._detail = max(_DETAIL * detail, _LEAST_DETAIL)
+        deviations = numbers.axes.deviations[: self._channels]
+        self._deviations = torch.from_numpy(np.ascontiguousarray(deviations))
+        is_cosine, last = columns < first, first + numbers.luma
+        self._cosine_targets = torch.from_numpy(np.flatnonzero(is_cosine))
+        self._cosines = torch.from_numpy(numbers.cosines[columns[is_cosine]])
+        self._measured = torch.zeros(deviations.size, dtype=torch.bool)
+        self._measured[self._cosines] = True
+        luma = columns[(columns >= first) & (columns < last)] - first
+        chroma = columns[columns >= last] - last
+        encoder = EnergyEncoder(numbers.shape)
+        self._luma = _axes_of(encoder._luma, luma)
+        self._chroma = _axes_of(encoder._chroma, chroma) if len(chroma) else None
+        # Columns come block by block, and cosines, luma and chroma in this order.
+        self._free = self._channels if len(chroma) else 1
+
+    def images_of(self, targets: Embeddings, seeds: Seeds) -> FloatArray:
+        """Coefficients of the images: (n, c, SIDE, SIDE)."""
+        wanted = torch.from_numpy(targets.astype(np.float32))
+        start = self._begin(wanted, seeds)
+        free = start[:, : self._free].clone().requires_grad_(True)
+        fixed = start[:, self._free :]
+        unmeasured = ~self._measured.reshape(self._channels, SIDE, SIDE)[: self._free]
+        optimiser = torch.optim.Adam([free], lr=_RATE, betas=_BETAS)
+        for step in range(_STEPS):
+            for group in optimiser.param_groups:
+                group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
+            numbers = self._embeddings(torch.cat([free, fixed], dim=1))
+            loss = ((numbers - wanted) @ self._metric.T).square().sum()
+            texture = free[:, unmeasured] / (3 * self._detail)
+            loss = loss + _DETAIL_WEIGHT * texture.square().sum()
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        values = torch.cat([free.detach(), fixed], dim=1) * self._deviations
+        return np.asarray(values.numpy())
+
+    def _begin(self, wanted: Tensor, seeds: Seeds) -> Tensor:
+        """The wanted cosines with a random texture above them, over public deviations."""
+        shape = (self._channels, SIDE, SIDE)
+        drawn = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
+        start = torch.from_numpy(self._detail * np.stack(drawn).astype(np.float32))
+        flat = start.reshape(len(start), -1)
+        flat[:, self._cosines] = wanted[:, self._cosine_targets]
+        return flat.reshape(len(start), *shape)
+
+    def _embeddings(self, values: Tensor) -> Tensor:
+        """The numbers of the layout of (n, c, SIDE, SIDE) values over public deviations."""
+        parts = [values.flatten(1)[:, self._cosines]]
+        scaled = values * self._deviations
+        matrix, offset = self._luma
+        parts.append(transform.luma_energies(scaled) @ matrix - offset)
+        if self._chroma is not None:
+            matrix, offset = self._chroma
+            parts.append(transform.chroma_energies(scaled) @ matrix - offset)
+        return torch.cat(parts, dim=1)
+
+
+def _axes_of(principal: _Principal, columns: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    matrix = np.ascontiguousarray(principal.matrix[:, columns], dtype=np.float32)
+    offset = np.ascontiguousarray(principal.offset[columns], dtype=np.float32)
+    return torch.from_numpy(matrix), torch.from_numpy(offset)
+
+
+def energy_encoder(shape: Shape, options: dict[str, Any]) -> EnergyEncoder:
+    """The encoder for images of a shape.
+
+    Raises:
+        BackendError: An option, or images of another size.
+    """
+    read_options(options, EnergyOptions, name=ENERGY_NAME)
+    return EnergyEncoder(shape)
+
+
+def energy_decoder(shape: Shape, encoder: Any, options: dict[str, Any]) -> EnergyDecoder:
+    """The decoder for images of a shape.
+
+    Raises:
+        BackendError: An option, images of another size, or another encoder.
+    """
+    read_options(options, EnergyOptions, name=ENERGY_NAME)
+    if encoder is not None and not isinstance(encoder, EnergyEncoder):
+        raise BackendError(
+            f"{ENERGY_NAME} decodes its own embeddings only, found those of {encoder.name}"
+        )
+    return EnergyDecoder(shape)

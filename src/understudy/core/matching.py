@@ -1,0 +1,81 @@
+"""Ports of an encoder whose numbers lie in blocks, and of a decoder that matches them.
+
+Most decoders map an embedding to an image. One that matches searches for an image whose own
+embedding is near a wanted one, and has to be told which numbers are wanted, and in which metric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.ports import Decoder, Encoder
+from understudy.core.types import Embeddings, Images, Seeds, Vector
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Some numbers of an embedding, in blocks of one kind each.
+
+    Attributes:
+        columns: (d,) int64: which numbers of the embedding.
+        blocks: Slices of these columns, one after the other, none empty.
+    """
+
+    columns: NDArray[np.int64]
+    blocks: tuple[slice, ...]
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return len(self.columns)
+
+    def without(self, empty: NDArray[np.bool_]) -> Layout:
+        """The layout without some of its blocks: (blocks,) bool, which of them."""
+        pairs = list(zip(self.blocks, empty, strict=True))
+        columns = [self.columns[block] for block, left_out in pairs if not left_out]
+        ends = np.cumsum([0, *map(len, columns)])
+        blocks = tuple(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
+        return Layout(np.concatenate(columns), blocks)
+
+
+@runtime_checkable
+class BlockEncoder(Encoder, Protocol):
+    """An encoder whose numbers lie in blocks, each in order of importance."""
+
+    def layout(self, dim: int) -> Layout:
+        """The ``dim`` numbers that say most of an image; fewer where there are fewer."""
+        ...
+
+
+@runtime_checkable
+class MatchingDecoder(Decoder, Protocol):
+    """A decoder that searches for images whose embeddings are near wanted ones."""
+
+    def match(
+        self,
+        targets: Embeddings,
+        layout: Layout,
+        metric: Vector,
+        detail: float,
+        *,
+        seeds: Seeds,
+    ) -> Images:
+        """Images whose embeddings are near the targets.
+
+        Args:
+            targets: (n, d) float32 numbers of ``layout``.
+            layout: Which numbers of an embedding they are.
+            metric: (d, d): the squared distance of an embedding x to its target t is
+                ||metric (x - t)||^2.
+            detail: Standard deviation of the frequencies that no number measures, over that of
+                public images.
+            seeds: (n,) one for each image.
+
+        Returns:
+            (n, height, width, channels) uint8.
+        """
+        ...

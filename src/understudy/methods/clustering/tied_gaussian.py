@@ -1,0 +1,389 @@
+"""One Gaussian a class with a covariance that all classes share, for images nothing public is like.
+
+A few hundred records of a class pay for a mean and for their part of one covariance, and for no
+more. The means are taken of numbers that say much of any image (`BlockEncoder`), and what little
+the budget says of them is used with care: every block of numbers is scaled by its released size
+before anything else is measured, means are shrunk by the noise that is known to be in them, and of
+the covariance only what stands out of the noise is kept.
+
+Releases, each about one record more or less, and their shares of mu^2: class sizes, a centre, the
+sizes of the blocks, class means, the tied covariance. The rest of this module is post-processing.
+Where these come from, and what was measured: docs/methods/clustering.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from understudy.core.errors import ConfigError
+from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
+from understudy.core.types import (
+    Images,
+    Labels,
+    LinearClassifier,
+    Release,
+    Stage,
+    SyntheticBatch,
+    Vector,
+)
+from understudy.methods import dp_estimators
+from understudy.methods.base import Materials
+from understudy.methods.clustering.capacity import SIZES, Carried, Noise, Shares
+from understudy.privacy.block_queries import AveragedSums, BlockSizes
+from understudy.privacy.cells import Cells
+from understudy.privacy.queries import FullMoments
+
+if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
+    from understudy.privacy.vault import Vault
+
+LEAST_DIM, MOST_DIM = 24, 256
+
+_CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
+_EMPTY_BLOCK = 0.05  # a block of such a size or less does not vary, and is left out
+_LEAST_CLASS = 8.0  # records that a class is taken to have at least
+_FEW_CLASSES = 4
+_MEAN_SPAN, _MEAN_SPAN_OF_FEW = 9, 25  # neighbours averaged over
+_VARIANCE_SPAN = 15
+_LEAST_VARIANCE = 0.1  # of its neighbours' mean, that a variance may be at least
+_ROUNDS = 30  # of draws again, of points that the discriminant gives another class
+_DECODED = 512
+_LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations, by the noise
+
+
+@dataclass(frozen=True)
+class TiedGaussianStages:
+    """The releases, with their shares of the budget."""
+
+    class_sizes: Stage = Stage("class sizes", 2.0)
+    centre: Stage = Stage("centre", 6.0)
+    block_sizes: Stage = Stage("block sizes", 4.0)
+    means: Stage = Stage("means", 58.0)
+    covariance: Stage = Stage("covariance", 30.0)
+
+
+def dimensions(mu: float, size: float, classes: int) -> int:
+    """How many numbers are measured: as many as the budget pays for.
+
+    The noise in the covariance's eigenvalues grows with d^(3/2) / (mu n), that in a mean with
+    sqrt(d) / (mu n / classes); the factors were chosen on sets of photographs and drawings.
+
+    Args:
+        mu: Of the run's budget.
+        size: Released number of records.
+        classes: Their classes.
+    """
+    covariance = (1.3 * mu * size) ** (2 / 3)
+    means = (0.187 * mu * size / classes) ** 2
+    return int(max(LEAST_DIM, min(MOST_DIM, covariance, means)))
+
+
+@dataclass(frozen=True)
+class TiedGaussian:
+    """Class means and the covariance they share, released: everything here is public.
+
+    Attributes:
+        layout: Which numbers of an embedding they are of.
+        sizes: (classes,) released class sizes.
+        size_sd: Standard deviation of the noise in each.
+        means: (classes, d).
+        block_sizes: (blocks,) deviation of the records in each block, over that of public images.
+        root: (d, d) a square root of the covariance that samples are drawn with.
+        covariance: (d, d) the same with its least eigenvalues raised to the noise in them.
+    """
+
+    layout: Layout
+    sizes: Vector
+    size_sd: float
+    means: Vector
+    block_sizes: Vector
+    root: Vector
+    covariance: Vector
+
+    @cached_property
+    def weights(self) -> tuple[Vector, Vector]:
+        """(d, classes) and (classes,) of the linear discriminant (Fisher 1936), classes alike."""
+        weights = np.linalg.solve(self.covariance, self.means.T)
+        return weights, -0.5 * (self.means * weights.T).sum(axis=1)
+
+    def labels_of(self, points: Vector) -> Labels:
+        """The class that the discriminant gives each point: (n, d) to (n,)."""
+        weights, bias = self.weights
+        return np.asarray((points @ weights + bias).argmax(axis=1))
+
+    def classifier(self, dim: int) -> LinearClassifier:
+        """The discriminant as a classifier of whole embeddings, (n, dim)."""
+        weights, bias = self.weights
+        full = np.zeros((dim, len(bias)))
+        full[self.layout.columns] = weights
+        return LinearClassifier(full, bias)
+
+    @property
+    def metric(self) -> Vector:
+        """(d, d): the Mahalanobis distance of the covariance, whose least correlations are raised.
+
+        So an image's numbers may miss their targets where the class varies anyway.
+        """
+        scale = 1 / np.sqrt(np.diag(self.covariance))
+        values, axes = np.linalg.eigh(self.covariance * scale[:, None] * scale)
+        return np.asarray((axes / np.sqrt(np.maximum(values, 0.05))).T * scale)
+
+    def draw(self, labels: Labels, rng: np.random.Generator) -> Vector:
+        """A point of each class that the discriminant gives that class: (n, d).
+
+        Others are drawn again, for some rounds.
+        """
+        points = np.empty((len(labels), self.layout.dim))
+        left = np.arange(len(labels))
+        for _ in range(_ROUNDS):
+            noise = rng.standard_normal((len(left), self.layout.dim)) @ self.root.T
+            points[left] = self.means[labels[left]] + noise
+            left = left[self.labels_of(points[left]) != labels[left]]
+            if not len(left):
+                break
+        return points
+
+
+def measured(
+    vault: Vault, encoder: BlockEncoder, classes: int, mu: float, stages: TiedGaussianStages
+) -> TiedGaussian:
+    """Release the statistics, and make of them what they say.
+
+    Args:
+        vault: Whole embeddings of the records.
+        encoder: Theirs.
+        classes: Number of classes.
+        mu: Of the run's budget.
+        stages: The releases.
+    """
+    sizes, size_sd = dp_estimators.class_sizes(vault, classes, encoder.dim, stages.class_sizes)
+    sizes = np.maximum(sizes, _LEAST_CLASS)
+    layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes))
+    columns = layout.columns
+    numbers = vault.view(lambda rows: rows[:, columns])
+    centre, centre_variance = _centre(numbers, layout, float(sizes.sum()), stages.centre)
+    block_sizes = _block_sizes(numbers, centre, layout, float(sizes.sum()), stages.block_sizes)
+    block_sizes = np.sqrt(
+        np.maximum(block_sizes**2 - np.minimum(centre_variance, 0.9 * block_sizes**2), 1e-4)
+    )
+    empty = block_sizes <= _EMPTY_BLOCK
+    if empty.any() and not empty.all():
+        inside = np.concatenate(
+            [np.full(b.stop - b.start, not e) for b, e in zip(layout.blocks, empty, strict=True)]
+        )
+        numbers = numbers.view(lambda rows: rows[:, inside])
+        layout, centre, block_sizes = layout.without(empty), centre[inside], block_sizes[~empty]
+    scales = np.repeat(block_sizes, [block.stop - block.start for block in layout.blocks])
+    standard = numbers.view(lambda rows: (rows - centre) / scales)
+    means = _class_means(standard, layout, sizes, stages.means)
+    model = _covariance(standard, layout, means, float(sizes.sum()), stages.covariance)
+    unclipped = scales / _CLIP
+    return TiedGaussian(
+        layout,
+        sizes,
+        size_sd,
+        centre + means * unclipped,
+        block_sizes,
+        unclipped[:, None] * model.root(1e-4),
+        unclipped[:, None] * model.matrix(model.least) * unclipped,
+    )
+
+
+def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:
+    """The mean of all records, (d,), as far as each block stands out; and its noise's variance."""
+    query = AveragedSums(Cells(np.zeros((1, 1, layout.dim))), np.sqrt(layout.dim))
+    everyone = vault.unconditional()
+    centre = everyone.release(query, stage=stage.name)[0] / size
+    variance = (vault.noise_sd(query, stage=stage.name) / size) ** 2
+    for block in layout.blocks:
+        part = centre[block]
+        part *= max(0.0, 1 - len(part) * variance / max(float(part @ part), 1e-12))
+    return centre, variance
+
+
+def _block_sizes(
+    vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage
+) -> Vector:
+    """The usual deviation of a record from the centre in each block: a geometric mean, (blocks,)."""
+    query = BlockSizes(centre, layout.blocks, _SMALLEST_BLOCK, _LARGEST_BLOCK)
+    answer = vault.unconditional().release(query, stage=stage.name)[0]
+    return query.sizes(answer, size)
+
+
+def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> Vector:
+    """Means of the classes, (classes, d), in standard units and clipped.
+
+    Each number is shrunk to the mean of all classes by Wiener's factor, with the variance between
+    classes averaged over neighbouring numbers.
+    """
+    classes, total = len(sizes), sizes.sum()
+    query = AveragedSums(Cells(np.zeros((classes, 1, layout.dim))), _CLIP * np.sqrt(layout.dim))
+    sums = vault.release(query, stage=stage.name)
+    noise = (vault.noise_sd(query, stage=stage.name) / sizes) ** 2
+    common = sums.sum(axis=0) / total
+    own = sums / sizes[:, None] - common
+    if classes == 1:
+        return common[None]
+    excess = own**2 - (noise * (1 - sizes / total))[:, None]
+    between = np.maximum(excess.mean(axis=0) * classes / (classes - 1), 0.0)
+    span = _MEAN_SPAN if classes > _FEW_CLASSES else _MEAN_SPAN_OF_FEW
+    smooth = np.concatenate([moving_average(between[block], span) for block in layout.blocks])
+    smooth = np.maximum(smooth, 1e-6)
+    return np.asarray(common + own * smooth / (smooth + noise[:, None]))
+
+
+@dataclass(frozen=True)
+class _SpikedCovariance:
+    """A diagonal, and directions in which more stands out (Johnstone 2001; Donoho et al. 2018).
+
+    Attributes:
+        diagonal: (d,).
+        spikes: (d, d): what stands out.
+        least: The least eigenvalue of the correlations that a discriminant divides by.
+    """
+
+    diagonal: Vector
+    spikes: Vector
+    least: float
+
+    def _correlations(self, least: float) -> tuple[Vector, Vector, Vector]:
+        scale = np.sqrt(self.diagonal)
+        matrix = (np.diag(self.diagonal) + self.spikes) / np.outer(scale, scale)
+        values, axes = np.linalg.eigh(matrix)
+        return np.maximum(values, least), axes, scale
+
+    def root(self, least: float) -> Vector:
+        """A square root (d, d) of the covariance, no eigenvalue of its correlations below least."""
+        values, axes, scale = self._correlations(least)
+        return np.asarray(scale[:, None] * axes * np.sqrt(values))
+
+    def matrix(self, least: float) -> Vector:
+        """The covariance, (d, d), likewise."""
+        root = self.root(least)
+        return np.asarray(root @ root.T)
+
+
+def _covariance(
+    vault: Vault, layout: Layout, means: Vector, size: float, stage: Stage
+) -> _SpikedCovariance:
+    """The covariance about the class means in standard units: what of it stands out of the noise.
+
+    The diagonal is shrunk to its moving average, block by block. Eigenvalues of the rest count
+    beyond the edge of the noise's, by the spiked model.
+    """
+    dim = layout.dim
+    query = FullMoments(Cells(means[:, None]), _CLIP * np.sqrt(dim), np.zeros(len(means), np.int64))
+    matrix = query.matrices(vault.release(query, stage=stage.name))[0] / size
+    noise = vault.noise_sd(query, stage=stage.name) / size  # on the diagonal; beside it, less
+    measured_variances, diagonal = np.diag(matrix), np.empty(dim)
+    for block in layout.blocks:
+        own = measured_variances[block]
+        smooth = np.maximum(
+            moving_average(own, _VARIANCE_SPAN), 0.02 * max(float(own.mean()), 0.05)
+        )
+        signal = max(float(((own - smooth) ** 2).mean()) - noise**2, 1e-9)
+        keep = signal / (signal + noise**2)
+        diagonal[block] = np.maximum(keep * own + (1 - keep) * smooth, _LEAST_VARIANCE * smooth)
+    values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
+    edge = np.sqrt(2 * dim) * noise
+    return _SpikedCovariance(
+        diagonal,
+        (axes * _spiked(values, edge)) @ axes.T,
+        float(np.clip(edge / 4, *_LEAST_EIGENVALUE)),
+    )
+
+
+def _spiked(values: Vector, edge: float) -> Vector:
+    """Eigenvalues without noise, 0 where they do not reach beyond the edge of the noise's.
+
+    Of a spike theta in noise whose eigenvalues end at ``edge`` the measured value is
+    theta + (edge / 2)^2 / theta, along a direction that is the spike's by 1 - (edge / 2)^2 / theta^2
+    (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
+    """
+    beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
+    lengths = np.abs(values)
+    spike = (lengths + np.sqrt(np.maximum(lengths**2 - edge**2, 0.0))) / 2
+    purity = np.clip(1 - (edge / 2) ** 2 / np.maximum(spike**2, 1e-12), 0.0, 1.0)
+    return np.where(beyond, np.sign(values) * spike * purity, 0.0)
+
+
+def moving_average(values: Vector, span: int) -> Vector:
+    """The mean of each number's neighbours, (d,): an odd span, the ends repeated."""
+    if len(values) < 3:
+        return np.full(len(values), values.mean())
+    span = min(span, len(values) // 2 * 2 - 1)
+    padded = np.pad(values, span // 2, mode="edge")
+    return np.convolve(padded, np.full(span, 1 / span), mode="valid")
+
+
+def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) -> Release:
+    """Images matched to draws of a tied Gaussian.
+
+    Args:
+        materials: A `BlockEncoder` and a `MatchingDecoder` among them.
+        method: The method's name.
+        stages: The releases.
+    """
+    encoder, decoder = materials.encoder, materials.decoder
+    if not isinstance(encoder, BlockEncoder) or not isinstance(decoder, MatchingDecoder):
+        raise ConfigError("a tied Gaussian needs an encoder of blocks and a decoder that matches")
+    classes, mu = materials.classes, materials.context.mu
+    gaussian = measured(materials.vault.map(encoder.encode), encoder, len(classes), mu, stages)
+    materials = materials.for_samples
+    counts = materials.class_sizes(gaussian.sizes / gaussian.sizes.sum(), gaussian.sizes.sum())
+    labels = np.repeat(np.arange(len(classes)), counts)
+    labels = materials.rng_of("classes of samples").permutation(labels)
+    metric, detail = gaussian.metric, float(gaussian.block_sizes[0])
+
+    def batches() -> Iterator[SyntheticBatch]:
+        for first in range(0, len(labels), _DECODED):
+            part = labels[first : first + _DECODED]
+
+            def draw(samples: Labels, number: int, image: int) -> Images:
+                rng = materials.rng_of(f"samples {first} round {number}")
+                points = gaussian.draw(part, rng)[samples].astype(np.float32)
+                name = f"samples round {number} image {image}"
+                seeds = materials.seeds_of(name, first + samples)
+                return decoder.match(points, gaussian.layout, metric, detail, seeds=seeds)
+
+            yield SyntheticBatch(part, images=materials.selected(len(part), draw))
+
+    shares = Shares(
+        classes,
+        gaussian.sizes,
+        gaussian.size_sd,
+        own_mean=np.ones(len(classes), dtype=bool),
+        clusters=np.ones(len(classes), dtype=np.int64),
+        directions=np.zeros(len(classes), dtype=np.int64),
+    )
+    facts = {
+        "noisy_rows": round(float(gaussian.sizes.sum())),
+        "components": len(classes),
+        "dimensions": gaussian.layout.dim,
+        **shares.facts(),
+    }
+    classifier = gaussian.classifier(encoder.dim) if len(classes) > 1 else None
+    return Release(
+        method,
+        classes,
+        len(labels),
+        batches,
+        image_shape=decoder.shape,
+        facts=facts,
+        classifier=classifier,
+    )
+
+
+def carried(classes: int, mu: float, noise: Noise) -> tuple[Carried, ...]:
+    """What classes of several sizes can carry, each among ``classes`` of one size."""
+    stages, table = TiedGaussianStages(), []
+    for size in SIZES:
+        dim = dimensions(mu, float(size * classes), classes)
+        own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size
+        table.append(Carried(size, noise(stages.class_sizes), bool(own_mean), 1, 0))
+    return tuple(table)
