@@ -73,7 +73,7 @@ def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
 def test_different_sizes_ask_for_one(tmp_path: Path) -> None:
     class_folders(tmp_path)
     (tmp_path / "dog" / "1.png").write_bytes(encode(picture(1, 9, 7)))
-    with pytest.raises(SourceError, match=r"6 x 5 .*1\.png is 9 x 7.* --size 5"):
+    with pytest.raises(SourceError, match=r"6 x 5 .*1\.png is 9 x 7.* --size 64"):
         open_source(tmp_path, skip_bad=True)
     check_source(open_source(tmp_path, size=8))
     assert open_source(tmp_path, size=8).shape == (8, 8, 3)

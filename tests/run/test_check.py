@@ -43,7 +43,7 @@ def messy(folder: Path) -> Path:
     shutil.copy(folder / "cat" / "scan-1.png", folder / "cat" / "copy.png")
     shutil.copy(folder / "cat" / "scan-2.png", folder / "dog" / "copy.png")
     save(np.zeros((9, 12, 1), np.uint8), folder / "dog" / "large.png")
-    save(np.zeros((8, 8, 3), np.uint8), folder / "dog" / "colour.png")
+    save(np.full((8, 8, 3), (200, 20, 20), np.uint8), folder / "dog" / "colour.png")
     (folder / "dog" / "notes.txt").write_text("hello")
     (folder / "Thumbs.db").write_text("hello")
     return folder
@@ -81,7 +81,7 @@ def test_the_command_that_it_suggests_is_one_that_runs(tmp_path: Path) -> None:
     assert words[:3] == ["understudy", "synthesize", str(tmp_path / "scans")]
     assert "--skip-bad --epsilon 1 --out out/" in result.command
     flags = dict(zip(words[3:-5:2], words[4:-5:2], strict=True))
-    assert flags == {"--classes": "cat,dog", "--channels": "3", "--size": "8", "--fit": "pad"}
+    assert flags == {"--classes": "cat,dog", "--channels": "3", "--size": "16", "--fit": "pad"}
     with pytest.raises(SourceError):
         dry_run(make_config({"source": words[2], "out": tmp_path / "out", "epsilon": 1.0}))
     options = {name.removeprefix("--"): value for name, value in flags.items()}

@@ -55,6 +55,7 @@ def audit(
     unit_rows: int = 64,
     adjacency: Adjacency = "add-remove",
     size: int | None = None,
+    fit: Literal["stretch", "crop", "pad"] = "stretch",
     label: str | None = None,
     classes: Sequence[str] | str | None = None,
     channels: Literal[1, 3] | None = None,
@@ -84,6 +85,7 @@ def audit(
         unit_rows: At most so many rows of a unit are used.
         adjacency: What makes two datasets adjacent.
         size: Resize all images to size x size pixels.
+        fit: How an image of another ratio is brought to ``size``.
         label: Column that holds the class; ``"none"``: images without labels.
         classes: The class names, in label order; None: those that the records have.
         channels: 1 or 3, to convert images to.
@@ -117,6 +119,7 @@ def audit(
             "unit_rows": unit_rows,
             "adjacency": adjacency,
             "size": size,
+            "fit": fit,
             "label": label,
             "classes": classes,
             "channels": channels,

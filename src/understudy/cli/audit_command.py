@@ -35,7 +35,18 @@ _Mechanisms = Annotated[
 ]
 
 
-_GIVEN = ("method", *ROLES, "adjacency", "unit", "size", "label", "classes", "channels", "seed")
+_GIVEN = (
+    "method",
+    *ROLES,
+    "adjacency",
+    "unit",
+    "size",
+    "fit",
+    "label",
+    "classes",
+    "channels",
+    "seed",
+)
 """The options of a run that an audit takes as they are."""
 
 

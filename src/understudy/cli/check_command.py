@@ -55,6 +55,8 @@ def _show(result: SourceCheck) -> None:
         _show_classes(result)
     if result.ready:
         _console.print("nothing would refuse a run")
+    for option, loss in result.losses.items():
+        _console.print(f"by {option}: {loss}")
     if result.command is not None:
         _console.print(f"a run that fits: {result.command}")
     _console.print("nothing was spent")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from understudy.cli import show
+from understudy.cli.option_values import options_of_a_run
 from understudy.cli.printing import AsJson, print_json
 
 ledger_app = typer.Typer(help="What was spent on which dataset.", no_args_is_help=True)
 
 _Source = Annotated[str, typer.Argument(help="The dataset, by its files; or its name or id.")]
 Url = Annotated[str | None, typer.Option("--ledger", help="Path or URL of the ledger.")]
-Size = Annotated[int | None, typer.Option(help="As for synthesize: where images differ in size.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over unreadable files.")]
+
+_READING = ("size", "fit", "skip_bad")
+"""The options of a run by which a dataset can be opened; the ledger knows it whatever they are."""
 
 
 @ledger_app.command("list")
@@ -31,17 +33,14 @@ def list_command(ledger: Url = None, as_json: AsJson = False) -> None:
 
 
 @ledger_app.command("show")
+@options_of_a_run(*_READING)
 def show_command(
-    source: _Source,
-    ledger: Url = None,
-    size: Size = None,
-    skip_bad: SkipBad = False,
-    as_json: AsJson = False,
+    source: _Source, ledger: Url = None, as_json: AsJson = False, **given: Any
 ) -> None:
     """Show one dataset: budget, spending, every charge."""
     from understudy.run import books
 
-    account = books.dataset_account(source, ledger, size=size, skip_bad=skip_bad)
+    account = books.dataset_account(source, ledger, **given)
     if as_json:
         print_json(account.as_dict())
     else:
@@ -49,18 +48,18 @@ def show_command(
 
 
 @ledger_app.command("set-budget")
+@options_of_a_run(*_READING)
 def set_budget_command(
     source: _Source,
     epsilon: Annotated[float, typer.Option(help="Total for everything ever released.")],
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
     ledger: Url = None,
-    size: Size = None,
-    skip_bad: SkipBad = False,
+    **given: Any,
 ) -> None:
     """Set the total that all runs on a dataset may spend."""
     from understudy.run import books
 
-    account = books.set_dataset_budget(source, epsilon, delta, ledger, size=size, skip_bad=skip_bad)
+    account = books.set_dataset_budget(source, epsilon, delta, ledger, **given)
     show.budget_set(account)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from understudy.cli import show
-from understudy.cli.option_values import Progress
+from understudy.cli.option_values import Progress, options_of_a_run
 
 studio_app = typer.Typer(help="Train small models on public pictures.", no_args_is_help=True)
 
@@ -93,17 +93,18 @@ def export_studio_command(
 
 
 @studio_app.command("fit-niqe")
+@options_of_a_run("size", "fit")
 def fit_niqe_command(
     source: Annotated[str, typer.Argument(help="PUBLIC pictures; the model holds their averages.")],
     out: Annotated[Path, typer.Option(help="The .npz to write.")],
     block: Annotated[int, typer.Option(help="Pixels a side: 96 for photos, 16 for 64 x 64.")] = 96,
-    size: Annotated[int | None, typer.Option(help="Resize pictures to SIZE x SIZE.")] = None,
     progress: Progress = "auto",
+    **given: Any,
 ) -> None:
     """Fit NIQE's pristine model to public pictures."""
     from understudy.run.quality_filter import fit_niqe_model
 
-    fit_niqe_model(source, out, block, size=size, progress=progress)
+    fit_niqe_model(source, out, block, **given, progress=progress)
     show.exported(out)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.types import Batch, Shape
-from understudy.data.image_decoding import BadImage, Header
+from understudy.data.image_decoding import BadImage, Header, colourless_images
 from understudy.data.image_files import (
     image_header,
     image_pixels,
@@ -30,11 +30,21 @@ from understudy.data.image_files import (
 )
 from understudy.data.labels import NO_LABELS
 from understudy.data.names import MAX_CLASSES, UNLABELLED_NAME, sorted_names
-from understudy.data.reading_options import AS_STORED, FITS, OF_EACH_FILE, ImageFit, Reading
+from understudy.data.reading_options import (
+    AS_STORED,
+    FITS,
+    OF_EACH_FILE,
+    ImageFit,
+    Reading,
+    require_size,
+)
 from understudy.data.units import DICOM_UNITS, Grouping, grouping_of, no_unit, rule_of, unit_digest
 
 SKIP = "Mend or remove it, or pass --skip-bad to go on without it"
 CHANGED = "has changed since it was opened: open it again"
+
+VISIBLE_STRETCH = 1.1
+"""Of one side against the other, above which it is seen that an image was stretched."""
 
 _NAMES_READ = 5_000  # of which it is seen whether names look grouped
 
@@ -80,6 +90,7 @@ class Options:
             raise ConfigError(f"channels is 1 (grey) or 3 (colour), not {self.channels}")
         if self.fit not in FITS:
             raise ConfigError(f"fit is {', '.join(FITS[:-1])} or {FITS[-1]}, not {self.fit!r}")
+        require_size(self.fit, self.size)
 
     @property
     def labelled(self) -> bool:
@@ -118,6 +129,10 @@ Observer = Callable[[Record, Header], None]
 Records = Callable[[], Iterator[Record]]
 
 
+class MixedSizes(SourceError):
+    """Images of several sizes, and nobody said which one they are brought to."""
+
+
 class RecordSource:
     """A ``Source`` of encoded images.
 
@@ -136,6 +151,7 @@ class RecordSource:
         bad: (file, reason) of each bad file passed over. Owner-only.
         stray: Notes and litter passed over. Owner-only.
         burnt_in: Images that may have text burnt in. Owner-only.
+        distorted: Images of another ratio that are stretched to ``size``. Owner-only.
         grouping: The sign that several images are of one person although no unit was named, or
             None.
         window_premise: (value, declared) of the window of images of more than 8 bits, or None.
@@ -165,7 +181,7 @@ class RecordSource:
         self.has_units = options.unit is not None
         self.skipped = 0
         self.bad: list[tuple[str, str]] = []
-        self.stray = self.burnt_in = 0
+        self.stray = self.burnt_in = self.distorted = 0
         self.grouping: Grouping | None = None
         self.window_premise: tuple[Any, bool] | None = None
         self._options = options
@@ -316,6 +332,7 @@ class RecordSource:
             grey = grey and head.grey
             windows |= set() if head.window is None else {head.window}
             self.burnt_in += head.burnt_in
+            self.distorted += self._is_distorted(head)
         self._rows = sum(counts.values())
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)
@@ -349,9 +366,19 @@ class RecordSource:
         whole = self._options.skip_bad
         head = image_header(record.data, self._options.reading, upright=not whole)
         if whole:
-            height, width, channels = image_pixels(record, self._options, whole=True).shape
+            pixels = image_pixels(record, self._options, whole=True)
+            height, width, channels = pixels.shape
             head = replace(head, height=height, width=width, grey=channels == 1)
+            if self._options.observer is not None:
+                head = replace(head, colourless=bool(colourless_images(pixels[None])[0]))
         return head
+
+    def _is_distorted(self, head: Header) -> bool:
+        if self._options.size is None or self._options.fit != "stretch":
+            return False
+        height, width = self._options.size
+        ratio = head.height * width / (head.width * height)
+        return max(ratio, 1 / ratio) > VISIBLE_STRETCH
 
     def _looks(self) -> Iterator[tuple[Record, Callable[[], Header]]]:
         """Every record, with a call for what its file shows; whole images by several threads."""
@@ -402,9 +429,10 @@ class RecordSource:
             return min(height for height, _ in sizes), min(width for _, width in sizes)
         if len(sizes) > 1:
             ((h1, w1), first), ((h2, w2), second) = sizes.items()
-            raise SourceError(
+            raise MixedSizes(
                 f"the images have different sizes: {first} is {h1} x {w1} (height x width), "
-                f"{second} is {h2} x {w2}. Ask for one with --size, such as --size {min(h1, w1)}",
+                f"{second} is {h2} x {w2}. Ask for one with --size, such as --size 64; --fit says "
+                "how images of other ratios are brought to it",
                 self.name,
             )
         return next(iter(sizes))

@@ -34,6 +34,7 @@ _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
 _ORIENTATION = 0x0112  # the EXIF tag
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
+_EQUAL_CHANNELS = 2  # of 255: WebP without colour differs by 1 between its channels
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 
 # What Pillow's readers raise on damaged bytes, as its own documentation and fuzzing show.
@@ -72,6 +73,8 @@ class Header:
         window: Where a window applies, whether it was declared (True) or is the file's own
             (False); None: 8 bits, or colour.
         burnt_in: Whether text may be burnt into the pixels, as the file or its kind says.
+        colourless: Whether its channels are equal although it has three; False where nobody looked
+            at its pixels.
     """
 
     height: int
@@ -79,6 +82,7 @@ class Header:
     grey: bool
     window: bool | None = None
     burnt_in: bool = False
+    colourless: bool = False
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
@@ -207,6 +211,19 @@ def converted_channels(pixels: Images, channels: int) -> Images:
         return np.repeat(pixels, 3, axis=3)
     luma = pixels.astype(np.uint32) @ _LUMA + (1 << 15)
     return (luma >> 16).astype(np.uint8)[..., None]
+
+
+def colourless_images(pixels: Images) -> NDArray[np.bool_]:
+    """Which of (n, height, width, channels) uint8 images have three channels and no colour.
+
+    Their channels differ by no more than the rounding of file formats.
+    """
+    if pixels.shape[3] != 3:
+        return np.zeros(len(pixels), dtype=np.bool_)
+    red, green, blue = np.moveaxis(pixels, 3, 0)
+    most = np.maximum(np.maximum(red, green), blue)
+    spread = most - np.minimum(np.minimum(red, green), blue)
+    return np.asarray(spread.reshape(len(pixels), -1).max(axis=1) <= _EQUAL_CHANNELS)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from understudy.core.ports import Source
 from understudy.data.encoded_images import Record, RecordSource
-from understudy.data.image_decoding import Header
+from understudy.data.image_decoding import Header, colourless_images
 from understudy.data.image_files import pixel_bytes
 from understudy.data.reading_options import Reading
 
@@ -28,6 +28,7 @@ class Inspection:
         classes: Records of each class.
         sizes: Records of each (height, width).
         grey: Records of one channel.
+        colourless: Records of three channels that are equal.
         equal: (file, earlier file) of the same bytes and the same class, the first ones.
         contradicting: The same of two classes.
         equal_count: How many there are of the first.
@@ -38,6 +39,7 @@ class Inspection:
     classes: Counter[str] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     grey: int = 0
+    colourless: int = 0
     equal: list[tuple[str, str]] = field(default_factory=list)
     contradicting: list[tuple[str, str]] = field(default_factory=list)
     equal_count: int = 0
@@ -48,6 +50,7 @@ class Inspection:
         """Count a record."""
         self.sizes[head.height, head.width] += 1
         self.grey += head.grey
+        self.colourless += head.colourless
         content = pixel_bytes(record, self.reading)
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._count(digest, record.label or "all", record.location)
@@ -57,6 +60,9 @@ class Inspection:
         digests = source.digests(bytes(32))
         row = 0
         for batch in source.batches(_AT_ONCE):
+            if source.kind == "images":
+                self.grey += len(batch.labels) * (source.shape[2] == 1)
+                self.colourless += int(colourless_images(batch.values).sum())
             for label, digest in zip(batch.labels.tolist(), digests, strict=False):
                 self._count(digest, source.classes[label], f"row {row}")
                 row += 1
@@ -93,6 +99,11 @@ def source_notes(source: Source) -> Iterator[str]:
             f"{source.burnt_in:,} images may have text burnt into their pixels, as their headers "
             "or their modality say: a name in them is a part of the image. Look at them, and mask "
             "or remove them, before you release anything"
+        )
+    if source.distorted:
+        yield (
+            f"{source.distorted:,} images of another ratio are stretched. --fit crop cuts them "
+            "about their middle, --fit pad lays them on black; understudy plan says what each loses"
         )
     if source.grouping is not None:
         yield source.grouping.warning

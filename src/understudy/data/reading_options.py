@@ -23,6 +23,17 @@ ImageFit = Literal["stretch", "crop", "pad"]
 
 FITS: tuple[ImageFit, ...] = ("stretch", "crop", "pad")
 
+
+def require_size(fit: ImageFit, size: object) -> None:
+    """Refuse a fit without a size that it brings images to.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if fit != "stretch" and size is None:
+        raise ConfigError(f"--fit {fit} is how images are brought to a size: add --size")
+
+
 OF_EACH_FILE = "that of each file"
 """The value of an intensity window that nobody declared."""
 

@@ -143,6 +143,9 @@ def _declared(
     premises = facts.get("premises", ())
     values = {one["name"]: one["value"] for one in premises if one["origin"] == "declared"}
     names = values.get("class names")
+    if size is None and "image size" in values:  # of a release of embeddings of images
+        height, width = values["image size"]
+        size = height, width
     return {
         "label": options.label or values.get("label column"),
         "classes": None if names == list(UNLABELLED_NAME) else names,

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from understudy.core.errors import ConfigError, LedgerError, SourceError
 from understudy.privacy.budget import Budget, part_of_budget
@@ -67,8 +67,16 @@ def overview(ledger: str | None) -> list[DatasetAccount]:
         ]
 
 
+class LedgerReading(TypedDict, total=False):
+    """How the files of a dataset are opened, as `understudy.data.open_source` takes it."""
+
+    size: int | None
+    fit: Literal["stretch", "crop", "pad"]
+    skip_bad: bool
+
+
 def dataset_account(
-    source: str, ledger: str | None, *, size: int | None = None, skip_bad: bool = False
+    source: str, ledger: str | None, **reading: Unpack[LedgerReading]
 ) -> DatasetAccount:
     """One dataset, found by its files, or by its name or id in the ledger.
 
@@ -77,7 +85,7 @@ def dataset_account(
         SourceError: Neither a dataset that can be read nor a name in the ledger.
     """
     with Ledger(ledger) as book:
-        dataset = _find(book, source, size, skip_bad)
+        dataset = _find(book, source, reading)
         spent, rows = book.spent(dataset.id), tuple(book.rows(dataset.id))
         concerned = tuple(book.concerned(dataset.id))
         next_run = book.next_run(dataset.id)
@@ -88,13 +96,13 @@ def _is_place(source: str) -> bool:
     return Path(source).exists() or source.startswith("hf:")
 
 
-def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Dataset:
+def _find(book: Ledger, source: str, reading: LedgerReading) -> Dataset:
     if not _is_place(source):
         try:
             return book.find(source)
         except LedgerError as error:
             raise SourceError(f"no such file or folder, and {error}", source) from error
-    dataset = book.recognise(_open(source, size, skip_bad))
+    dataset = book.recognise(_open(source, reading))
     if dataset is None:
         raise LedgerError(
             f"{book.address} does not know {source}: nothing was spent on it and no budget is set"
@@ -102,12 +110,12 @@ def _find(book: Ledger, source: str, size: int | None, skip_bad: bool) -> Datase
     return dataset
 
 
-def _open(source: str, size: int | None, skip_bad: bool) -> Source:
+def _open(source: str, reading: LedgerReading) -> Source:
     """A dataset as the ledger sees it: its records have bytes, and labels are no part of them."""
     from understudy.data import open_source
     from understudy.data.labels import NO_LABELS
 
-    return open_source(source, size=size, skip_bad=skip_bad, label=NO_LABELS)
+    return open_source(source, **reading, label=NO_LABELS)
 
 
 def set_dataset_budget(
@@ -115,17 +123,15 @@ def set_dataset_budget(
     epsilon: float,
     delta: float,
     ledger: str | None,
-    *,
-    size: int | None = None,
-    skip_bad: bool = False,
+    **reading: Unpack[LedgerReading],
 ) -> DatasetAccount:
     """Set the total of a dataset, registering it if need be."""
     budget = Budget(epsilon, delta)
     with Ledger(ledger) as book:
         if _is_place(source):
-            dataset = book.register(_open(source, size, skip_bad))
+            dataset = book.register(_open(source, reading))
         else:
-            dataset = _find(book, source, size, skip_bad)
+            dataset = _find(book, source, reading)
         spent = book.set_budget(dataset.id, budget)
         next_run = book.next_run(dataset.id)
         return DatasetAccount(book.find(dataset.id), spent, (), book.address, next_run=next_run)

@@ -6,7 +6,6 @@ Spends nothing and writes nothing. What it says counts private records: it is th
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,22 +14,23 @@ from typing import Any, Unpack
 
 from understudy.core.errors import BackendError, InputError, SourceError
 from understudy.core.ports import Events, Source
+from understudy.core.types import Shape
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.reading_options import split_name
 from understudy.methods.clustering.capacity import Carried
+from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.documents import ONE_CLASS, is_unlabelled
 from understudy.run.dry import ReadingOptions, class_capacities
-from understudy.run.prepare import open_private, prepare
+from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_SIDE, ImageGeometry
+from understudy.run.prepare import lacks_size, open_private, prepare
 from understudy.run.progress import ProgressMode, reporting
 
 EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
 
-_SIDE = 64  # pixels that are suggested where images have to be brought to one size
-_SQUARE = 1.1  # of a longer side to a shorter one, above which stretching is seen
 _MOST_NAMED = 20  # classes in a suggested command
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
@@ -66,6 +66,9 @@ class SourceCheck:
         problems: Everything that is wrong, what blocks a run first.
         options: The options that a run needs, or should declare, besides those that were asked.
         command: A run that fits, on one line; None where none does.
+        stored: Of what sizes and colours its images are, in words; empty for embeddings.
+        losses: What images lose by the size, the fit and the channels of that run, by the option as
+            it is typed.
         carried: For each epsilon, what each class can carry; None: less than 100 images can.
     """
 
@@ -76,6 +79,8 @@ class SourceCheck:
     problems: tuple[Problem, ...]
     options: Mapping[str, Any]
     command: str | None
+    stored: str
+    losses: Mapping[str, str]
     carried: Mapping[float, Mapping[str, Carried | None]]
 
     @property
@@ -126,17 +131,26 @@ def check_source(config: RunConfig) -> SourceCheck:
     """
     inspection = Inspection(split_name(config.source)[1])
     source, problems = _opened(config, inspection)
-    problems += _counted(config, inspection)
+    geometry = ImageGeometry.of(inspection)
+    problems += _counted(config, inspection, geometry)
     if source is not None:
         problems += _of_source(source, config)
     problems.sort(key=lambda problem: not problem.blocking)
-    remedies = _remedies(config, inspection, source, problems)
-    tables = {} if source is None else _tables(config, source, remedies)
+    remedies = _remedies(config, geometry, source, problems)
+    run = replace(config, **remedies)
+    if source is not None and source.kind == "images":
+        source.shape = _shape_of(run, source.shape)
+    tables = {} if source is None else _tables(run, source)
     return SourceCheck(
         source=config.source,
         images=inspection.classes.total(),
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
+        stored=geometry.words,
+        losses={
+            " ".join(option_words(name, getattr(run, name))): loss
+            for name, loss in geometry.losses(run.size, run.fit, run.channels)
+        },
         problems=tuple(problems),
         options=remedies,
         command=None if source is None else command_line(config, remedies, EPSILONS[0]),
@@ -162,22 +176,31 @@ def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, l
     return source, [Problem("bad files", message, not config.skip_bad, len(bad), examples)]
 
 
-def _counted(config: RunConfig, inspection: Inspection) -> Iterator[Problem]:
+def _shape_of(run: RunConfig, shape: Shape) -> Shape:
+    """(height, width, channels) of images as a run reads them, of those that they have."""
+    height, width = shape[:2] if run.size is None else (run.size, run.size)
+    return height, width, shape[2] if run.channels is None else run.channels
+
+
+def _counted(
+    config: RunConfig, inspection: Inspection, geometry: ImageGeometry
+) -> Iterator[Problem]:
     """What the counts of a dataset show."""
     sizes = inspection.sizes
     if len(sizes) > 1:
-        listed = ", ".join(f"{h} x {w} ({n:,})" for (h, w), n in sizes.most_common(4))
-        more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
-        message = f"images of {len(sizes)} sizes (height x width): {listed}{more}"
+        message = f"images of {len(sizes)} sizes (height x width): {geometry.sizes_in_words}"
         if config.size is None:
-            message += f". Bring them to one with --size {_side(sizes)}"
+            message += f". Bring them to one with --size {geometry.side}"
         yield Problem("mixed sizes", message, config.size is None, sizes.total())
-    if 0 < inspection.grey < sizes.total() and config.channels is None:
+    elif any(lacks_size(config, (*size, 3)) for size in sizes):
+        ((height, width),) = sizes
         message = (
-            f"{inspection.grey:,} images are grey and {sizes.total() - inspection.grey:,} are "
-            "not, so all are read as RGB: declare --channels 1 or 3"
+            f"the images are {height} x {width} (height x width), more than noisy sums can carry: "
+            f"bring them to {max(PROPOSED_SIDES)} pixels a side or less, such as --size "
+            f"{geometry.side}"
         )
-        yield Problem("mixed colours", message, count=inspection.grey)
+        yield Problem("large images", message, blocking=True, count=sizes.total())
+    yield from _colours(config, inspection, geometry)
     if inspection.equal_count:
         message = (
             f"{inspection.equal_count:,} files are equal to another one of their class. Two "
@@ -191,6 +214,27 @@ def _counted(config: RunConfig, inspection: Inspection) -> Iterator[Problem]:
         examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
         yield Problem("contradicting labels", message, count=count, examples=examples)
     yield from _class_names(inspection.classes)
+
+
+def _colours(
+    config: RunConfig, inspection: Inspection, geometry: ImageGeometry
+) -> Iterator[Problem]:
+    """What is said of images that are grey or stored in colour, where no channels are declared."""
+    if config.channels is not None:
+        return
+    if geometry.all_grey and inspection.colourless:
+        message = (
+            f"all {geometry.images:,} images are grey, and {inspection.colourless:,} of them are "
+            "stored in colour with equal channels, so a run would be in colour: declare "
+            "--channels 1 for grey samples"
+        )
+        yield Problem("grey stored in colour", message, count=inspection.colourless)
+    elif 0 < inspection.grey < geometry.images:
+        message = (
+            f"{inspection.grey:,} images are grey and {geometry.images - inspection.grey:,} are "
+            "not, so all are read as RGB: declare --channels 1 or 3"
+        )
+        yield Problem("mixed colours", message, count=inspection.grey)
 
 
 def _class_names(classes: Counter[str]) -> Iterator[Problem]:
@@ -226,12 +270,8 @@ def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
         yield Problem("grouped names", source.grouping.warning)
 
 
-def _side(sizes: Counter[tuple[int, int]]) -> int:
-    return min(_SIDE, min(min(size) for size in sizes))
-
-
 def _remedies(
-    config: RunConfig, inspection: Inspection, source: Source | None, problems: list[Problem]
+    config: RunConfig, geometry: ImageGeometry, source: Source | None, problems: list[Problem]
 ) -> dict[str, Any]:
     """The options that a run needs, or should declare, besides those of ``config``."""
     kinds = {problem.kind for problem in problems}
@@ -248,58 +288,24 @@ def _remedies(
         options["classes"] = source.classes
     if source.kind == "images":
         if config.channels is None:
-            options["channels"] = source.shape[2]
-        if config.size is None and ("mixed sizes" in kinds or min(source.shape[:2]) > _SIDE):
-            options["size"] = _side(inspection.sizes)
-            if any(max(size) > _SQUARE * min(size) for size in inspection.sizes):
-                options["fit"] = "pad"
+            options["channels"] = 1 if geometry.all_grey else source.shape[2]
+        large = min(source.shape[:2]) > USUAL_SIDE or max(source.shape[:2]) > max(PROPOSED_SIDES)
+        if config.size is None and (large or "mixed sizes" in kinds):
+            options["size"] = geometry.side
+            options |= {"fit": geometry.fit} if geometry.fit != "stretch" else {}
     return options
-
-
-def command_line(config: RunConfig, options: Mapping[str, Any], epsilon: float | str) -> str:
-    """A run with what was asked and what is needed besides, as it is typed.
-
-    Args:
-        config: What was asked: of it, how the dataset is read.
-        options: More options of the run.
-        epsilon: Of the run.
-    """
-    words = ["understudy", "synthesize", shlex.quote(config.source)]
-    asked = {name: getattr(config, name) for name in _OPTIONS}
-    for name, value in (asked | dict(options)).items():
-        if value in (None, False) or (name == "fit" and value == "stretch"):
-            continue
-        words += option_words(name, value)
-    amount = epsilon if isinstance(epsilon, str) else f"{epsilon:g}"
-    return " ".join([*words, "--epsilon", amount, "--out", "out/"])
-
-
-def option_words(name: str, value: Any) -> list[str]:
-    """An option and its value as they are typed."""
-    flag = "--" + name.replace("_", "-")
-    text = ",".join(value) if isinstance(value, tuple) else str(value)
-    return [flag] if value is True else [flag, shlex.quote(text)]
-
-
-_OPTIONS = (
-    *("label", "classes", "channels", "size", "fit", "unit", "unit_from", "unit_from_name"),
-    "skip_bad",
-)
 
 
 _Tables = Mapping[float, tuple[Carried, ...]]
 """For each epsilon, what classes of several sizes can carry."""
 
 
-def _tables(config: RunConfig, source: Source, remedies: Mapping[str, Any]) -> _Tables:
+def _tables(run: RunConfig, source: Source) -> _Tables:
     """What classes of the sizes of the method's table can carry at each epsilon."""
-    size = remedies.get("size")
-    if size is not None and source.kind == "images":
-        source.shape = (size, size, source.shape[2])
     tables = {}
     try:
         for epsilon in EPSILONS:
-            planned = replace(config, skip_bad=True, epsilon=epsilon)
+            planned = replace(run, skip_bad=True, epsilon=epsilon)
             tables[epsilon] = class_capacities(prepare(planned, source, probe=False))
     except InputError:  # a method that does not fit is no fault of the dataset
         return {}

@@ -52,7 +52,7 @@ class CodecRule:
 SMALL_GREY = CodecRule(
     codec="embedded:dct",
     images="grey images of up to 32 pixels a side",
-    reason="its numbers hold all of so small an image, and a mixture of many clusters needs no more",
+    reason="its numbers hold all of so small an image",
     channels=(1,),
     most=32,
 )

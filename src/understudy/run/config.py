@@ -78,7 +78,7 @@ class RunConfig:
     size: Annotated[int | None, Option("Resize images to SIZE x SIZE.", least=1)] = None
     fit: Annotated[
         Literal["stretch", "crop", "pad"],
-        Option("stretch, crop or pad images of other ratios."),
+        Option("stretch, crop or pad (with black) images of other ratios."),
     ] = "stretch"
     label: Annotated[str | None, Option("Column that holds the class; 'none': no labels.")] = None
     classes: Annotated[
@@ -116,6 +116,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         from understudy.data.labels import NO_LABELS
         from understudy.data.names import names_of_classes
+        from understudy.data.reading_options import require_size
         from understudy.run.held_out import check_hold_out
 
         if isinstance(self.epsilon, str):
@@ -124,8 +125,7 @@ class RunConfig:
             _ = self.budget
             self._require_meant(self.epsilon)
         _ = self.privacy_unit
-        if self.fit != "stretch" and self.size is None:
-            raise ConfigError(f"--fit {self.fit} is how images are brought to a size: add --size")
+        require_size(self.fit, self.size)
         if self.classes is not None:
             object.__setattr__(self, "classes", names_of_classes(self.classes))
             if self.label == NO_LABELS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,7 @@ from understudy.core.ports import Decoder, Source, TextEncoder
 from understudy.core.types import Receipt, Shape, Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
-from understudy.data.encoded_images import Observer
+from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
 from understudy.methods.base import UNLABELLED, Context, Method, weights_of
@@ -24,10 +25,13 @@ from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.run.books import with_epsilon
 from understudy.run.codec_rules import CodecChoice
+from understudy.run.command_words import amount_words, same_command
 from understudy.run.config import RunConfig, make_params
+from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_FIT, USUAL_SIDE
 from understudy.run.methods import method
 from understudy.run.models import (
     load_models,
+    named_roles,
     names_of_roles,
     phrases_of,
     procedural_name,
@@ -213,21 +217,66 @@ def open_private(
     Raises:
         InputError: It cannot be opened as it was asked.
     """
-    source = open_source(
-        config.source,
-        split="train",
-        size=config.size,
-        unit=config.unit_column,
-        skip_bad=config.skip_bad if skip_bad is None else skip_bad,
-        label=config.label,
-        classes=config.classes,
-        channels=config.channels,
-        fit=config.fit,
-        observer=observer,
-    )
+    try:
+        source = open_source(
+            config.source,
+            split="train",
+            size=config.size,
+            unit=config.unit_column,
+            skip_bad=config.skip_bad if skip_bad is None else skip_bad,
+            label=config.label,
+            classes=config.classes,
+            channels=config.channels,
+            fit=config.fit,
+            observer=observer,
+        )
+    except MixedSizes as error:
+        raise SourceError(f"{error}. {_size_remedy(config)}") from error
     if (column := config.unit_column) is not None and not source.has_units:
         raise SourceError(f"has no column {column!r} that says whose row it is", config.source)
+    if observer is None:  # a check says it beside all else
+        _require_declared_size(config, source.shape)
     return source
+
+
+_DECIDES_SIZE = frozenset({"encoder", "decoder", "generator", "renderer", "base", "candidates"})
+"""The roles whose models and datasets their owner knows to serve images of a size."""
+
+
+def lacks_size(config: RunConfig, shape: Shape) -> bool:
+    """Whether a run that names no model would decode images that are too large, for want of a size.
+
+    Args:
+        config: What was asked.
+        shape: Of a private record, as it would be read.
+    """
+    undeclared = config.size is None and not _DECIDES_SIZE & set(named_roles(config))
+    return undeclared and len(shape) == 3 and max(shape[:2]) > max(PROPOSED_SIDES)
+
+
+def _require_declared_size(config: RunConfig, shape: Shape) -> None:
+    """Refuse images that are too large to be released as they are, where no size is declared.
+
+    Raises:
+        ConfigError: As said, with the command line that declares one.
+    """
+    if lacks_size(config, shape):
+        height, width = shape[:2]
+        raise ConfigError(
+            f"the images are {height} x {width} (height x width): no sum under noise carries so "
+            "many pixels, and samples would take minutes each. Ask for fewer with --size. "
+            f"{_size_remedy(config)}"
+        )
+
+
+def _size_remedy(config: RunConfig) -> str:
+    """The run as it is typed with a size that is declared, and what says which size to take."""
+    fit = USUAL_FIT if config.fit == "stretch" else config.fit
+    look = f"understudy plan {shlex.quote(config.source)} --epsilon {amount_words(config.epsilon)}"
+    return (
+        f"Nothing was spent. As it is typed: {same_command(config, size=USUAL_SIDE, fit=fit)} "
+        f"(which other sizes and fits there are, and what each loses: {look})"
+    )
 
 
 def require_independent_models(context: Context) -> None:

@@ -14,6 +14,7 @@ from understudy.core.ports import Events, Source, Step
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
 from understudy.data.labels import NO_LABELS
+from understudy.data.reading_options import ImageFit
 from understudy.methods.base import Context
 from understudy.report.images import contact_sheet
 from understudy.run.config import RunConfig
@@ -128,6 +129,7 @@ def fit_niqe_model(
     block: int,
     *,
     size: int | tuple[int, int] | None = None,
+    fit: ImageFit = "stretch",
     progress: ProgressMode | Events = "auto",
 ) -> NiqeModel:
     """Fit NIQE's model to a dataset of *public* images, and write it.
@@ -140,6 +142,7 @@ def fit_niqe_model(
         out: The npz to write; one that is there is replaced.
         block: Pixels a side of a block: 96 for photographs, 16 for 64 x 64.
         size: Read the images at this size; needed where they differ.
+        fit: How an image of another ratio is brought to ``size``.
         progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
@@ -151,7 +154,7 @@ def fit_niqe_model(
         raise ConfigError(f"a NIQE model is written to an .npz file, not to {out}")
     if not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} to write {out.name} to: make it first")
-    source = open_source(source_name, size=size, label=NO_LABELS)
+    source = open_source(source_name, size=size, fit=fit, label=NO_LABELS)
     if source.kind != "images":
         raise ConfigError(f"{source_name} holds {source.kind}; NIQE is fitted to public images")
     with reporting(progress) as events:

@@ -5,7 +5,7 @@ What it says counts private records: it is the owner's alone, as a check is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from os import PathLike
@@ -18,14 +18,9 @@ from understudy.data import open_source
 from understudy.methods.clustering.capacity import least_classified
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
-from understudy.run.check import (
-    Problem,
-    SourceCheck,
-    check_source,
-    command_line,
-    option_words,
-)
+from understudy.run.check import Problem, SourceCheck, check_source
 from understudy.run.codec_rules import choose_codec, codec_roles
+from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.dry import RecommendationOptions, RunPlan, plan_of
 from understudy.run.models import named_roles
@@ -146,7 +141,10 @@ def recommend(config: RunConfig) -> Recommendation:
         return Recommendation(check.source, facts, problems, (), None, None, None, (), ())
     method, roles, choices = _method(config, check)
     for name, value in check.options.items():
-        choices.append(Choice(" ".join(option_words(name, value)), _REASONS[name]))
+        option = " ".join(option_words(name, value))
+        loss = check.losses.get(option)
+        reason = _REASONS[name] + ("" if loss is None else f"; {loss} (owner only)")
+        choices.append(Choice(option, reason))
     run = replace(config, method=method, roles=roles, **check.options)
     asked = _asked(config)
     plan, obstacle = _planned(run)
@@ -166,8 +164,22 @@ def recommend(config: RunConfig) -> Recommendation:
         plan=plan,
         obstacle=obstacle,
         expected=_expected(run, check, epsilon),
-        notes=(*(() if plan is None else plan.notes), *_class_notes(check, epsilon)),
+        notes=(
+            *(() if plan is None else plan.notes),
+            *_declared_losses(choices, check),
+            *_class_notes(check, epsilon),
+        ),
     )
+
+
+def _declared_losses(choices: Sequence[Choice], check: SourceCheck) -> list[str]:
+    """What images lose by options that are not proposed: the owner declared them, or left open."""
+    proposed = {choice.option for choice in choices}
+    return [
+        f"{option}: {loss} (owner only)"
+        for option, loss in check.losses.items()
+        if option not in proposed
+    ]
 
 
 def _asked(config: RunConfig) -> dict[str, Any]:
@@ -189,7 +201,7 @@ _KEPT: Mapping[str, Any] = {
 
 def _in_the_way(problem: Problem) -> bool:
     """Whether a problem would refuse the run that is recommended, whose options mend some."""
-    return problem.blocking and problem.kind not in ("mixed sizes", "bad files")
+    return problem.blocking and problem.kind not in ("mixed sizes", "large images", "bad files")
 
 
 def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[BenchmarkResult, ...]:
@@ -233,7 +245,7 @@ _REASONS = {
     "classes": "declared, the class names are public whatever the images are",
     "channels": "declared, the number of channels is public whatever the images are",
     "size": "larger images leave less to each pixel, and differing ones have to be of one size",
-    "fit": "images of another ratio are padded, not distorted",
+    "fit": "images of another ratio are not distorted",
 }
 
 
@@ -245,6 +257,8 @@ def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
     if sizes:
         listed = f"{len(sizes)} classes of {sizes[0]:,} to {sizes[-1]:,}"
         facts.append(PlanFact("class sizes", listed, private=True))
+    if check.stored:
+        facts.append(PlanFact("stored as", check.stored, private=True))
     if check.shape is not None:
         declared = config.size is not None and config.channels is not None
         shape = " x ".join(map(str, check.shape))

@@ -43,7 +43,7 @@ from understudy.methods.clustering.embedding_space import EmbeddingSpace, embed
 from understudy.methods.clustering.label_classifier import trained_on_records
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.tied_gaussian import (
-    TiedGaussianStages,
+    TIED_STAGES,
     carried,
     tied_release,
 )
@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does witho
 def _stages(params: ClusteringParams, context: Context) -> tuple[Stage, ...]:
     """The releases and their weights in the budget."""
     if is_tied(params, context):
-        return stages_of(TiedGaussianStages())
+        return stages_of(TIED_STAGES)
     params = settled(params, context)
     plan = clustering_stages(params, context)
     VoteFilter(plan.votes, params.threshold, params.oversample).check(context, stages_of(plan))
@@ -106,7 +106,7 @@ def clustering(materials: Materials, params: ClusteringParams) -> Release:
     Where the encoder's numbers lie in blocks, one Gaussian a class (`tied_gaussian`) instead.
     """
     if is_tied(params, materials.context):
-        return tied_release(materials, METHOD.name, TiedGaussianStages())
+        return tied_release(materials, METHOD.name, TIED_STAGES)
     params = settled(params, materials.context)
     plan = clustering_stages(params, materials.context)
     # 2: D_Embedding <- Encode(D), in the space where the statistics are taken.
@@ -253,7 +253,7 @@ def _roots(
 
 
 def _roles(params: ClusteringParams, _: frozenset[str]) -> dict[str, str | None]:
-    """The defaults; settings of a mixture that are asked for get the codec that mixtures are for."""
+    """The defaults; settings of a mixture that are asked for get the codec for mixtures."""
     mixture = params != ClusteringParams()
     return {
         **dict.fromkeys(("encoder", "decoder"), "embedded:dct" if mixture else AUTO),

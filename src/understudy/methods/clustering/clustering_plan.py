@@ -149,13 +149,7 @@ def is_tied(params: ClusteringParams, context: Context) -> bool:
 def settled(params: ClusteringParams, context: Context) -> ClusteringParams:
     """The parameters with every ``None`` decided, from public facts only."""
     if is_tied(params, context):
-        return replace(
-            params,
-            clusters=1,
-            covariance="tied",
-            whiten=False,
-            normalise=False,
-        )
+        return params
     images, rich = context.decoder is not None, context.mu >= _RICH[0]
     linear = images and SpaceSettings.grid_of(context, params.power, params.components) is None
     unclip = linear and isinstance(context.decoder, PromptedDecoder)

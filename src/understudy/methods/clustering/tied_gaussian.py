@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,13 +58,31 @@ _LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations,
 
 @dataclass(frozen=True)
 class TiedGaussianStages:
-    """The releases, with their shares of the budget."""
+    """The releases, in their order.
 
-    class_sizes: Stage = Stage("class sizes", 2.0)
-    centre: Stage = Stage("centre", 6.0)
-    block_sizes: Stage = Stage("block sizes", 4.0)
-    means: Stage = Stage("means", 58.0)
-    covariance: Stage = Stage("covariance", 30.0)
+    Attributes:
+        class_sizes: How many records each class has.
+        centre: The mean of all records.
+        block_sizes: How much records vary in each block of numbers.
+        means: The mean of each class.
+        covariance: The covariance within classes.
+    """
+
+    class_sizes: Stage
+    centre: Stage
+    block_sizes: Stage
+    means: Stage
+    covariance: Stage
+
+
+TIED_STAGES = TiedGaussianStages(
+    Stage("class sizes", 2.0),
+    Stage("centre", 6.0),
+    Stage("block sizes", 4.0),
+    Stage("means", 58.0),
+    Stage("covariance", 30.0),
+)
+"""With their shares of the budget."""
 
 
 def dimensions(mu: float, size: float, classes: int) -> int:
@@ -108,8 +126,8 @@ class TiedGaussian:
     @cached_property
     def weights(self) -> tuple[Vector, Vector]:
         """(d, classes) and (classes,) of the linear discriminant (Fisher 1936), classes alike."""
-        weights = np.linalg.solve(self.covariance, self.means.T)
-        return weights, -0.5 * (self.means * weights.T).sum(axis=1)
+        weights = np.asarray(np.linalg.solve(self.covariance, self.means.T), dtype=np.float64)
+        return weights, np.asarray(-0.5 * (self.means * weights.T).sum(axis=1))
 
     def labels_of(self, points: Vector) -> Labels:
         """The class that the discriminant gives each point: (n, d) to (n,)."""
@@ -206,13 +224,11 @@ def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Ve
     return centre, variance
 
 
-def _block_sizes(
-    vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage
-) -> Vector:
-    """The usual deviation of a record from the centre in each block: a geometric mean, (blocks,)."""
+def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage) -> Vector:
+    """The usual deviation of a record from the centre in each block, (blocks,)."""
     query = BlockSizes(centre, layout.blocks, _SMALLEST_BLOCK, _LARGEST_BLOCK)
     answer = vault.unconditional().release(query, stage=stage.name)[0]
-    return query.sizes(answer, size)
+    return np.asarray(query.sizes(answer, size))
 
 
 def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> Vector:
@@ -302,8 +318,9 @@ def _spiked(values: Vector, edge: float) -> Vector:
     """Eigenvalues without noise, 0 where they do not reach beyond the edge of the noise's.
 
     Of a spike theta in noise whose eigenvalues end at ``edge`` the measured value is
-    theta + (edge / 2)^2 / theta, along a direction that is the spike's by 1 - (edge / 2)^2 / theta^2
-    (Benaych-Georges and Nadakuditi 2011). Negative ones count where the noise is small.
+    theta + (edge / 2)^2 / theta, along a direction that is the spike's own by
+    1 - (edge / 2)^2 / theta^2 (Benaych-Georges and Nadakuditi 2011). Negative ones count where the
+    noise is small.
     """
     beyond = np.where(values > 0, values > edge, (-values > edge) & (edge < 0.5))
     lengths = np.abs(values)
@@ -340,18 +357,17 @@ def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) 
     labels = materials.rng_of("classes of samples").permutation(labels)
     metric, detail = gaussian.metric, float(gaussian.block_sizes[0])
 
+    def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
+        rng = materials.rng_of(f"samples {first} round {number}")
+        points = gaussian.draw(part, rng)[samples].astype(np.float32)
+        seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
+        return decoder.match(points, gaussian.layout, metric, detail, seeds=seeds)
+
     def batches() -> Iterator[SyntheticBatch]:
         for first in range(0, len(labels), _DECODED):
             part = labels[first : first + _DECODED]
-
-            def draw(samples: Labels, number: int, image: int) -> Images:
-                rng = materials.rng_of(f"samples {first} round {number}")
-                points = gaussian.draw(part, rng)[samples].astype(np.float32)
-                name = f"samples round {number} image {image}"
-                seeds = materials.seeds_of(name, first + samples)
-                return decoder.match(points, gaussian.layout, metric, detail, seeds=seeds)
-
-            yield SyntheticBatch(part, images=materials.selected(len(part), draw))
+            images = materials.selected(len(part), partial(draw, first, part))
+            yield SyntheticBatch(part, images=images)
 
     shares = Shares(
         classes,
@@ -381,7 +397,7 @@ def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) 
 
 def carried(classes: int, mu: float, noise: Noise) -> tuple[Carried, ...]:
     """What classes of several sizes can carry, each among ``classes`` of one size."""
-    stages, table = TiedGaussianStages(), []
+    stages, table = TIED_STAGES, []
     for size in SIZES:
         dim = dimensions(mu, float(size * classes), classes)
         own_mean = 2 * _CLIP * np.sqrt(dim) * noise(stages.means) <= size

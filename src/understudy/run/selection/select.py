@@ -75,6 +75,7 @@ def select(
     adjacency: Adjacency = "add-remove",
     ledger: str | None = None,
     size: int | None = None,
+    fit: Literal["stretch", "crop", "pad"] = "stretch",
     label: str | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
@@ -114,6 +115,7 @@ def select(
         ledger: Where spending and disclosures are recorded; None: the user's own ledger.
         size: Resize all images to size x size pixels, those of the candidates among them; None:
             they keep theirs, and private images are brought to it.
+        fit: How an image of another ratio is brought to ``size``.
         label: Column of the private dataset that holds the class.
         classes: Class names of the private dataset, as its owner declares them.
         seed: Seed of everything public.
@@ -154,6 +156,7 @@ def select(
                 "adjacency": adjacency,
                 "ledger": ledger,
                 "size": size,
+                "fit": fit,
                 "label": label,
                 "classes": classes,
                 "seed": seed,

@@ -71,6 +71,7 @@ class SelectConfig:
     adjacency: Adjacency = "add-remove"
     ledger: str | None = None
     size: int | None = None
+    fit: Literal["stretch", "crop", "pad"] = "stretch"
     label: str | None = None
     classes: tuple[str, ...] | None = None
     seed: int = 0

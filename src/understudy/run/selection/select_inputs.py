@@ -109,6 +109,7 @@ def _others(
     like: dict[str, Any] = {"skip_bad": config.skip_bad}
     if images:
         like |= {"size": candidates.shape[:2], "channels": candidates.shape[2]}
+        like["fit"] = config.fit
     private = reference = public = None
     if config.private is not None:
         private = open_source(
@@ -169,9 +170,9 @@ def _open(name: str, origin: Provenance, shape: Shape | None, config: SelectConf
         return open_release(origin.place, own)
     options: dict[str, Any] = {"skip_bad": config.skip_bad}
     if shape is None:
-        options["size"] = config.size
+        options |= {"size": config.size, "fit": config.fit}
     elif len(shape) == 3:
-        options |= {"size": (shape[0], shape[1]), "channels": shape[2]}
+        options |= {"size": (shape[0], shape[1]), "channels": shape[2], "fit": config.fit}
     try:
         return open_source(name, label=config.label, **options)
     except NoColumns:  # class folders, for one, name their classes themselves

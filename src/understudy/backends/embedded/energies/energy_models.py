@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class _Numbers:
             index[~opponent & coarse],
             index[~opponent & ~coarse],
             index[opponent],
-            *(first + np.arange(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)),
+            *(first + np.arange(*pair) for pair in pairwise(ends)),
             first + self.luma + np.arange(chroma),
         ]
         parts = [part for part in parts if len(part)]
@@ -175,7 +176,7 @@ class _Principal:
 
     def __call__(self, energies: NDArray[Any]) -> Vector:
         """(n, maps * 64) to (n, a)."""
-        return self._projection(energies) - self.offset
+        return np.asarray(self._projection(energies) - self.offset)
 
 
 class EnergyDecoder:

@@ -63,9 +63,7 @@ _BANK = morlet_bank()
 
 def cosine_matrix(side: int) -> Tensor:
     """The orthonormal cosine transform of ``side`` numbers, as a (side, side) matrix."""
-    return torch.from_numpy(
-        scipy.fft.dct(np.eye(side), axis=0, norm="ortho").astype(np.float32)
-    )
+    return torch.from_numpy(scipy.fft.dct(np.eye(side), axis=0, norm="ortho").astype(np.float32))
 
 
 def coefficients(images: Images) -> FloatArray:

@@ -1,0 +1,75 @@
+"""A run as it is typed: what `check` and `plan` propose, and what a refusal prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.run.config import RunConfig, run_options
+
+_READING = (
+    *("label", "classes", "channels", "size", "fit", "unit", "unit_from", "unit_from_name"),
+    "skip_bad",
+)
+"""The options that say how a dataset is read."""
+
+_STATED = frozenset({"source", "out", "epsilon", "roles"})
+
+
+def command_line(
+    config: RunConfig, options: Mapping[str, Any], epsilon: float | str, out: str = "out/"
+) -> str:
+    """A run with what was asked and what is needed besides, as it is typed.
+
+    Args:
+        config: What was asked: of it, how the dataset is read.
+        options: More options of the run.
+        epsilon: Of the run.
+        out: Folder of the result.
+    """
+    words = ["understudy", "synthesize", shlex.quote(config.source)]
+    asked = {name: getattr(config, name) for name in _READING}
+    for name, value in (asked | dict(options)).items():
+        if value in (None, False) or (name == "fit" and value == "stretch"):
+            continue
+        words += option_words(name, value)
+    return " ".join([*words, "--epsilon", amount_words(epsilon), "--out", shlex.quote(out)])
+
+
+def amount_words(epsilon: float | str) -> str:
+    """An epsilon as it is typed."""
+    return epsilon if isinstance(epsilon, str) else f"{epsilon:g}"
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """An option and its value as they are typed; of settings, each of them."""
+    if isinstance(value, Mapping):
+        return [
+            word
+            for pair in value.items()
+            for word in ("--set", shlex.quote("=".join(map(str, pair))))
+        ]
+    flag = "--" + name.replace("_", "-")
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return [flag] if value is True else [flag, shlex.quote(text)]
+
+
+def same_command(config: RunConfig, **changes: Any) -> str:
+    """The command line of a run as it was asked, with some options changed.
+
+    Args:
+        config: What was asked.
+        changes: Options, by their names.
+    """
+    defaults = {one.name: one.default for one in dataclasses.fields(RunConfig)}
+    values = config.as_options()
+    asked = {
+        name: values[name]
+        for name in run_options()
+        if name not in _STATED and values[name] not in (defaults.get(name), {})
+    }
+    if "@" in asked.get("ledger", ""):
+        asked["ledger"] = "postgresql://..."  # a password may stand in it
+    return command_line(config, asked | changes, config.epsilon, str(config.out))

@@ -1,0 +1,195 @@
+"""What private images lose where they are brought to one size and one colour, in plain words.
+
+`understudy check` and `understudy plan` say it and propose what the owner may declare. It is
+counted in private images, so it is for the owner alone. No run reads it: a run goes by what is
+declared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from understudy.data.encoded_images import VISIBLE_STRETCH
+from understudy.data.inspection import Inspection
+from understudy.data.reading_options import ImageFit
+
+PROPOSED_SIDES = (16, 32, 48, 64, 96, 128)
+"""Pixels a side that are proposed."""
+
+USUAL_SIDE = 64
+"""The largest side that is proposed for images that are larger: most was measured there."""
+
+USUAL_FIT: ImageFit = "pad"
+"""How images of other ratios are brought to a size where nothing is known of them: all is kept."""
+
+_MAY_BE_ENLARGED = 0.05  # of the images, those that are smaller than what is proposed
+_MOST_LISTED = 4  # sizes
+_MOST_BLACK = 1 / 3  # of a padded image in the middle of them all, above which it is cropped
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGeometry:
+    """The sizes and the colours of a dataset's images as they are stored; owner-only.
+
+    Attributes:
+        sizes: Images of each (height, width).
+        grey: Images of one channel.
+        colourless: Images that are stored in colour and whose channels are equal.
+    """
+
+    sizes: Mapping[tuple[int, int], int]
+    grey: int = 0
+    colourless: int = 0
+
+    @classmethod
+    def of(cls, inspection: Inspection) -> ImageGeometry:
+        """That of the images that an inspection counted."""
+        return cls(inspection.sizes, inspection.grey, inspection.colourless)
+
+    @property
+    def images(self) -> int:
+        """How many there are."""
+        return sum(self.sizes.values())
+
+    @property
+    def all_grey(self) -> bool:
+        """Whether no image has a colour, however it is stored."""
+        return self.images > 0 and self.grey + self.colourless == self.images
+
+    @property
+    def side(self) -> int:
+        """The side that is proposed: `USUAL_SIDE`, or less where the images are smaller."""
+        shorter = Counter[int]()
+        for size, count in self.sizes.items():
+            shorter[min(size)] += count
+        for side in reversed(PROPOSED_SIDES[: PROPOSED_SIDES.index(USUAL_SIDE) + 1]):
+            smaller = sum(count for length, count in shorter.items() if length < side)
+            if smaller <= _MAY_BE_ENLARGED * self.images:
+                return side
+        return PROPOSED_SIDES[0]
+
+    @property
+    def fit(self) -> ImageFit:
+        """The fit that is proposed.
+
+        Squares are not distorted by any. Else images are padded, for that cuts nothing off, unless
+        more than a third of half of them would be black.
+        """
+        if all(_ratio(size) <= VISIBLE_STRETCH for size in self.sizes):
+            return "stretch"
+        black = sorted((1 - 1 / _ratio(size), count) for size, count in self.sizes.items())
+        passed = 0
+        for share, count in black:
+            passed += count
+            if 2 * passed >= self.images:
+                return "pad" if share <= _MOST_BLACK else "crop"
+        return "pad"
+
+    @property
+    def words(self) -> str:
+        """Their sizes and colours in words; empty without images."""
+        if not self.images:
+            return ""
+        coloured = self.images - self.grey - self.colourless
+        parts = (
+            (self.grey, "grey"),
+            (self.colourless, "grey stored in colour"),
+            (coloured, "in colour"),
+        )
+        colours = ", ".join(f"{count:,} {name}" for count, name in parts if count)
+        return f"{self.sizes_in_words}; {colours}"
+
+    @property
+    def sizes_in_words(self) -> str:
+        """The most frequent sizes, and how many images are upright or lie where they differ."""
+        frequent = Counter(self.sizes).most_common(_MOST_LISTED)
+        listed = ", ".join(f"{height} x {width} ({n:,})" for (height, width), n in frequent)
+        more = len(self.sizes) - _MOST_LISTED
+        listed += f" and {more} more" * (more > 0)
+        return f"{listed}; {self._orientation}" if self._orientation else listed
+
+    @property
+    def _orientation(self) -> str:
+        """How many images are upright, lie or are square, in words; empty where all are alike."""
+        upright = sum(count for (height, width), count in self.sizes.items() if height > width)
+        lying = sum(count for (height, width), count in self.sizes.items() if height < width)
+        square = self.images - upright - lying
+        parts = ((upright, "portrait"), (lying, "landscape"), (square, "square"))
+        listed = [f"{count:,} {name}" for count, name in parts if count]
+        return ", ".join(listed) if len(listed) > 1 else ""
+
+    def losses(
+        self, side: int | None, fit: ImageFit, channels: int | None
+    ) -> Iterator[tuple[str, str]]:
+        """(option, what is lost by it) of images that are brought to one size and one colour.
+
+        Args:
+            side: Pixels a side; None: they keep their size.
+            fit: How images of another ratio are brought to it.
+            channels: 1 or 3; None: those they have.
+        """
+        if side is not None:
+            yield "size", self._of_size(side, fit)
+            if any(height != width for height, width in self.sizes):
+                yield "fit", self._of_fit(fit)
+        if channels == 1 and self.grey < self.images:
+            coloured = self.images - self.grey - self.colourless
+            yield (
+                "channels",
+                f"the colour of {coloured:,} images is lost"
+                if coloured
+                else f"nothing is lost: all images are grey, {self.colourless:,} of them stored in "
+                "colour with equal channels",
+            )
+
+    def _of_size(self, side: int, fit: ImageFit) -> str:
+        """What one side loses, and what the others would."""
+        finest, coarsest = self._scales(side, fit)
+        if coarsest <= 1:
+            words = "no detail is lost"
+        else:
+            words = f"details finer than {_span(max(finest, 1), coarsest)} pixels of the original"
+            words += " are lost"
+        others = {one: self._scales(one, fit)[1] for one in PROPOSED_SIDES if one != side}
+        listed = [f"{scale:.0f} at {one}" for one, scale in others.items() if scale >= 1.5]
+        if listed:
+            words += f" ({'up to ' if len(self.sizes) > 1 else ''}{', '.join(listed)})"
+        enlarged = sum(count for size, count in self.sizes.items() if _scale(size, side, fit) < 1)
+        if enlarged:
+            words += f"; {enlarged:,} smaller images are enlarged, which adds no detail"
+        return words
+
+    def _scales(self, side: int, fit: ImageFit) -> tuple[float, float]:
+        """Least and most pixels of an original, along a side, that become one pixel."""
+        scales = [_scale(size, side, fit) for size in self.sizes]
+        return min(scales), max(scales)
+
+    def _of_fit(self, fit: ImageFit) -> str:
+        """What one fit loses, and what the others would."""
+        ratio = max(_ratio(size) for size in self.sizes)
+        part = f"{'up to ' if len(self.sizes) > 1 else ''}{1 - 1 / ratio:.0%}"
+        cut = f"{part} of an image is cut off, at both ends of its longer side"
+        black = f"{part} of a sample is black"
+        if fit == "pad":
+            return f"nothing is cut off, and {black} (with crop {cut})"
+        if fit == "crop":
+            return f"{cut} (with pad nothing is, and {black})"
+        drawn = f"images are distorted, one side by up to {ratio:.2g} times"
+        return f"{drawn} (with crop {cut}; with pad {black})"
+
+
+def _ratio(size: tuple[int, int]) -> float:
+    """Of the longer side to the shorter one."""
+    return max(size) / min(size)
+
+
+def _scale(size: tuple[int, int], side: int, fit: ImageFit) -> float:
+    """Pixels of an original, along a side, that become one pixel of ``side``."""
+    return (min(size) if fit == "crop" else max(size)) / side
+
+
+def _span(least: float, most: float) -> str:
+    low, high = f"{least:.0f}", f"{most:.0f}"
+    return high if low == high else f"{low} to {high}"
