@@ -41,7 +41,7 @@ _COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, 
 _CHROMA_RADIUS = 0.45  # of luma's, that of chroma
 _COSINE_SHARE = 0.25  # of the numbers of a layout, at most
 _LEAST_COSINES = 8
-_CHROMA_SHARE = 0.12  # of the numbers of a layout of colour images, energies of chroma
+_CHROMA_SHARE = 0.08  # of the numbers of a layout of colour images, energies of chroma
 _COARSE = 3.0  # frequencies below are a block of their own
 _ENERGY_BLOCKS = (25, 100)  # principal axes where a block of energies ends
 

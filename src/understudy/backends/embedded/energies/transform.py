@@ -37,7 +37,7 @@ LUMA_OCTAVES, CHROMA_OCTAVES = 3, 2
 _KERNEL = 7  # pixels a side of a wavelet
 _SIGMA = 1.1  # of its envelope, in pixels
 _WAVE = 2.2  # radians a pixel of its wave, times sigma
-_GAIN = 100.0  # of the logarithm: log(1 + gain |.|) / gain
+_GAIN = 10.0  # of the logarithm: log(1 + gain |.|) / gain
 _FLOOR = 1e-4  # added to squared moduli, so that gradients exist where an image is flat
 _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
 
