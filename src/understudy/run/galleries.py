@@ -10,7 +10,7 @@ import numpy as np
 
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
-from understudy.core.types import Images, Labels, Release, Shape
+from understudy.core.types import Images, Labels, Shape
 from understudy.metrics.nearest_neighbours import clouds, nearest_rows
 from understudy.report import Sample, Sheet, contact_sheet
 from understudy.run.outputs import read_arrays, write_arrays
@@ -43,14 +43,10 @@ def first_of_each(
     return {label: np.concatenate(parts) for label, parts in parts_by_label.items()}
 
 
-def synthetic_pools(release: Release) -> dict[int, Images]:
-    """Synthetic images of each class, by label."""
-    pairs = ((batch.labels, batch.images) for batch in release.batches())
-    return first_of_each(
-        ((labels, images) for labels, images in pairs if images is not None),
-        len(release.classes),
-        _pool(len(release.classes), release.image_shape or (1, 1, 1)),
-    )
+def release_pools(release: Source, classes: Sequence[str]) -> dict[int, Images]:
+    """Images of each class of a written release, by the label that the class has in a run."""
+    pools = source_pools(release)
+    return {classes.index(release.classes[label]): pools[label] for label in sorted(pools)}
 
 
 def source_pools(source: Source) -> dict[int, Images]:

@@ -34,9 +34,16 @@ from understudy.run.documents import (
     write_contact_sheet,
     write_release_documents,
 )
-from understudy.run.galleries import sheets, synthetic_pools, write_gallery
+from understudy.run.galleries import release_pools, sheets, write_gallery
 from understudy.run.methods import method as method_of
-from understudy.run.outputs import RunFolder, RunPaths, read_arrays, run_folder, write_json
+from understudy.run.outputs import (
+    RunFolder,
+    RunPaths,
+    open_release,
+    read_arrays,
+    run_folder,
+    write_json,
+)
 from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.provenance import made_of, provenance_of
@@ -290,7 +297,9 @@ def _documents(
         quality=None,  # which is of that release
     )
     write_release_documents(folder.release, record, sums)
-    images = None if release.image_shape is None else synthetic_pools(release)
+    images = None
+    if release.image_shape is not None:
+        images = release_pools(open_release(folder.release, release.image_shape), release.classes)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     gallery = () if images is None else sheets(earlier.prepared.source, images)
     scatter = release_scatter(folder.release, record)

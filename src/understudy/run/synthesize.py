@@ -39,7 +39,7 @@ from understudy.run.documents import (
 )
 from understudy.run.dry import RunPlan, plan_of
 from understudy.run.fitness import measured_quality
-from understudy.run.galleries import synthetic_pools
+from understudy.run.galleries import release_pools
 from understudy.run.held_out import keep_hold_out
 from understudy.run.model_fit import words_fit
 from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
@@ -420,7 +420,9 @@ class _Run:
                     self.events.step,
                     rows=prepared.config.test_rows,
                 )
-        images = None if release.image_shape is None else synthetic_pools(release)
+        images = None
+        if release.image_shape is not None:
+            images = release_pools(synthetic, release.classes)
         contact_sheet = None if images is None else write_contact_sheet(folder, images)
         spent = spending(self.ledger, dataset.id)
         charged = Charged(self.ledger.address, dataset.id, spent)

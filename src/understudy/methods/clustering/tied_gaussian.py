@@ -244,7 +244,7 @@ def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> V
     common = sums.sum(axis=0) / total
     own = sums / sizes[:, None] - common
     if classes == 1:
-        return common[None]
+        return np.asarray(common[None])
     excess = own**2 - (noise * (1 - sizes / total))[:, None]
     between = np.maximum(excess.mean(axis=0) * classes / (classes - 1), 0.0)
     span = _MEAN_SPAN if classes > _FEW_CLASSES else _MEAN_SPAN_OF_FEW

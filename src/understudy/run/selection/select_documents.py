@@ -22,8 +22,8 @@ from understudy.run.documents import (
     write_contact_sheet,
     write_release_documents,
 )
-from understudy.run.galleries import sheets, synthetic_pools, write_gallery
-from understudy.run.outputs import RunFolder, write_json
+from understudy.run.galleries import release_pools, sheets, write_gallery
+from understudy.run.outputs import RunFolder, open_release, write_json
 from understudy.run.provenance import made_of
 from understudy.run.run_result import Result
 from understudy.run.selection.select_config import METHOD
@@ -193,7 +193,9 @@ def write_documents(
         facts: What only the owner may see.
     """
     write_release_documents(folder.release, record)
-    images = None if release.image_shape is None else synthetic_pools(release)
+    images = None
+    if release.image_shape is not None:
+        images = release_pools(open_release(folder.release, release.image_shape), release.classes)
     contact_sheet = None if images is None else write_contact_sheet(folder, images)
     private, charged = opened.private, facts.charged
     source = private or opened.candidates
