@@ -27,6 +27,7 @@ from understudy.run.resample import resample
 from understudy.run.synthesize import synthesize
 
 DCT = "embedded:dct"
+ENERGIES = "embedded:energies"
 PHOTO = "embedded:photo"
 LARGE = CodecRule(
     codec=PHOTO,
@@ -85,7 +86,7 @@ def test_what_is_not_installed_is_not_taken_and_the_remedy_is_said(two_rules, mo
 @pytest.mark.parametrize(
     ("named", "roles"),
     [
-        ({}, (DCT, DCT)),
+        ({}, (ENERGIES, ENERGIES)),
         ({"encoder": DCT}, (DCT, DCT)),
         ({"encoder": f"{DCT}?coefficients=200"}, (f"{DCT}?coefficients=200", DCT)),
         ({"encoder": PHOTO}, (PHOTO, PHOTO)),
@@ -111,7 +112,25 @@ def test_every_image_has_a_rule_and_a_codec_that_opens_it():
         encoder = load_encoder(rule.codec, shape=shape)
         decoder = load_decoder(rule.codec, shape=shape, encoder=encoder)
         images = np.zeros((1, *shape), dtype=np.uint8)
-        assert decoder.decode(encoder.encode(images)).shape == images.shape
+        seeds = np.zeros(1, dtype=np.uint64)
+        assert decoder.decode(encoder.encode(images), seeds=seeds).shape == images.shape
+
+
+@pytest.mark.parametrize(
+    ("shape", "codec"),
+    [
+        ((64, 64, 3), ENERGIES),
+        ((64, 64, 1), ENERGIES),
+        ((16, 16, 3), ENERGIES),
+        ((48, 128, 3), ENERGIES),
+        ((28, 28, 1), DCT),
+        ((32, 32, 1), DCT),
+        ((8, 8, 3), DCT),
+        ((300, 300, 3), DCT),
+    ],
+)
+def test_the_codec_of_images_that_nobody_knows(shape, codec):
+    assert choose_codec(shape).codec == codec
 
 
 def config(source, tmp_path, **options):
@@ -149,7 +168,7 @@ def test_the_chosen_names_are_written_down_and_used_again(tmp_path, monkeypatch)
 
 def test_methods_say_what_auto_stands_for():
     shown = CliRunner().invoke(app, ["methods"])
-    assert "auto: embedded:dct for all images" in shown.output
+    assert "auto: embedded:dct for grey images of up to 32 pixels a side" in shown.output
     listed = json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)
     said = {method["name"]: method["auto"] for method in listed}
     assert DCT in said[METHOD.name]

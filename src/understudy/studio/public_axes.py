@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.backends.arrays import FloatArray, with_channels
 from understudy.backends.embedded.energies import transform
-from understudy.backends.embedded.energies.transform import SIDE, PublicAxes
+from understudy.backends.embedded.energies.transform import COSINES, PublicAxes
 from understudy.core.errors import ConfigError
 from understudy.core.types import Images, Vector
 from understudy.data import open_source
@@ -60,7 +60,7 @@ def axes_of_images(batches: Iterable[Images]) -> PublicAxes:
         ConfigError: Fewer than 2,000 images.
     """
     luma, chroma = _Moments(), _Moments()
-    squares, grids = np.zeros((3, SIDE, SIDE)), {}
+    squares, grids = np.zeros((3, COSINES, COSINES)), {}
     for images in batches:
         values = transform.coefficients(with_channels(images, 3))
         squares += np.square(values, dtype=np.float64).sum(axis=0)
@@ -83,7 +83,7 @@ def axes_of_images(batches: Iterable[Images]) -> PublicAxes:
 
 
 def _power_law(squares: Vector) -> Vector:
-    """Mean squares (3, SIDE, SIDE) of cosines, as a power law of frequency but for the mean."""
+    """Mean squares (3, COSINES, COSINES) as a power law of frequency, but for the mean."""
     radii = transform.radii()
     inside = radii > 0
     design = np.stack([np.ones(inside.sum()), np.log(radii[inside] + 1)], axis=1)

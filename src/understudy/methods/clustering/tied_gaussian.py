@@ -45,7 +45,7 @@ LEAST_DIM, MOST_DIM = 24, 256
 
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
-_EMPTY_BLOCK = 0.05  # a block of such a size or less does not vary, and is left out
+_EMPTY_BLOCK = 0.035  # a block of such a size or less does not vary, and is left out
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _FEW_CLASSES = 4
 _MEAN_SPAN, _MEAN_SPAN_OF_FEW = 9, 25  # neighbours averaged over
@@ -113,8 +113,8 @@ class TiedGaussian:
         size_sd: Standard deviation of the noise in each.
         means: (classes, d).
         block_sizes: (blocks,) deviation of the records in each block, over that of public images.
-        root: (d, d) a square root of the covariance that samples are drawn with, smoother than that of
-            the records where nothing explains it.
+        root: (d, d) a square root of the covariance that samples are drawn with, which is less than
+            that of the records where no direction explains it.
         covariance: (d, d) that of the records, its least eigenvalues raised to the noise in them.
     """
 
@@ -353,7 +353,7 @@ def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) 
     counts = materials.class_sizes(gaussian.sizes / gaussian.sizes.sum(), gaussian.sizes.sum())
     labels = np.repeat(np.arange(len(classes)), counts)
     labels = materials.rng_of("classes of samples").permutation(labels)
-    metric, detail = gaussian.metric, float(gaussian.block_sizes[0])
+    metric, detail = gaussian.metric, float(gaussian.block_sizes[:2].max())
 
     def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
         rng = materials.rng_of(f"samples {first} round {number}")

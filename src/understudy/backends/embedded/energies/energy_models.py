@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.backends.arrays import FloatArray, check_embeddings, index_slices, require_images
 from understudy.backends.embedded.energies import transform
-from understudy.backends.embedded.energies.transform import SIDE, PublicAxes
+from understudy.backends.embedded.energies.transform import COSINES, PublicAxes
 from understudy.backends.embedded.scattering import SingleThreads
 from understudy.backends.embedded.shipped import ENERGY_WEIGHTS
 from understudy.backends.plugin import read_options
@@ -40,7 +40,7 @@ _LEAST_DETAIL = 1e-3
 _COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, below this
 _CHROMA_RADIUS = 0.45  # of luma's, that of chroma
 _COSINE_SHARE = 0.3  # of the numbers of a layout, at most
-_LEAST_COSINES = 8
+_FEWEST_COSINES = 8
 _CHROMA_SHARE = 0.08  # of the numbers of a layout of colour images, energies of chroma
 _COARSE = 3.0  # frequencies below are a block of their own
 _ENERGY_BLOCKS = (25, 100)  # principal axes where a block of energies ends
@@ -66,8 +66,8 @@ class _Numbers:
             )
         self.shape, self.channels = shape, shape[2]
         self.axes = PublicAxes.read(ENERGY_WEIGHTS / "axes.safetensors")
-        reach = np.array([1.0, _CHROMA_RADIUS, _CHROMA_RADIUS])[: self.channels]
-        radius = transform.radii()[None] / reach[:, None, None]
+        relative = np.array([1.0, _CHROMA_RADIUS, _CHROMA_RADIUS])[: self.channels]
+        radius = transform.radii()[None] / relative[:, None, None]
         flat = np.flatnonzero(radius.ravel() < _COSINE_RADIUS)
         radius = radius.ravel()[flat]
         order = np.lexsort((flat, np.round(radius, 9)))
@@ -79,13 +79,13 @@ class _Numbers:
     def layout(self, dim: int) -> Layout:
         """The first numbers of each kind, ``dim`` in all (`BlockEncoder.layout`)."""
         dim = min(dim, self.dim)
-        most = max(_COSINE_SHARE * dim, _LEAST_COSINES)
+        most = max(_COSINE_SHARE * dim, _FEWEST_COSINES)
         radii = np.arange(2.5, _COSINE_RADIUS + 0.25, 0.5)
         counts = np.searchsorted(self.frequencies, radii)
-        cosines = int(counts[counts <= most].max(initial=_LEAST_COSINES))
+        cosines = int(counts[counts <= most].max(initial=_FEWEST_COSINES))
         chroma = min(int(_CHROMA_SHARE * dim), self.chroma)
         luma = min(dim - cosines - chroma, self.luma)
-        index, opponent = np.arange(cosines), self.cosines[:cosines] >= SIDE * SIDE
+        index, opponent = np.arange(cosines), self.cosines[:cosines] >= COSINES * COSINES
         coarse = self.frequencies[:cosines] < _COARSE
         first = len(self.cosines)
         ends = [0, *(end for end in _ENERGY_BLOCKS if end < luma), luma]
@@ -255,12 +255,12 @@ class _Search:
         self._free = self._channels if len(chroma) else 1
 
     def images_of(self, targets: Embeddings, seeds: Seeds) -> FloatArray:
-        """Coefficients of the images: (n, c, SIDE, SIDE)."""
+        """Coefficients of the images: (n, c, COSINES, COSINES)."""
         wanted = torch.from_numpy(targets.astype(np.float32))
         start = self._begin(wanted, seeds)
         free = start[:, : self._free].clone().requires_grad_(True)
         fixed = start[:, self._free :]
-        unmeasured = ~self._measured.reshape(self._channels, SIDE, SIDE)[: self._free]
+        unmeasured = ~self._measured.reshape(self._channels, COSINES, COSINES)[: self._free]
         optimiser = torch.optim.Adam([free], lr=_RATE, betas=_BETAS)
         for step in range(_STEPS):
             for group in optimiser.param_groups:
@@ -277,7 +277,7 @@ class _Search:
 
     def _begin(self, wanted: Tensor, seeds: Seeds) -> Tensor:
         """The wanted cosines with a random texture above them, over public deviations."""
-        shape = (self._channels, SIDE, SIDE)
+        shape = (self._channels, COSINES, COSINES)
         drawn = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
         start = torch.from_numpy(self._detail * np.stack(drawn).astype(np.float32))
         flat = start.reshape(len(start), -1)
@@ -285,7 +285,7 @@ class _Search:
         return flat.reshape(len(start), *shape)
 
     def _embeddings(self, values: Tensor) -> Tensor:
-        """The numbers of the layout of (n, c, SIDE, SIDE) values over public deviations."""
+        """The numbers of the layout of (n, c, COSINES, COSINES) values over public deviations."""
         parts = [values.flatten(1)[:, self._cosines]]
         scaled = values * self._deviations
         matrix, offset = self._luma

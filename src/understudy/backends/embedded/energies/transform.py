@@ -26,10 +26,10 @@ from torch import Tensor
 from understudy.backends.arrays import OPPONENT, FloatArray
 from understudy.core.types import Images
 
-SIDE = 32
+COSINES = 32
 """Cosine coefficients of luma along each axis, and pixels of the plane that its energies are of."""
 
-CHROMA_SIDE = 16
+CHROMA_PIXELS = 16
 GRID = 8
 ANGLES = 8
 LUMA_OCTAVES, CHROMA_OCTAVES = 3, 2
@@ -44,8 +44,8 @@ _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
 
 def morlet_bank() -> Tensor:
     """Real, then imaginary parts of the wavelets: (2 * ANGLES, 1, 7, 7) float32, of unit norm."""
-    reach = _KERNEL // 2
-    rows, columns = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(float)
+    half = _KERNEL // 2
+    rows, columns = np.mgrid[-half : half + 1, -half : half + 1].astype(float)
     filters = []
     for angle in np.pi * np.arange(ANGLES) / ANGLES:
         along = columns * np.cos(angle) + rows * np.sin(angle)
@@ -67,9 +67,9 @@ def cosine_matrix(side: int) -> Tensor:
 
 
 def coefficients(images: Images) -> FloatArray:
-    """(n, h, w, c) uint8 to the lowest cosine coefficients, (n, c, SIDE, SIDE) float32.
+    """(n, h, w, c) uint8 to the lowest cosine coefficients, (n, c, COSINES, COSINES) float32.
 
-    They are those of the image reduced, or enlarged, to SIDE pixels a side, black -1/2 and white
+    They are those of the image reduced, or enlarged, to COSINES pixels a side, black -1/2 and white
     1/2, in opponent colours; a grey image's luma is that of the same image stored in colour.
     """
     centred = images.astype(np.float32) / np.float32(255) - np.float32(0.5)
@@ -79,18 +79,18 @@ def coefficients(images: Images) -> FloatArray:
         planes = centred * np.float32(np.sqrt(3))
     height, width = images.shape[1:3]
     values = scipy.fft.dctn(planes, axes=(1, 2), norm="ortho").transpose(0, 3, 1, 2)
-    result = np.zeros((*values.shape[:2], SIDE, SIDE), dtype=np.float32)
-    rows, columns = min(height, SIDE), min(width, SIDE)
-    scale = np.float32(SIDE / np.sqrt(height * width))
+    result = np.zeros((*values.shape[:2], COSINES, COSINES), dtype=np.float32)
+    rows, columns = min(height, COSINES), min(width, COSINES)
+    scale = np.float32(COSINES / np.sqrt(height * width))
     result[:, :, :rows, :columns] = scale * values[:, :, :rows, :columns]
     return result
 
 
 def pixels(values: FloatArray, height: int, width: int) -> Images:
-    """The way back of `coefficients`: (n, c, SIDE, SIDE) to (n, height, width, c) uint8."""
+    """The way back of `coefficients`: (n, c, COSINES, COSINES) to (n, height, width, c) uint8."""
     full = np.zeros((*values.shape[:2], height, width), dtype=np.float32)
-    rows, columns = min(height, SIDE), min(width, SIDE)
-    scale = np.float32(np.sqrt(height * width) / SIDE)
+    rows, columns = min(height, COSINES), min(width, COSINES)
+    scale = np.float32(np.sqrt(height * width) / COSINES)
     full[:, :, :rows, :columns] = scale * values[:, :, :rows, :columns]
     planes = scipy.fft.idctn(full, axes=(2, 3), norm="ortho").transpose(0, 2, 3, 1)
     if values.shape[1] == 3:
@@ -102,12 +102,12 @@ def pixels(values: FloatArray, height: int, width: int) -> Images:
 
 
 def planes_of(values: Tensor, side: int) -> Tensor:
-    """Planes of (n, c, SIDE, SIDE) coefficients in ``side`` x ``side`` pixels: (n, c, side, side).
+    """Planes of coefficients in ``side`` x ``side`` pixels, white one more than black.
 
-    In units in which white differs from black by one.
+    (n, c, COSINES, COSINES) to (n, c, side, side).
     """
     matrix = cosine_matrix(side)
-    lowest = values[:, :, :side, :side] * (side / SIDE / np.sqrt(3))
+    lowest = values[:, :, :side, :side] * (side / COSINES / np.sqrt(3))
     return torch.einsum("ui,ncuv,vj->ncij", matrix, lowest, matrix)
 
 
@@ -132,19 +132,19 @@ def energies(planes: Tensor, octaves: int) -> Tensor:
 
 
 def luma_energies(values: Tensor) -> Tensor:
-    """Energies of the luma of (n, c, SIDE, SIDE) coefficients: (n, 24 * 64)."""
-    return energies(planes_of(values[:, :1], SIDE)[:, 0], LUMA_OCTAVES).flatten(1)
+    """Energies of the luma of (n, c, COSINES, COSINES) coefficients: (n, 24 * 64)."""
+    return energies(planes_of(values[:, :1], COSINES)[:, 0], LUMA_OCTAVES).flatten(1)
 
 
 def chroma_energies(values: Tensor) -> Tensor:
-    """Energies of both opponents of (n, 3, SIDE, SIDE) coefficients: (n, 2 * 16 * 64)."""
-    planes = planes_of(values[:, 1:], CHROMA_SIDE).flatten(0, 1)
+    """Energies of both opponents of (n, 3, COSINES, COSINES) coefficients: (n, 2 * 16 * 64)."""
+    planes = planes_of(values[:, 1:], CHROMA_PIXELS).flatten(0, 1)
     return energies(planes, CHROMA_OCTAVES).reshape(len(values), -1)
 
 
 def radii() -> NDArray[np.float64]:
-    """(SIDE, SIDE) frequency of each cosine coefficient."""
-    rows, columns = np.indices((SIDE, SIDE))
+    """(COSINES, COSINES) frequency of each cosine coefficient."""
+    rows, columns = np.indices((COSINES, COSINES))
     return np.hypot(rows, columns)
 
 
@@ -162,7 +162,7 @@ class PublicAxes:
     """What the transform knows of public photographs.
 
     Attributes:
-        deviations: (3, SIDE, SIDE) usual size of each cosine coefficient, a power law in frequency.
+        deviations: (3, COSINES, COSINES) usual size of each coefficient, a power law in frequency.
         luma_mean: (24 * k,) mean of the luma's energies in the cosines of `grid_axes`.
         luma: (24 * k, a) their principal axes, each over twice its deviation.
         chroma_mean: The same of the opponents.
@@ -182,5 +182,8 @@ class PublicAxes:
 
     def write(self, file: Path) -> None:
         """Write them in half precision."""
-        arrays = {part.name: getattr(self, part.name).astype(np.float16) for part in fields(self)}
+        arrays = {  # safetensors writes what lies in memory, row by row or not
+            part.name: np.ascontiguousarray(getattr(self, part.name), dtype=np.float16)
+            for part in fields(self)
+        }
         save_file(arrays, file)
