@@ -34,7 +34,7 @@ def test_what_is_written_is_what_is_read(leaves, tmp_path, monkeypatch):
 def test_public_images_vary_by_one_half_along_every_axis(leaves, monkeypatch):
     monkeypatch.setattr(public_axes, "_FEWEST", 100)
     axes = axes_of_images([leaves])
-    encoder = EnergyEncoder((32, 32, 3))
+    encoder = EnergyEncoder(leaves.shape[1:])
     encoder._numbers.axes = axes
     first = len(encoder._numbers.cosines)
     luma = encoder.encode(leaves)[:, first : first + 100]
