@@ -258,20 +258,23 @@ def test_embeddings_have_no_forecast_and_say_so(tmp_path: Path) -> None:
     assert not (tmp_path / "sheet.png").exists()
 
 
-def test_a_forecast_that_is_killed_leaves_nothing(scans: Path, tmp_path: Path) -> None:
+def test_a_forecast_that_is_killed_leaves_nothing(
+    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "temporary"
     place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
     words = ["plan", scans, "--epsilon", 1, "--ledger", tmp_path / "ledger.db"]
     words += ["--forecast", tmp_path / "sheet.png", "--progress", "none"]
     with commands(tmp_path, PRELOADED) as understudy:
         moment = ("understudy.privacy.account:Account._store", 2, "after")
-        stopped = understudy.run(*words, env={"TMPDIR": str(place)}, fault=(*moment, "SIGTERM"))
+        stopped = understudy.run(*words, fault=(*moment, "SIGTERM"))
         assert stopped.code == 143
         assert not left_behind(place)
-        killed = understudy.run(*words, env={"TMPDIR": str(place)}, fault=(*moment, "SIGKILL"))
+        killed = understudy.run(*words, fault=(*moment, "SIGKILL"))
         assert killed.code == -9
         assert left_behind(place)
-        ended = understudy.run(*words, env={"TMPDIR": str(place)})
+        ended = understudy.run(*words)
     assert ended.code == 0, ended.err
     assert not left_behind(place)
     assert [path.name for path in tmp_path.glob("*sheet*")] == ["sheet.png"]

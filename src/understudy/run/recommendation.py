@@ -409,7 +409,8 @@ def _serves_energies(config: RunConfig, check: SourceCheck, named: Mapping[str, 
 
 MIXTURE_UNITS = 1_000.0
 """Units of a class times mu, from which on small grey images are served better by a mixture of
-cosines than by one Gaussian a class over energies (docs/sources.md)."""
+cosines than by one Gaussian a class over energies: between the 54 at which energies were better on
+public drawings and the 1,600 at which cosines were on a public benchmark (docs/sources.md)."""
 
 _WHY_ENERGIES = (
     "the images are small, grey and not many for this budget (owner only), and one Gaussian a "
