@@ -185,7 +185,7 @@ def test_a_plan_says_what_is_lost_and_prints_the_flags(scans: Path, tmp_path: Pa
     assert "16% of a sample is black" in reasons["--fit pad"]
     assert "nothing is lost: all images are grey" in reasons["--channels 1"]
     assert all(reasons[one].endswith("(owner only)") for one in ("--size 64", "--fit pad"))
-    assert "--encoder embedded:dct" in reasons  # that of grey images
+    assert "--encoder embedded:energies" in reasons
     facts = {fact.name: fact for fact in result.facts}
     assert facts["stored as"].private
     assert facts["stored as"].value == "1307 x 1100 (6); 6 grey stored in colour"

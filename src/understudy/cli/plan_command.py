@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,14 @@ _GIVEN = (
 @options_of_a_run(*_GIVEN)
 def plan_command(
     source: Annotated[str, typer.Argument(help="The private dataset.")],
+    forecast: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png",
+            help="Also write a sheet of public images beside what the run makes of them; takes a "
+            "minute or two.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     progress: Progress = "auto",
     **given: Any,
@@ -36,16 +45,16 @@ def plan_command(
     from understudy.run.recommendation import recommended_run
 
     epsilon = given.pop("epsilon", "")  # where it is missing, the error says what to do
-    result = recommended_run(source, epsilon=epsilon, progress=progress, **given)
+    result = recommended_run(source, epsilon=epsilon, forecast=forecast, progress=progress, **given)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False, default=list))
     else:
-        _show(result)
+        _show(result, forecast)
     if result.command is None or result.problems:
         raise typer.Exit(1)
 
 
-def _show(result: Recommendation) -> None:
+def _show(result: Recommendation, sheet: Path | None) -> None:
     """A recommendation as text."""
     table = Table("fact", "", "", box=None, pad_edge=False, header_style="bold")
     for fact in result.facts:
@@ -57,6 +66,7 @@ def _show(result: Recommendation) -> None:
     if result.command is None:
         _console.print("mend this first: understudy check says all of it. Nothing was spent")
         return
+    _show_outlook(result, sheet)
     _console.print("recommended:")
     for choice in result.choices:
         _console.print(f"  {choice.option}: {choice.reason}")
@@ -70,6 +80,31 @@ def _show(result: Recommendation) -> None:
     _show_expected(result)
     _console.print(f"to run it: {result.command}")
     _console.print("nothing was spent")
+
+
+def _show_outlook(result: Recommendation, sheet: Path | None) -> None:
+    """What the samples will look like, and first what would serve better than they do."""
+    poor = [rule for rule in result.expectations if rule.instead]
+    for rule in poor:
+        _console.print(f"first: {rule.words} (rule: {rule.rule}). Better:")
+    for one in result.instead:
+        _console.print(f"  {one.command}")
+        _console.print(f"    {one.reason}")
+    rest = [rule for rule in result.expectations if not rule.instead]
+    if rest:
+        _console.print("what to expect, of any images (owner only):")
+    for rule in rest:
+        _console.print(f"  {rule.words} (rule: {rule.rule})")
+    if result.forecast is None:
+        return
+    _console.print(f"forecast, the same run on public drawings (owner only): {sheet}")
+    chance = 1 / max(1, result.forecast.classes)
+    for kind in result.forecast.kinds:
+        if kind.accuracy is not None:
+            _console.print(
+                f"  {kind.kind}: the classifier that is released tells {kind.accuracy:.0%} of "
+                f"other ones apart ({chance:.0%} by chance)"
+            )
 
 
 def _show_expected(result: Recommendation) -> None:

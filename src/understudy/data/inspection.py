@@ -29,6 +29,7 @@ class Inspection:
         sizes: Records of each (height, width).
         grey: Records of one channel.
         colourless: Records of three channels that are equal.
+        units: The units of records, where they have one.
         equal: (file, earlier file) of the same bytes and the same class, the first ones.
         contradicting: The same of two classes.
         equal_count: How many there are of the first.
@@ -40,6 +41,7 @@ class Inspection:
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     grey: int = 0
     colourless: int = 0
+    units: set[str] = field(default_factory=set, repr=False)
     equal: list[tuple[str, str]] = field(default_factory=list)
     contradicting: list[tuple[str, str]] = field(default_factory=list)
     equal_count: int = 0
@@ -51,6 +53,7 @@ class Inspection:
         self.sizes[head.height, head.width] += 1
         self.grey += head.grey
         self.colourless += head.colourless
+        self.units |= set() if record.unit is None else {record.unit}
         content = pixel_bytes(record, self.reading)
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._count(digest, record.label or "all", record.location)
@@ -60,6 +63,7 @@ class Inspection:
         digests = source.digests(bytes(32))
         row = 0
         for batch in source.batches(_AT_ONCE):
+            self.units |= set() if batch.units is None else set(batch.units.tolist())
             if source.kind == "images":
                 self.grey += len(batch.labels) * (source.shape[2] == 1)
                 self.colourless += int(colourless_images(batch.values).sum())

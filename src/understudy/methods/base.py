@@ -225,6 +225,22 @@ class Materials:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """What to expect of a release, by one rule of public arithmetic.
+
+    Attributes:
+        rule: The name of the rule.
+        words: What to expect, and why: a sentence without its capital and its full stop.
+        instead: What would serve better than the images of the run, the best first:
+            ``"classifier"``, made of the released statistics, or ``"embeddings"``. Empty: nothing.
+    """
+
+    rule: str
+    words: str
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Method:
     """A method as the registry and the command line see it.
 
@@ -244,6 +260,9 @@ class Method:
         carried: Parameters, context and the noise of each stage (over the bound on what a unit
             contributes) to what classes of several sizes can carry (`clustering.capacity`), before
             anything is spent. None where the method has no such table.
+        expected: Parameters, context, the noise of each stage (as of ``carried``) and the number of
+            units of a class, in the mean, to what to expect of the release. None where the method
+            cannot say.
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
@@ -258,6 +277,9 @@ class Method:
     run: Callable[[Materials, Any], Release]
     roles: Callable[[Any, frozenset[str]], Mapping[str, str | None]]
     carried: Callable[[Any, Context, Callable[[Stage], float]], Sequence[Any]] | None = None
+    expected: (
+        Callable[[Any, Context, Callable[[Stage], float], float], Sequence[Expectation]] | None
+    ) = None
     check_resample: Callable[[Any, Context], None] | None = None
 
 

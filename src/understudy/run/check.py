@@ -61,6 +61,7 @@ class SourceCheck:
     Attributes:
         source: Its name.
         images: Usable records.
+        units: Whose they are, as many as were asked for; each record is its own unit otherwise.
         classes: Usable records of each class.
         shape: Of a record, as a run would read it; None where it could not be opened.
         problems: Everything that is wrong, what blocks a run first.
@@ -74,6 +75,7 @@ class SourceCheck:
 
     source: str
     images: int
+    units: int
     classes: Mapping[str, int]
     shape: tuple[int, ...] | None
     problems: tuple[Problem, ...]
@@ -144,6 +146,7 @@ def check_source(config: RunConfig) -> SourceCheck:
     return SourceCheck(
         source=config.source,
         images=inspection.classes.total(),
+        units=len(inspection.units) or inspection.classes.total(),
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
         stored=geometry.words,

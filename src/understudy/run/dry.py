@@ -6,15 +6,16 @@ Reads no private pixel, spends nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal, TypedDict, Unpack
 
 from understudy.core.ports import StepwiseModel
 from understudy.core.roles import RoleNames
-from understudy.core.types import Fit, Receipt
+from understudy.core.types import Fit, Receipt, Stage
 from understudy.data.inspection import source_notes
+from understudy.methods.base import Expectation
 from understudy.methods.clustering.capacity import Carried, classifier_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
 from understudy.privacy.unit import Adjacency
@@ -102,17 +103,34 @@ def class_capacities(prepared: Prepared) -> tuple[Carried, ...]:
     Returns:
         () where the method cannot tell.
     """
-    method, plan = prepared.method, prepared.plan
+    method = prepared.method
     if method.carried is None:
         return ()
+    return tuple(method.carried(prepared.params, prepared.context, _stage_noise(prepared)))
+
+
+def expectations(prepared: Prepared, units: float) -> tuple[Expectation, ...]:
+    """What to expect of a run's release, in words: public arithmetic.
+
+    Args:
+        prepared: The run.
+        units: Of a class, in the mean.
+
+    Returns:
+        () where the method cannot say.
+    """
+    method = prepared.method
+    if method.expected is None:
+        return ()
+    noise = _stage_noise(prepared)
+    return tuple(method.expected(prepared.params, prepared.context, noise, units))
+
+
+def _stage_noise(prepared: Prepared) -> Callable[[Stage], float]:
+    """The noise of a stage over the bound on what a unit contributes."""
     # A sum moves by twice its bound where a record is replaced.
     factor = 1.0 if prepared.config.privacy_unit.adjacency == "add-remove" else 2.0
-    table = method.carried(
-        prepared.params,
-        prepared.context,
-        lambda stage: factor / plan.stage_mu(stage.name),
-    )
-    return tuple(table)
+    return lambda stage: factor / prepared.plan.stage_mu(stage.name)
 
 
 def dry_run(config: RunConfig) -> RunPlan:

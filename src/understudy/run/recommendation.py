@@ -5,6 +5,7 @@ What it says counts private records: it is the owner's alone, as a check is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -15,16 +16,19 @@ from understudy.core.errors import InputError
 from understudy.core.ports import Events
 from understudy.core.roles import RoleNames
 from understudy.data import open_source
+from understudy.methods.base import Expectation
 from understudy.methods.clustering.capacity import least_classified
+from understudy.privacy.account import run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.run.benchmark_results import BenchmarkResult, ReleaseKind, nearest_results
 from understudy.run.check import Problem, SourceCheck, check_source
-from understudy.run.codec_rules import choose_codec, codec_roles
+from understudy.run.codec_rules import ENERGIES, SMALL_GREY, choose_codec, codec_roles
 from understudy.run.command_words import command_line, option_words
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.dry import RecommendationOptions, RunPlan, plan_of
+from understudy.run.dry import RecommendationOptions, RunPlan, expectations, plan_of
+from understudy.run.forecast import Forecast, forecast_of, sheet_path, unfit_for_drawings
 from understudy.run.models import named_roles
-from understudy.run.prepare import prepare
+from understudy.run.prepare import Prepared, prepare
 from understudy.run.progress import ProgressMode, reporting
 
 _RUNTIMES = {"torch": "torch", "diffusers": "models", "onnxruntime": "onnx"}
@@ -63,6 +67,19 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """What serves better than the samples of the run that is recommended.
+
+    Attributes:
+        command: What is typed.
+        reason: Why, in a sentence.
+    """
+
+    command: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """What to run on a dataset, why, what it costs and what to expect of it.
 
@@ -76,6 +93,9 @@ class Recommendation:
         obstacle: Why it cannot be planned.
         expected: The benchmarks nearest to the run, measured on other data.
         notes: What the owner should know besides.
+        expectations: What the samples will look like, by rules of public arithmetic.
+        instead: What would serve better than samples that serve little; the best first.
+        forecast: What the planned method makes of public images; None unless it was asked for.
     """
 
     source: str
@@ -87,26 +107,33 @@ class Recommendation:
     obstacle: str | None
     expected: tuple[BenchmarkResult, ...]
     notes: tuple[str, ...]
+    expectations: tuple[Expectation, ...] = ()
+    instead: tuple[Alternative, ...] = ()
+    forecast: Forecast | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"kind": "owner-only"} | asdict(self)
+        """JSON values; of a forecast its figures, not its images."""
+        figures = None if self.forecast is None else self.forecast.figures()
+        return {"kind": "owner-only"} | asdict(replace(self, forecast=None)) | {"forecast": figures}
 
 
 def recommended_run(
     source: str | PathLike[str],
     *,
     epsilon: float | str,
+    forecast: str | PathLike[str] | None = None,
     progress: ProgressMode | Events = "auto",
     **options: Unpack[RecommendationOptions],
 ) -> Recommendation:
-    """Recommend a method and settings for a dataset, with the reasons. Spends and writes nothing.
+    """Recommend a method and settings for a dataset, with the reasons. Spends nothing.
 
     What comes back counts private records: it is for the owner alone.
 
     Args:
         source: The private dataset.
         epsilon: As for `understudy.synthesize`.
+        forecast: A PNG to write, with public images beside what the planned run makes of them; it
+            takes a minute or two. None: nothing is written.
         progress: Where events go, as for `understudy.synthesize`.
         options: The models and public datasets that are at hand, and how the dataset is read:
             options of `understudy.synthesize`, by their names.
@@ -117,11 +144,21 @@ def recommended_run(
     """
     name = source_name("source", source)
     config = make_config({**options, "source": name, "out": "out", "epsilon": epsilon})
+    sheet = None if forecast is None else sheet_path(forecast, config.source)
     with reporting(progress) as events:
         step = events.step("reading the dataset")
-        result = recommend(config)
+        check = check_source(config)
+        result, prepared = _recommended(config, check)
         step.finish()
-    return result
+        if sheet is None:
+            return result
+        reason = "no run can be planned" if prepared is None else unfit_for_drawings(prepared)
+        if prepared is None or reason is not None:
+            return replace(result, notes=(*result.notes, f"there is no forecast: {reason}"))
+        sizes = [check.classes.get(name, 0) for name in prepared.context.classes]
+        outcome = forecast_of(prepared, sizes, check.units, events)
+        outcome.write(sheet)
+    return replace(result, forecast=outcome)
 
 
 def recommend(config: RunConfig) -> Recommendation:
@@ -135,10 +172,14 @@ def recommend(config: RunConfig) -> Recommendation:
         ConfigError: An option that makes no sense.
         SourceError: The public dataset cannot be read.
     """
-    check = check_source(config)
+    return _recommended(config, check_source(config))[0]
+
+
+def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation, Prepared | None]:
+    """What is recommended, and the run that is planned; None where none can be."""
     facts, problems = _facts(config, check), tuple(filter(_in_the_way, check.problems))
     if check.shape is None:
-        return Recommendation(check.source, facts, problems, (), None, None, None, (), ())
+        return Recommendation(check.source, facts, problems, (), None, None, None, (), ()), None
     method, roles, choices = _method(config, check)
     for name, value in check.options.items():
         option = " ".join(option_words(name, value))
@@ -147,15 +188,16 @@ def recommend(config: RunConfig) -> Recommendation:
         choices.append(Choice(option, reason))
     run = replace(config, method=method, roles=roles, **check.options)
     asked = _asked(config)
-    plan, obstacle = _planned(run)
+    prepared, plan, obstacle = _planned(run)
     if plan is not None and _serves_classifier(run, check, plan.mu):
         choices.append(Choice(f"--set {_CLASSIFIER}", _WHY_CLASSIFIER))
         asked["set"] = _CLASSIFIER
-        plan, obstacle = _planned(replace(run, settings={"labels": "classifier"}))
+        prepared, plan, obstacle = _planned(replace(run, settings={"labels": "classifier"}))
     epsilon = 1.0 if isinstance(config.epsilon, str) else config.epsilon
     epsilon = epsilon if plan is None else plan.epsilon
     options = {"method": method, **roles, **check.options, **asked}
-    return Recommendation(
+    rules = () if prepared is None else expectations(prepared, _class_units(check))
+    result = Recommendation(
         source=check.source,
         facts=facts,
         problems=problems,
@@ -169,7 +211,44 @@ def recommend(config: RunConfig) -> Recommendation:
             *_declared_losses(choices, check),
             *_class_notes(check, epsilon),
         ),
+        expectations=rules,
+        instead=_instead(config, options, rules),
     )
+    return result, prepared
+
+
+def _class_units(check: SourceCheck) -> float:
+    """Units of a class, in the mean."""
+    return check.units / max(1, len(check.classes))
+
+
+def _instead(
+    config: RunConfig, options: Mapping[str, Any], rules: Sequence[Expectation]
+) -> tuple[Alternative, ...]:
+    """What would serve better than the images of a run, where the rules say that something would.
+
+    Args:
+        config: What was asked.
+        options: Of the run.
+        rules: What to expect of it.
+    """
+    kinds = dict.fromkeys(kind for rule in rules for kind in rule.instead)
+    others = {name: value for name, value in options.items() if name != "encoder"}
+    embeddings = command_line(config, {**others, "decoder": "none"}, config.epsilon)
+    known = {
+        "classifier": Alternative(
+            f"{command_line(config, options, config.epsilon)} && {_STATISTICS}",
+            "the classifier that the released statistics are, which no sampling weakens: it costs "
+            "nothing besides the run",
+        ),
+        "embeddings": Alternative(
+            embeddings, "embeddings, from which a classifier is trained and no image is decoded"
+        ),
+    }
+    return tuple(known[kind] for kind in kinds)
+
+
+_STATISTICS = "understudy train out/ --from statistics"
 
 
 def _declared_losses(choices: Sequence[Choice], check: SourceCheck) -> list[str]:
@@ -296,6 +375,9 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
     choices = [Choice("--method clustering", _WHY_CLUSTERING)]
     if embeddings:
         return "clustering", config.roles, choices
+    if _serves_energies(config, check, named):
+        choices.append(Choice(f"--encoder {ENERGIES.codec}", _WHY_ENERGIES))
+        return "clustering", cast(RoleNames, {**named, "encoder": ENERGIES.codec}), choices
     if "encoder" not in named:
         encoder = codec_roles(named, check.shape)["encoder"]
         codec = choose_codec(check.shape, images=named.get("decoder") != "none")
@@ -309,6 +391,32 @@ def _method(config: RunConfig, check: SourceCheck) -> tuple[str, RoleNames, list
     choices.append(Choice(f"--encoder {named['encoder']}", "it was named, as one that knows them"))
     return "clustering", config.roles, choices
 
+
+def _serves_energies(config: RunConfig, check: SourceCheck, named: Mapping[str, str]) -> bool:
+    """Whether images are small and grey, and too few for the mixture that such images get."""
+    shape = check.shape or ()
+    if {"encoder", "decoder"} & set(named) or len(shape) != 3:
+        return False
+    if not (SMALL_GREY.fits(shape) and ENERGIES.fits(shape)) or ENERGIES.missing:
+        return False
+    if isinstance(config.epsilon, str):
+        _, plan, _ = _planned(replace(config, method="clustering", **check.options))
+        mu = math.inf if plan is None else plan.mu
+    else:
+        mu = run_mu_of(config.budget)
+    return _class_units(check) * mu < MIXTURE_UNITS
+
+
+MIXTURE_UNITS = 1_000.0
+"""Units of a class times mu, from which on small grey images are served better by a mixture of
+cosines than by one Gaussian a class over energies: between the 54 at which energies were better on
+public drawings and the 1,600 at which cosines were on a public benchmark (docs/sources.md)."""
+
+_WHY_ENERGIES = (
+    "the images are small, grey and not many for this budget (owner only), and one Gaussian a "
+    f"class over energies needs fewer than a mixture of cosines, which serves better from about "
+    f"{MIXTURE_UNITS:,.0f} units of a class times mu on"
+)
 
 _WHY_CLUSTERING = (
     "no public set of the same classes and no generator is at hand, so all that is released is "
@@ -330,14 +438,15 @@ def _same_classes(public: str, check: SourceCheck) -> bool:
     return set(other.classes) == set(check.classes)
 
 
-def _planned(config: RunConfig) -> tuple[RunPlan | None, str | None]:
-    """The run's plan, or why there is none."""
+def _planned(config: RunConfig) -> tuple[Prepared | None, RunPlan | None, str | None]:
+    """The run and its plan, or why there are none."""
     try:
         prepared = prepare(config)
         with Ledger(prepared.config.ledger) as ledger:
-            return plan_of(prepared, ledger, *ledger.look_up(prepared.source)), None
+            plan = plan_of(prepared, ledger, *ledger.look_up(prepared.source))
     except InputError as error:
-        return None, str(error)
+        return None, None, str(error)
+    return prepared, plan, None
 
 
 def _class_notes(check: SourceCheck, epsilon: float) -> list[str]:

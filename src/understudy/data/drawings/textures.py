@@ -20,17 +20,17 @@ def textures(
 ) -> NDArray[np.float32]:
     """One image: (height, width, channels) in [0, 1]."""
     plane = Plane.of(height, width, channels, rng)
-    pixels = _surface(plane)
+    pixels = texture_surface(plane)
     if plane.chance(0.2):
         edge = plane.along(rng.uniform(0, 2 * np.pi)) + 0.05 * plane.texture(2, 3)[0]
-        pixels = over(pixels, _surface(plane), plane.cover(edge - plane.uniform(-0.2, 0.2)))
+        pixels = over(pixels, texture_surface(plane), plane.cover(edge - plane.uniform(-0.2, 0.2)))
     if plane.chance(0.4):
         light = plane.along(rng.uniform(0, 2 * np.pi)) * plane.uniform(0, 0.5)
         pixels = pixels * (1 + light)[:, :, None]
     return plane.finished(pixels)
 
 
-def _surface(plane: Plane) -> Pixels:
+def texture_surface(plane: Plane) -> Pixels:
     """(h, w, channels): one of the surfaces, coloured and worn."""
     draw = _SURFACES[int(plane.rng.integers(0, len(_SURFACES)))]
     tones = plane.palette(int(plane.rng.integers(2, 5)), plane.uniform(0.15, 1.0), 0.25)

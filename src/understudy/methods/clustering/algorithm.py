@@ -19,6 +19,7 @@ from understudy.methods.base import (
     PROCEDURAL,
     UNLABELLED,
     Context,
+    Expectation,
     Materials,
     Method,
     stages_of,
@@ -40,6 +41,7 @@ from understudy.methods.clustering.covariance import (
     within_class_frame,
 )
 from understudy.methods.clustering.embedding_space import EmbeddingSpace, embed
+from understudy.methods.clustering.expectation import mixture_expectations, tied_expectations
 from understudy.methods.clustering.label_classifier import trained_on_records
 from understudy.methods.clustering.sampling import produce
 from understudy.methods.clustering.tied_gaussian import (
@@ -225,6 +227,15 @@ def _carried(
     return capacity.capacity(model, noise)
 
 
+def _expected(
+    params: ClusteringParams, context: Context, noise: capacity.Noise, units: float
+) -> tuple[Expectation, ...]:
+    """What to expect of a release of classes of so many units."""
+    if is_tied(params, context):
+        return tied_expectations(context, noise, units)
+    return mixture_expectations(context, _carried(params, context, noise), units)
+
+
 def _roots(
     local: Vault,
     params: ClusteringParams,
@@ -269,6 +280,7 @@ METHOD = Method(
     settle=settled,
     stages=_stages,
     carried=_carried,
+    expected=_expected,
     check_resample=_check_resample,
     run=clustering,
     roles=_roles,

@@ -1,0 +1,392 @@
+"""``understudy plan --forecast``: the planned method on public drawings, and words beforehand."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cli.processes import commands
+from tests.run.samples import class_folders, embeddings, tree, with_manifest
+from typer.testing import CliRunner
+
+from understudy.cli.main import app
+from understudy.core.errors import ConfigError
+from understudy.core.types import Release, SyntheticBatch
+from understudy.data.encoded_images import RecordSource
+from understudy.methods.base import Context, Materials
+from understudy.methods.clustering.capacity import Carried
+from understudy.methods.clustering.expectation import (
+    LEAST_DECODED,
+    mixture_expectations,
+    tied_expectations,
+)
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.run import forecast, public_drawings, recommendation
+from understudy.run.check import check_source
+from understudy.run.config import make_config
+from understudy.run.forecast import forecast_of
+from understudy.run.prepare import Prepared, prepare
+from understudy.run.progress import SilentEvents
+from understudy.run.public_drawings import drawn_records, public_kinds
+from understudy.run.recommendation import MIXTURE_UNITS, recommended_run
+
+pytest.importorskip("torch")
+
+SIZES = {"cat": 40, "dog": 24}
+PRELOADED = (
+    "understudy.cli.main,understudy.run.recommendation,"
+    "understudy.backends.embedded.energies.energy_models"
+)
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    return class_folders(tmp_path / "scans", SIZES, (16, 16, 1))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shapes(*args: Any) -> Any:
+        return {"shapes": public_kinds(*args)["shapes"]}
+
+    monkeypatch.setattr(forecast, "public_kinds", shapes)
+
+
+def prepared_run(source: Path, **options: Any) -> Prepared:
+    given = {"encoder": "embedded:energies", "ledger": str(source.parent / "ledger.db")}
+    config = {"source": str(source), "out": "out", "epsilon": 8.0} | given
+    return prepare(make_config(config | options))
+
+
+def left_behind(temporary: Path) -> list[Path]:
+    return list(temporary.glob("understudy-*"))
+
+
+def rows_of(ledger: Path) -> list[object]:
+    with Ledger(ledger) as opened:
+        return list(opened.rows())
+
+
+def planned(source: Path, **options: Any) -> recommendation.Recommendation:
+    ledger = str(source.parent / "ledger.db")
+    return recommended_run(source, ledger=ledger, progress="none", **{"epsilon": 1.0} | options)
+
+
+def counted(name: str, looks: Counter[str]) -> Callable[..., Any]:
+    """A method of `RecordSource` that counts its calls."""
+    own = getattr(RecordSource, name)
+
+    def call(self: RecordSource, *args: Any) -> Any:
+        looks[name] += 1
+        return own(self, *args)
+
+    return call
+
+
+# What is run
+
+
+def test_a_forecast_charges_nothing_and_reads_nothing_private(
+    scans: Path, tmp_path: Path, temporary: Path
+) -> None:
+    prepared = prepared_run(scans)
+    shutil.rmtree(scans)
+    outcome = forecast_of(prepared, tuple(SIZES.values()), 64, SilentEvents())
+    assert [one.kind for one in outcome.kinds] == ["shapes", "textures", "scenes"]
+    assert all(one.samples.shape == (10, 16, 16, 1) for one in outcome.kinds)
+    assert rows_of(tmp_path / "ledger.db") == []
+    assert left_behind(temporary) == []
+
+
+def test_a_plan_reads_the_private_records_as_often_with_a_forecast_as_without(
+    scans: Path, tmp_path: Path, one_kind: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: Counter[str] = Counter()
+    for name in ("batches", "digests", "_looks", "_pixels"):
+        monkeypatch.setattr(RecordSource, name, counted(name, looks))
+    planned(scans)
+    without = Counter(looks)
+    looks.clear()
+    before = tree(scans)
+    assert planned(scans, forecast=tmp_path / "sheet.png").forecast is not None
+    assert looks == without
+    assert tree(scans) == before
+    assert rows_of(tmp_path / "ledger.db") == []
+
+
+@pytest.mark.parametrize("options", [{}, {"encoder": "embedded:dct", "decoder": "embedded:dct"}])
+def test_the_method_that_is_run_is_the_planned_one(
+    scans: Path, one_kind: None, options: dict[str, str]
+) -> None:
+    prepared = prepared_run(scans, **options)
+    calls: list[tuple[Materials, Any, list[int]]] = []
+
+    def another(materials: Materials, params: Any) -> Release:
+        source = materials.vault._inside.source
+        labels = np.concatenate([batch.labels for batch in source.batches(50)])
+        calls.append((materials, params, np.bincount(labels).tolist()))
+        account = materials.vault._account
+        assert account.plan is prepared.plan
+        assert account.unit == prepared.config.privacy_unit
+        batch = SyntheticBatch(
+            np.repeat([0, 1], 5), images=np.full((10, 16, 16, 1), 77, dtype=np.uint8)
+        )
+        return Release("another", materials.classes, 10, lambda: iter([batch]))
+
+    planted = replace(prepared, method=replace(prepared.method, run=another))
+    (kind,) = forecast_of(planted, (40, 24), 64, SilentEvents()).kinds
+    ((materials, params, sizes),) = calls
+    assert (kind.samples == 77).all()
+    assert materials.context is prepared.context
+    assert params is prepared.params
+    assert (materials.seed, sizes) == (prepared.config.seed, [40, 24])
+    own = forecast_of(prepared, (40, 24), 64, SilentEvents()).kinds[0]
+    assert not (own.samples == 77).all()
+
+
+def test_records_are_as_many_as_the_private_ones_and_in_as_many_units(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = public_kinds((16, 16, 3), 3)["shapes"]
+    records = drawn_records("shapes", draw, (30, 0, 10), 10, ("a", "b", "c"))
+    batches = list(records.batches(7))
+    labels = np.concatenate([batch.labels for batch in batches])
+    assert np.bincount(labels, minlength=3).tolist() == [30, 0, 10]
+    assert len(set(np.concatenate([batch.units for batch in batches]).tolist())) == 10
+    assert len(np.unique(np.concatenate([b.values for b in batches]), axis=0)) == 40
+    monkeypatch.setattr(public_drawings, "MOST_DRAWINGS", 20)
+    again = drawn_records("shapes", draw, (30, 0, 10), 40, ("a", "b", "c"))
+    assert (len(again), len(again.images), again.units) == (40, 20, None)
+    assert len(set(again.digests(bytes(32)))) == 20
+
+
+def test_a_drawing_is_embedded_once_and_as_it_would_be() -> None:
+    seen: list[int] = []
+
+    def encode(images: np.ndarray) -> np.ndarray:
+        seen.append(len(images))
+        return images.reshape(len(images), -1).astype(np.float32)
+
+    images = np.arange(64, dtype=np.uint8).reshape(4, 4, 4, 1)
+    memory: dict[bytes, Any] = {}
+    for _ in range(3):
+        assert (forecast._embedded_once(encode, memory, images) == encode(images)).all()
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 1), (24, 32, 3)])
+def test_public_images_of_a_class_are_the_same_each_time_and_classes_differ(
+    shape: tuple[int, int, int],
+) -> None:
+    for draw in public_kinds(shape, 40).values():
+        image = draw(3, 5)
+        assert (image.shape, image.dtype) == (shape, np.uint8)
+        others = [draw(3, 5), draw(3, 6), draw(4, 5), draw(35, 5)]
+        assert [bool((image == other).all()) for other in others] == [True, False, False, False]
+        mixed = public_kinds(shape, 1)
+        assert len(mixed) == 3
+
+
+# The sheet
+
+
+def test_the_sheet_is_a_picture_and_nothing_else_is_left(
+    scans: Path, tmp_path: Path, one_kind: None, temporary: Path
+) -> None:
+    outcome = planned(scans, forecast=tmp_path / "sheet.png", epsilon=50.0).forecast
+    assert outcome is not None
+    sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
+    assert (sheet == outcome.sheet()).all()
+    assert sheet.shape[1] >= 10 * 64
+    assert outcome.figures()["classes"] == 2
+    assert 0.5 < outcome.figures()["accuracy"]["shapes"] <= 1.0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "ledger.db",
+        "sheet.png",
+    ]
+    assert left_behind(temporary) == []
+
+
+def test_a_class_of_which_nothing_comes_back_is_grey(scans: Path, one_kind: None) -> None:
+    prepared = prepared_run(scans)
+
+    def one_class(materials: Materials, _: Any) -> Release:
+        batch = SyntheticBatch(np.zeros(5, np.int64), images=np.zeros((5, 16, 16, 1), np.uint8))
+        return Release("one", materials.classes, 5, lambda: iter([batch]))
+
+    planted = replace(prepared, method=replace(prepared.method, run=one_class))
+    (kind,) = forecast_of(planted, (40, 24), 64, SilentEvents()).kinds
+    assert [int(image.max()) for image in kind.samples] == [0] * 5 + [128] * 5
+    assert kind.accuracy is None
+
+
+def test_a_sheet_is_a_png_outside_of_the_private_dataset(scans: Path, tmp_path: Path) -> None:
+    for name, words in (
+        ("sheet.jpg", "is a PNG"),
+        ("none/sheet.png", "no folder"),
+        ("scans/sheet.png", "inside the private dataset"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            planned(scans, forecast=tmp_path / name)
+    assert not list(tmp_path.rglob("sheet*"))
+
+
+def test_embeddings_have_no_forecast_and_say_so(tmp_path: Path) -> None:
+    vectors = embeddings(tmp_path / "vectors.npz")
+    result = planned(vectors, forecast=tmp_path / "sheet.png")
+    assert result.forecast is None
+    assert [note for note in result.notes if "there is no forecast" in note]
+    assert not (tmp_path / "sheet.png").exists()
+
+
+def test_a_forecast_that_is_killed_leaves_nothing(
+    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    words = ["plan", scans, "--epsilon", 1, "--ledger", tmp_path / "ledger.db"]
+    words += ["--forecast", tmp_path / "sheet.png", "--progress", "none"]
+    with commands(tmp_path, PRELOADED) as understudy:
+        moment = ("understudy.privacy.account:Account._store", 2, "after")
+        stopped = understudy.run(*words, fault=(*moment, "SIGTERM"))
+        assert stopped.code == 143
+        assert not left_behind(place)
+        killed = understudy.run(*words, fault=(*moment, "SIGKILL"))
+        assert killed.code == -9
+        assert left_behind(place)
+        ended = understudy.run(*words)
+    assert ended.code == 0, ended.err
+    assert not left_behind(place)
+    assert [path.name for path in tmp_path.glob("*sheet*")] == ["sheet.png"]
+    assert rows_of(tmp_path / "ledger.db") == []
+
+
+# The words
+
+
+def context(mu: float, classes: int, decoder: object = object()) -> Context:
+    names = tuple(map(str, range(classes)))
+    return Context((64, 64, 3), public=True, mu=mu, classes=names, decoder=decoder)  # type: ignore[arg-type]
+
+
+def tied_words(mu: float, units: float, classes: int = 10) -> dict[str, str]:
+    rules = tied_expectations(context(mu, classes), lambda stage: 1 / (0.76 * mu), units)
+    return {rule.rule: rule.words for rule in rules}
+
+
+def test_few_units_are_said_first_and_with_what_serves_better() -> None:
+    below, above = LEAST_DECODED - 1, LEAST_DECODED + 1
+    first, *_ = tied_expectations(context(1.0, 10), lambda stage: 1.3, below)
+    assert (first.rule, first.instead) == ("few units", ("classifier", "embeddings"))
+    first, *_ = tied_expectations(context(1.0, 1), lambda stage: 1.3, below)
+    assert first.instead == ("embeddings",)
+    assert "few units" not in tied_words(1.0, above)
+    assert "few units" in tied_words(0.5, above)
+    (first, *_) = mixture_expectations(context(1.0, 10), (), below)
+    assert first.instead == ("embeddings",)
+    assert mixture_expectations(context(1.0, 10, None), (), below) == ()
+
+
+@pytest.mark.parametrize(
+    ("mu", "units", "classes", "expected"),
+    [
+        (0.268, 164, 10, "blobs"),  # 67 numbers
+        (1.666, 200, 3, "textures"),  # 119
+        (1.666, 164, 10, "shapes"),  # 233
+    ],
+)
+def test_what_is_expected_follows_the_numbers_that_the_budget_pays_for(
+    mu: float, units: float, classes: int, expected: str
+) -> None:
+    assert tied_words(mu, units, classes)["numbers"].startswith(f"expect {expected}")
+
+
+def test_class_means_are_held_against_what_classes_differ_by() -> None:
+    assert "much alike" in tied_words(1.0, 15)["class means"]
+    assert "where they differ much" in tied_words(1.0, 50)["class means"]
+    assert tied_words(1.0, 400)["class means"].endswith("so classes will differ")
+
+
+@pytest.mark.parametrize(
+    ("own_mean", "clusters", "expected"),
+    [(False, 1, "alike in all classes"), (True, 2, "less than three"), (True, 3, "3 clusters")],
+)
+def test_a_mixture_is_as_varied_as_its_clusters(
+    own_mean: bool, clusters: int, expected: str
+) -> None:
+    table = (Carried(100, 1.0, own_mean, clusters, 0), Carried(3000, 1.0, True, 60, 16))
+    (rule,) = mixture_expectations(context(1.0, 2), table, 150)
+    assert expected in rule.words
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: bool) -> None:
+    config = make_config({"source": str(scans), "out": "out", "epsilon": 8.0})
+    check = check_source(config)
+    mu = recommendation.run_mu_of(config.budget)
+    units = round(len(SIZES) * MIXTURE_UNITS / mu * (0.99 if few else 1.01))
+    result, _ = recommendation._recommended(config, replace(check, units=units))
+    encoder = "embedded:energies" if few else "embedded:dct"
+    assert f"--encoder {encoder}" in [choice.option for choice in result.choices]
+    assert f"--encoder {encoder}" in (result.command or "")
+    named, _ = recommendation._recommended(
+        replace(config, roles={"encoder": "embedded:dct"}), replace(check, units=units)
+    )
+    assert "embedded:energies" not in (named.command or "")
+
+
+def test_units_are_counted_as_they_are_declared(tmp_path: Path) -> None:
+    scans = with_manifest(tmp_path / "scans", per_unit=4)
+    given = {"source": str(scans), "out": "out", "epsilon": 1.0, "label": "label"}
+    assert check_source(make_config(given)).units == 180
+    assert check_source(make_config({**given, "unit": "patient"})).units == 45
+
+
+def test_the_command_says_first_what_serves_better(scans: Path, tmp_path: Path) -> None:
+    words = ["plan", str(scans), "--ledger", str(tmp_path / "ledger.db"), "--progress", "none"]
+    shown = CliRunner().invoke(app, [*words, "--epsilon", "1"])
+    assert shown.exit_code == 0, shown.output
+    output = shown.output
+    assert output.index("first: images of these classes") < output.index("recommended:")
+    assert "understudy train out/ --from statistics" in output
+    assert re.search(r"^  expect blobs", output, re.MULTILINE)
+    (instead,) = re.findall(r"^  (understudy synthesize .*--decoder none.*)$", output, re.MULTILINE)
+    out = [*shlex.split(instead)[1:-1], str(tmp_path / "out"), "--dry-run"]
+    ended = CliRunner().invoke(app, out)
+    assert ended.exit_code == 0, ended.output
+    richer = CliRunner().invoke(app, [*words, "--epsilon", "90"]).output
+    assert "first: images" not in richer
+    content = json.loads(CliRunner().invoke(app, [*words, "--epsilon", "1", "--json"]).stdout)
+    assert content["expectations"][0]["rule"] == "few units"
+    assert content["forecast"] is None
+
+
+def test_the_command_writes_a_sheet(scans: Path, tmp_path: Path, one_kind: None) -> None:
+    words = ["plan", str(scans), "--ledger", str(tmp_path / "ledger.db"), "--progress", "none"]
+    words += ["--epsilon", "8", "--forecast", str(tmp_path / "sheet.png")]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "sheet.png").is_file()
+    assert re.search(r"shapes: the classifier that is released tells \d+% ", shown.output)
+    content = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert content["forecast"]["records"] == sum(SIZES.values())
