@@ -55,6 +55,7 @@ from understudy.privacy import noise
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Unit
+from understudy.run import session as session_module
 from understudy.run import synthesize as run_module
 from understudy.run.config import RunConfig, make_config
 from understudy.run.dry import RunPlan, dry_run
@@ -685,13 +686,13 @@ def test_defect_11_private_things_on_the_object_that_is_released(
     source = open_source(people)
     batch = next(source.batches(1000))
     caught: list[Release] = []
-    write = run_module.write_release
+    write = session_module.write_release
 
     def watch(release: Release, *args: Any, **options: Any) -> Any:
         caught.append(release)
         return write(release, *args, **options)
 
-    monkeypatch.setattr(run_module, "write_release", watch)
+    monkeypatch.setattr(session_module, "write_release", watch)
     settings = QUICK if decoder is None else {"covariance": "diagonal"}
     result = run(people, tmp_path / "out", decoder=decoder, unit=unit, settings=settings)
     with Ledger(tmp_path / "ledger.db") as ledger:

@@ -255,7 +255,7 @@ MOMENTS = [
     ("understudy.privacy.ledger.ledger:Ledger.record_release", 3, "after"),  # recorded, not renamed
     ("understudy.privacy.account:Account._store", 3, "after"),
     ("understudy.data.release:_PngWriter._name", 7, "after"),  # half of the images
-    ("understudy.run.synthesize:write_release", 1, "after"),
+    ("understudy.run.session:write_release", 1, "after"),
     ("understudy.run.documents:write_json", 1, "before"),  # run.json, the last file
 ]
 
@@ -263,8 +263,8 @@ BETWEEN = [
     ("understudy.run.outputs:write_json", 1, "after"),
     ("understudy.privacy.rows:CachedRecords", 1, "before"),
     ("understudy.privacy.vault:Vault.close", 1, "after"),
-    ("understudy.run.synthesize:write_release_documents", 1, "after"),
-    ("understudy.run.synthesize:write_contact_sheet", 1, "after"),
+    ("understudy.run.session:write_release_documents", 1, "after"),
+    ("understudy.run.session:write_contact_sheet", 1, "after"),
 ]
 """Moments at which nothing is paid or drawn that is not at one of the others."""
 

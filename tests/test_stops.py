@@ -27,8 +27,8 @@ MOMENTS = {
     "before the charge": ("understudy.privacy.account:Account.reserve", 1, "before"),
     "after the charge": ("understudy.privacy.account:Account.reserve", 1, "after"),
     "between two answers": ("understudy.privacy.account:Account._store", 2, "after"),
-    "before the release is written": ("understudy.run.synthesize:write_release", 1, "before"),
-    "before the documents": ("understudy.run.synthesize:run_record", 1, "after"),
+    "before the release is written": ("understudy.run.session:write_release", 1, "before"),
+    "before the documents": ("understudy.run.session:run_record", 1, "after"),
 }
 CODES = {"disk full": 1, "memory short": 1, "SIGTERM": 143, "SIGKILL": -9, "ledger locked": 0}
 

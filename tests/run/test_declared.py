@@ -233,7 +233,7 @@ def test_a_resumed_run_holds_out_the_same(
 ) -> None:
     vectors = embeddings(tmp_path / "vectors.npz")
     with monkeypatch.context() as patch:
-        patch.setattr("understudy.run.synthesize.write_release", _killed)
+        patch.setattr("understudy.run.session.write_release", _killed)
         with pytest.raises(KeyboardInterrupt):
             run(vectors, tmp_path / "a", ledger, hold_out="20%")
     before = (tmp_path / "a" / "owner" / FILE).read_bytes()

@@ -12,7 +12,7 @@ from tests.run.samples import QUICK, class_folders, tree
 import understudy
 from understudy.core.errors import ConfigError, RunStopped
 from understudy.privacy.ledger.ledger import Ledger
-from understudy.run import synthesize as synthesizing
+from understudy.run import session as synthesizing
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,15 @@ class NullLedger(Ledger):
     def check(self, dataset: str, charges: Any, *, unit: str, adjacency: str) -> None:
         """Refuses nothing."""
 
-    def charge(self, dataset: str, charges: Any, *, unit: str, adjacency: str) -> None:
+    def charge(
+        self,
+        dataset: str,
+        charges: Any,
+        *,
+        unit: str,
+        adjacency: str,
+        returning: str | None = None,
+    ) -> None:
         """Keeps which were charged, for the account's own rules."""
         new: list[Charge] = list(charges)
         self._drawn |= {(one.run, one.stage, one.attempt) for one in new}

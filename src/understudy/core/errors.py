@@ -14,6 +14,7 @@
     │   │   └── RunComplete        a run that is complete was to be resumed
     │   └── WireError              bytes between device and server are not what the schema allows
     ├── RunStopped                 the machine could not go on with a run; exits with 1
+    ├── MethodStopped              a method does not suit the records; exits with 4
     ├── BudgetRefused              the budget does not cover the request; exits with 3
     ├── Declined                   the owner was asked, and did not want the run
     └── PrivateValueError          something tried to print, pickle, log or copy a private value
@@ -119,6 +120,23 @@ class RunError(InputError):
 
 class RunStopped(UnderstudyError):
     """A run stopped on the way: disk full, memory short. Says what was charged and how to go on."""
+
+
+class MethodStopped(UnderstudyError):
+    """A method found, by answers that it paid for, that it does not suit the private records.
+
+    What it would have asked besides is not charged.
+
+    Args:
+        reason: What was found, from noisy answers and public facts alone.
+        remedy: What to do instead.
+    """
+
+    exit_code = 4
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.reason, self.remedy = reason, remedy
+        super().__init__(f"{reason}. {remedy}")
 
 
 class RunComplete(RunError):

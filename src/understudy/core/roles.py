@@ -76,6 +76,15 @@ class RoleNames(TypedDict, total=False):
             "instead of generating one.",
         ),
     ]
+    contrast: Annotated[
+        str | None,
+        _role(
+            "Public images of other kinds, to test likeness against.",
+            "Source",
+            "Public images of other kinds than the public dataset, which a test of likeness holds "
+            "it against; open: procedural images.",
+        ),
+    ]
     candidates: Annotated[
         str | None,
         _role(

@@ -117,8 +117,10 @@ class Materials:
         seed: Seed of everything public. Never of the noise.
         progress: Given words for a step, returns a function that is called with how many are done.
         base: A public or synthetic dataset of the same classes to start from; or None.
+        contrast: Public images of other kinds than ``public``; or None.
         fit: Brings images of any size to the private images' height, width and channels, as the
             encoder expects them.
+        resized: Brings images of any size to a (height, width, channels).
         keep: Stores what is made in the run's folder (`Store`).
         watch: Given words and the embeddings of samples, tells the owner how far they are from the
             private records; None unless the owner asked for it.
@@ -136,7 +138,9 @@ class Materials:
     seed: int
     progress: Callable[[str, int | None], Callable[[int], None]]
     base: Source | None = None
+    contrast: Source | None = None
     fit: Callable[[Images], Images] = lambda images: images
+    resized: Callable[[Images, Shape], Images] = lambda images, _: images
     keep: Store = lambda _, make: make()
     watch: Callable[[str, Embeddings], None] | None = None
     report_fit: Callable[[Fit], None] = lambda fit: None
@@ -266,6 +270,9 @@ class Method:
         check_resample: Parameters and context to nothing. Raises ConfigError where no more samples
             can be drawn from what such a run has paid for; None: they never can. A method that has
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
+        stops: Whether it may find by its first answers that it does not suit the records, and raise
+            `understudy.core.errors.MethodStopped`.
+        released_role: The role of a public dataset whose images may be the samples; None: none is.
     """
 
     name: str
@@ -281,6 +288,8 @@ class Method:
         Callable[[Any, Context, Callable[[Stage], float], float], Sequence[Expectation]] | None
     ) = None
     check_resample: Callable[[Any, Context], None] | None = None
+    released_role: str | None = None
+    stops: bool = False
 
 
 def stages_of(plan: Any) -> tuple[Stage, ...]:

@@ -31,6 +31,7 @@ from understudy.privacy.accounting import (
 )
 from understudy.privacy.budget import Budget, normalised_shares
 from understudy.privacy.ledger.ledger import Charge, Ledger
+from understudy.privacy.ledger.rules import rest_of_run
 from understudy.privacy.queries import Query
 from understudy.privacy.unit import Unit
 
@@ -154,7 +155,7 @@ class Account:
         self._ledger, self._dataset, self._folder = ledger, dataset, folder
         self._stages: dict[str, StageReceipt] = {}
         self._size = 0
-        self._reserved = False
+        self._reserved = self._over = False
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
             self._settle(part)
@@ -175,6 +176,8 @@ class Account:
         Raises:
             BudgetRefused: The dataset's budget does not cover the plan. Nothing was charged.
         """
+        if self._over:
+            raise RunError("this run was settled: nothing more is released for it")
         if not self._reserved:
             self._charge(dict.fromkeys(self.plan.shares, 1))
             self._reserved = True
@@ -186,6 +189,60 @@ class Account:
         self._ledger.check(
             self._dataset, charges, unit=self.unit.name, adjacency=self.unit.adjacency
         )
+
+    def settle(self, successor: Account | None = None) -> Receipt:
+        """End the run early: what it was charged and never released is returned to the budget.
+
+        The releases of a run are chosen one after the other by what was released before, so what
+        counts is the sum of mu^2 of those that were made (a privacy filter: Smith and Thakurta
+        2022). In the same transaction a successor is charged its whole plan. Once more, or resumed
+        after a kill, it changes nothing.
+
+        Args:
+            successor: The account of another run on the same dataset; None: nothing is charged.
+
+        Returns:
+            The guarantee of what was released.
+
+        Raises:
+            BudgetRefused: A budget was lowered since, and does not cover the successor.
+        """
+        charges = []
+        if successor is not None:
+            charges = successor._charges(dict.fromkeys(successor.plan.shares, 1))
+        self._ledger.charge(
+            self._dataset,
+            charges,
+            unit=self.unit.name,
+            adjacency=self.unit.adjacency,
+            returning=self.run,
+        )
+        self._over = True
+        if successor is not None:
+            successor._reserved = True
+        return self.released()
+
+    def released(self) -> Receipt:
+        """The guarantee of what was released so far, and of nothing else; of a resumed run too."""
+        stages = []
+        for stage in self.plan.shares:
+            path = self._folder / f"{stage}.npz"
+            if path.exists():
+                stages.append(StageReceipt(**_read(path)[1]["receipt"]))
+        events = [self.plan.event(one.stage) for one in stages]
+        budget, slack = self.plan.budget, math.fsum(event.slack for event in events)
+        epsilon = epsilon_of(events, budget.delta)
+        adjacency = self.unit.adjacency
+        return Receipt(self.unit.name, adjacency, epsilon, budget.delta, slack, tuple(stages))
+
+    @property
+    def rest(self) -> float:
+        """Epsilon of a run that may follow, which with what was released costs no more than this.
+
+        Rounded down; 0.0 where nothing is left.
+        """
+        events = [self.plan.event(stage.stage) for stage in self.released().stages]
+        return rest_of_run(self.plan.budget.epsilon, self.plan.budget.delta, events)
 
     def _charges(self, attempts: Mapping[str, int]) -> list[Charge]:
         return [
@@ -432,7 +489,8 @@ def _read(path: Path) -> tuple[NDArray[np.int64], dict[str, Any]]:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         noisy, note = archive["noisy"], json.loads(str(archive["note"]))
     drawn = note["drawn"] if "drawn" in note else {"query": note["query"]}  # 0.1.0: that alone
-    return noisy, {"drawn": dict(drawn), "attempt": int(note["attempt"])}
+    receipt = note.get("receipt")
+    return noisy, {"drawn": dict(drawn), "attempt": int(note["attempt"]), "receipt": receipt}
 
 
 def _digest(noisy: NDArray[np.int64]) -> str:

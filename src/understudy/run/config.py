@@ -94,6 +94,9 @@ class RunConfig:
         float | str | None,
         Option("Part of the budget that measures and publishes the quality.", metavar="SHARE"),
     ] = None
+    otherwise: Annotated[
+        str | None, Option("Method that gets the rest of the budget where METHOD stops.")
+    ] = None
     candidates_public: Annotated[
         bool, Option("No private image had a part in the candidates: you declare it.")
     ] = False

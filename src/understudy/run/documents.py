@@ -69,7 +69,7 @@ def run_record(
     ]
     origin = prepared.origin
     given = {} if origin is None else {"candidates_guarantee": origin.guarantee}
-    public = [prepared.public, prepared.base]
+    public = [prepared.public, prepared.base, prepared.contrast]
     if origin is not None and origin.guarantee == "no private data":
         public.append(prepared.candidates)
     if origin is not None and origin.record is not None:

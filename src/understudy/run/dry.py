@@ -178,6 +178,7 @@ class PlanOptions(RecommendationOptions, total=False):
     count: int | None
     hold_out: float | str | None
     quality_share: float | str | None
+    otherwise: str | None
     candidates_public: bool
 
 
@@ -267,6 +268,13 @@ def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
         yield ONE_CLASS
     if prepared.codec is not None:
         yield prepared.codec.reason
+    if prepared.method.stops:
+        instead = prepared.config.otherwise
+        yield (
+            "the method stops where its first answers say that it does not suit the private "
+            "images; what it has not asked for by then is not charged"
+            + ("" if instead is None else f", and goes to {instead}")
+        )
     if vars(prepared.params).get("labels") == "classifier":
         yield classifier_words(prepared.plan.mu)
     if inherited := sum(bool(stage.origin) for stage in whole.stages):

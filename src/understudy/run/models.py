@@ -19,6 +19,8 @@ from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
 from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
 from understudy.run.config import RunConfig
 
+_CONTRAST_IMAGES = 1_800  # 200 of each family
+
 
 def names_of_roles(config: RunConfig, method: Method, params: Any) -> dict[str, str | None]:
     """The name of each model and dataset that the method can use; None: none.
@@ -180,6 +182,13 @@ def procedural_name(asked: str | None, context: Context) -> str | None:
         return None
     kind = "leaves" if context.grid is None else ALL_FAMILIES
     return f"procedural:{kind}?channels={context.shape[2]}"
+
+
+def contrast_name(asked: str | None, context: Context) -> str | None:
+    """The images of other kinds: drawings of every family where none are named."""
+    if asked != PROCEDURAL:
+        return asked
+    return f"procedural:{ALL_FAMILIES}?count={_CONTRAST_IMAGES}&channels={context.shape[2]}"
 
 
 def phrases_of(source: Source) -> tuple[str, ...]:

@@ -118,6 +118,11 @@ class RunPaths:
         return self.owner / "start.json"
 
     @property
+    def stop(self) -> Path:
+        """Why the method stopped, where it did."""
+        return self.owner / "stopped.json"
+
+    @property
     def record(self) -> Path:
         """What was run, written last: the run is complete."""
         return self.owner / "run.json"

@@ -30,6 +30,7 @@ from understudy.run.config import RunConfig, make_params
 from understudy.run.image_geometry import PROPOSED_SIDES, USUAL_FIT, USUAL_SIDE
 from understudy.run.methods import method
 from understudy.run.models import (
+    contrast_name,
     load_models,
     named_roles,
     names_of_roles,
@@ -61,6 +62,7 @@ class Prepared:
         test: The real test set, or None.
         public: The public dataset, or None.
         base: The dataset to start from, or None.
+        contrast: Public images of other kinds, or None.
         candidates: The dataset to select samples from, or None.
         context: What is known before anything private is read: the models, among others.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
@@ -77,6 +79,7 @@ class Prepared:
     test: Source | None
     public: Source | None
     base: Source | None
+    contrast: Source | None
     candidates: Source | None
     context: Context
     quality: QualityFilter | None = None
@@ -98,6 +101,11 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     """
     require_apart(config.source, config.out)
     chosen = method(config.method)
+    if config.otherwise is not None and not chosen.stops:
+        raise ConfigError(
+            f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
+            "out --otherwise"
+        )
     params = make_params(chosen.params, config.settings)
     source = open_private(config) if source is None else source
     config = with_epsilon(config, source)
@@ -120,6 +128,9 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     base = None if base_name is None else open_matching(base_name, "base")
     public_name = procedural_name(names.get("public"), context)
     public = None if public_name is None else open_matching(public_name, "public")
+    _require_public(names.get(chosen.released_role or ""))
+    other_kinds = None if public is None else contrast_name(names.get("contrast"), context)
+    contrast = None if other_kinds is None else open_matching(other_kinds, "contrast")
     candidates = origin = None
     if (candidates_name := names.get("candidates")) is not None:
         origin = provenance_of(candidates_name, declared_public=config.candidates_public)
@@ -141,7 +152,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_independent_models(context)
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
-    parts = (plan, source, test, public, base, candidates, context, quality)
+    parts = (plan, source, test, public, base, contrast, candidates, context, quality)
     return Prepared(config, chosen, params, *parts, origin=origin, codec=codec)
 
 
@@ -305,6 +316,22 @@ def require_independent_models(context: Context) -> None:
         )
 
 
+def _require_public(name: str | None) -> None:
+    """Refuse a release about private images where public images are to be the samples.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if name is None:
+        return
+    guarantee = provenance_of(name).guarantee
+    if guarantee not in ("unknown", "no private data"):  # naming any others declares them public
+        raise ConfigError(
+            f"{name} is a release about private images ({guarantee}), and the samples would be its "
+            "own: name images that are public"
+        )
+
+
 def _open_candidates(source: Source, name: str) -> Source:
     """The candidates as they are: their own size and channels, and captions where they have some.
 
@@ -361,7 +388,10 @@ def require_classes(source: Source, other: Source, *, all_of_them: bool = False)
 
 
 def _open_matching(
-    source: Source, config: RunConfig, name: str, role: Literal["test", "base", "public"]
+    source: Source,
+    config: RunConfig,
+    name: str,
+    role: Literal["test", "base", "public", "contrast"],
 ) -> Source:
     """A test, base or public dataset, brought to the private one's size.
 
@@ -377,7 +407,7 @@ def _open_matching(
     if role == "test":
         other = open_test(name, label=config.label, classes=config.classes, **options)
     else:
-        label = NO_LABELS if role == "public" else None
+        label = NO_LABELS if role in ("public", "contrast") else None
         other = open_source(name, label=label, **options)
     require_same_kind(source, other)
     return other

@@ -118,6 +118,8 @@ class EarlierRun:
             seed=config.seed,
             progress=events.step,
             base=prepared.base,
+            contrast=prepared.contrast,
+            resized=fit_images,
             fit=partial(fit_images, shape=prepared.context.shape),
             keep=self._stored,
             quality=prepared.quality,

@@ -3,51 +3,23 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from understudy.backends.arrays import fit_images
 from understudy.core.errors import InputError, RunComplete, RunError
 from understudy.core.ports import Events
-from understudy.core.types import Fit, Receipt, Release
-from understudy.data import write_release
-from understudy.data.holdout import split
-from understudy.engine.local import LocalEngine
-from understudy.methods.base import Materials
-from understudy.privacy.account import Account
-from understudy.privacy.ledger.ledger import Dataset, Ledger
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.unit import Adjacency
-from understudy.privacy.vault import Vault
-from understudy.report import PublicQuality
-from understudy.run.accuracy import Accuracy, Watch, measure
 from understudy.run.config import RunConfig, make_config, source_name
-from understudy.run.documents import (
-    Charged,
-    is_unlabelled,
-    run_record,
-    spending,
-    stated_total,
-    warnings_of,
-    write_contact_sheet,
-    write_owner,
-    write_release_documents,
-)
-from understudy.run.dry import RunPlan, plan_of
-from understudy.run.fitness import measured_quality
-from understudy.run.galleries import release_pools
-from understudy.run.held_out import keep_hold_out
-from understudy.run.model_fit import words_fit
-from understudy.run.outputs import RunFolder, open_release, private_cache, run_folder
-from understudy.run.prepare import Prepared, claim, prepare, require_room_of
-from understudy.run.progress import ProgressMode, paused, reporting
-from understudy.run.quality_filter import quality_warnings, write_dropped
+from understudy.run.dry import RunPlan
+from understudy.run.early_stop import require_otherwise
+from understudy.run.outputs import run_folder
+from understudy.run.prepare import claim, prepare, require_room_of
+from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
+from understudy.run.session import Session
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts the four idx files."""
@@ -65,6 +37,7 @@ def synthesize(
     decoder: str | None = None,
     public: str | None = None,
     base: str | None = None,
+    contrast: str | None = None,
     candidates: str | None = None,
     cluster_encoder: str | None = None,
     generator: str | None = None,
@@ -89,6 +62,7 @@ def synthesize(
     channels: Literal[1, 3] | None = None,
     hold_out: float | str | None = None,
     quality_share: float | str | None = None,
+    otherwise: str | None = None,
     candidates_public: bool = False,
     format: Literal["png", "parquet"] = "png",
     licence: str = "unknown",
@@ -121,6 +95,8 @@ def synthesize(
             for an encoder whose numbers come in no order; ``"none"``: no dataset at all.
         base: A public or synthetic dataset of the same classes that the method starts from instead
             of generating one.
+        contrast: Public images of other kinds than ``public``, which a test of likeness holds it
+            against; None: procedural images.
         candidates: A synthetic or public dataset whose best samples the method selects.
         cluster_encoder: Encoder whose space is partitioned, where it is not ``encoder``'s.
         generator: Name of a text-to-image generator.
@@ -154,6 +130,8 @@ def synthesize(
         quality_share: Part of the budget, such as ``"2%"`` or 0.02, that measures how good the
             release is: the recall of each class by a classifier that is trained on the release,
             under differential privacy, published with it. None: no quality is published.
+        otherwise: A method that gets what is left of the budget where ``method`` stops, because
+            the private images are not what it is for; None: what is left is not charged.
         candidates_public: You declare that no private image of this dataset had a part in making
             the candidates, where they are no release that says so itself.
         format: How images are written.
@@ -194,6 +172,7 @@ def synthesize(
                 "decoder": decoder,
                 "public": public,
                 "base": base,
+                "contrast": contrast,
                 "candidates": candidates,
                 "cluster_encoder": cluster_encoder,
                 "generator": generator,
@@ -218,6 +197,7 @@ def synthesize(
                 "channels": channels,
                 "hold_out": hold_out,
                 "quality_share": quality_share,
+                "otherwise": otherwise,
                 "candidates_public": candidates_public,
                 "format": format,
                 "licence": licence,
@@ -254,6 +234,7 @@ def run(
         prepared = prepare(config)
         config = prepared.config
         claim(prepared)
+        require_otherwise(prepared)
         opening.finish()
         require_room_of(prepared)
         with (
@@ -263,200 +244,7 @@ def run(
         ):
             if folder.done:
                 raise RunComplete(config.out)
-            return _Run(prepared, folder, ledger, events, charged).carry_out(plan)
-
-
-class _Run:
-    """One run, from the ledger to the report."""
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        folder: RunFolder,
-        ledger: Ledger,
-        events: Events,
-        charged: list[str],
-    ) -> None:
-        self.prepared, self.folder, self.ledger, self.events = prepared, folder, ledger, events
-        self.charged = charged
-        self.seconds: dict[str, float] = {}
-        self.concerned: list[Dataset] = []
-        self.fits: list[Fit] = []
-        self.notes: tuple[str, ...] = ()  # of the plan that nobody is shown, and of the filters
-
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[part] = round(time.perf_counter() - start, 2)
-
-    def carry_out(self, plan: Callable[[RunPlan], None] | None) -> Result:
-        prepared, config, folder = self.prepared, self.prepared.config, self.folder
-        with self._timed("recognise the dataset"):
-            dataset = self.ledger.register(prepared.source)  # all of it, held-out records included
-            self.concerned = self.ledger.concerned(dataset.id)
-        opened, self.prepared = prepared, self._without_held_out()
-        prepared = self.prepared
-        account = Account(
-            self.ledger,
-            dataset.id,
-            config.privacy_unit,
-            prepared.plan,
-            folder.stages,
-            folder.run,
-            on_charge=self._note_charge,
-        )
-        account.check()
-        if not self.charged:  # else it is resumed, and free
-            self._show(plan, opened, dataset)
-        if (known := words_fit(prepared)) is not None:
-            _report_fit(self.fits, self.events, known)
-        with private_cache(folder.cache) as cache:
-            vault = Vault(
-                prepared.source,
-                account,
-                LocalEngine(),
-                cache,
-                lambda name: self.events.step(name, len(prepared.source), owner_only=True),
-            )
-            with self._timed("embed and fit"):
-                release = prepared.method.run(self._materials(vault), prepared.params)
-            vault.close()  # what is sampled from now on is post-processing
-        with self._timed("sample and write"):
-            shutil.rmtree(folder.release, ignore_errors=True)  # of a run that was killed
-            sums: dict[str, str] = {}
-            facts = write_release(
-                release,
-                folder.release,
-                format=config.format,
-                sums=sums,
-                progress=self.events.step("sampling and writing the release", release.count),
-            )
-            if prepared.quality is not None:
-                facts |= prepared.quality.facts
-                self.notes += tuple(quality_warnings(prepared.quality, release.count))
-                write_dropped(prepared.quality, folder.owner)
-        quality = None
-        if config.quality_part:
-            with self._timed("measure the quality"):
-                quality = measured_quality(prepared, release, account, folder, self.events)
-        receipt = claim(prepared, account.receipt())
-        return self._report(dataset, release, receipt, facts, quality, sums)
-
-    def _note_charge(self) -> None:
-        self.folder.begun = True
-        self.charged.append(f"epsilon {self.prepared.config.budget.epsilon:g} was charged")
-
-    def _show(
-        self, plan: Callable[[RunPlan], None] | None, opened: Prepared, dataset: Dataset
-    ) -> None:
-        """The plan of the whole dataset, before the charge; who sees it may end the run."""
-        shown = plan_of(opened, self.ledger, dataset, self.concerned)
-        if plan is None:
-            self.notes = shown.notes
-            for note in shown.notes:
-                self.events.warning(note)
-            return
-        with paused(self.events):
-            plan(shown)
-
-    def _without_held_out(self) -> Prepared:
-        """The run on its members alone, where a part of the dataset is held out."""
-        prepared, config = self.prepared, self.prepared.config
-        if config.hold_out is None:
-            return prepared
-        with self._timed("hold out"):
-            hold_out = keep_hold_out(
-                self.folder.owner, prepared.source, config.hold_out, config.privacy_unit
-            )
-            members, held_out = split(prepared.source, hold_out)
-            return replace(prepared, source=members, rows_held_out=len(held_out))
-
-    def _materials(self, vault: Vault) -> Materials:
-        prepared = self.prepared
-        config, context = prepared.config, prepared.context
-        watch = None
-        if config.watch:
-            watch = Watch(prepared.source, context.encoder, self.folder.owner, self.events)
-        return Materials(
-            context=context,
-            vault=vault,
-            public=prepared.public,
-            seed=config.seed,
-            progress=self.events.step,
-            base=prepared.base,
-            candidates=prepared.candidates,
-            fit=partial(fit_images, shape=context.shape),
-            keep=self.folder.keep,
-            watch=watch,
-            report_fit=partial(_report_fit, self.fits, self.events),
-            quality=prepared.quality,
-        )
-
-    def _report(
-        self,
-        dataset: Dataset,
-        release: Release,
-        receipt: Receipt,
-        facts: Mapping[str, Any],
-        quality: PublicQuality | None,
-        sums: Mapping[str, str],
-    ) -> Result:
-        """The documents, and accuracy if there is a test set."""
-        prepared, folder = self.prepared, self.folder
-        record = run_record(prepared, release, receipt, facts, quality)
-        if prepared.config.publish_total:
-            record = replace(record, total=stated_total(self.ledger, dataset.id))
-        write_release_documents(folder.release, record, sums)
-        synthetic = open_release(folder.release, release.image_shape)
-        accuracies: tuple[Accuracy, ...] = ()
-        if prepared.test is not None:
-            with self._timed("measure accuracy"):
-                accuracies = measure(
-                    synthetic,
-                    prepared.source,
-                    prepared.test,
-                    prepared.context.encoder,
-                    self.events.step,
-                    rows=prepared.config.test_rows,
-                )
-        images = None
-        if release.image_shape is not None:
-            images = release_pools(synthetic, release.classes)
-        contact_sheet = None if images is None else write_contact_sheet(folder, images)
-        spent = spending(self.ledger, dataset.id)
-        charged = Charged(self.ledger.address, dataset.id, spent)
-        write_owner(folder, prepared, record, charged, accuracies, images, self.seconds, self.fits)
-        return Result(
-            folder.release,
-            folder.owner,
-            receipt,
-            record.facts,
-            accuracies,
-            self.seconds,
-            contact_sheet,
-            (
-                *(fit.warning for fit in self.fits if fit.warning is not None),
-                *warnings_of(
-                    self.concerned,
-                    release.facts,
-                    unlabelled=is_unlabelled(prepared.source, prepared.config),
-                ),
-                *release.facts.get("notes", ()),
-                *self.notes,
-            ),
-            quality=quality,
-        )
-
-
-def _report_fit(fits: list[Fit], events: Events, fit: Fit) -> None:
-    """Record a measure of how well the models fit, and report its warning at once.
-
-    A release holds on to this function, so it holds on to nothing private of the run.
-    """
-    fits.append(fit)
-    if fit.warning is not None:
-        events.warning(fit.warning)
+            return Session(prepared, folder, ledger, events, charged).carry_out(plan)
 
 
 def demo(out: Path, epsilon: float = 1.0, *, progress: ProgressMode | Events = "auto") -> Result:

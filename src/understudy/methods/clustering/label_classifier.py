@@ -18,9 +18,8 @@ Inputs are made long, and those directions short.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import scipy
@@ -29,49 +28,26 @@ from understudy.core.independence import row_squares
 from understudy.core.types import Embeddings, Labels, Stage, Vector
 from understudy.methods.base import Materials
 from understudy.methods.clustering.embedding_space import EmbeddingSpace
-from understudy.privacy.queries import ClippedGradients
+from understudy.methods.dp_descent import (
+    INPUT_LENGTH,
+    MOMENTUM,
+    Descent,
+    descend,
+    descend_on_records,
+)
 from understudy.steps.mixture import Mixture
 from understudy.steps.rectified import RectifiedGaussians
 from understudy.steps.space import Shortening, Space
 
-if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
-    from understudy.privacy.vault import Vault
-
 Labelling = Literal["mixture", "classifier"]
 
-INPUT_LENGTH = 10.0
-"""Of inputs, so that the intercept's part of a gradient's norm is next to nothing."""
-
 _LONG_GRADIENT = 20_000  # numbers: of 60,000 records a step then takes several seconds
-_MOMENTUM = 0.8  # of descent on the mixture's samples
 _FIRST_STEPS = 40  # on the mixture's samples, without any noise
 _RIDGE = 1e-3  # of the second moments there: a classifier that is not too sure learns more
 _SAMPLES = 16_384
 _ROUNDS = 20  # in which samples are drawn again that the classifier gives another class
 _PROBES = 500  # samples of each component
 _WIDER = 1.5  # than the mixture, in deviations, are samples that show where classes end
-
-Gradient = Callable[[Vector], Vector]
-"""Of a mean loss at weights: (d + 1, C) to (d + 1, C)."""
-
-
-@dataclass(frozen=True)
-class Descent:
-    """How the classifier is trained on private records.
-
-    Attributes:
-        steps: How many; each is a release.
-        clip_norm: Of gradients, over the length of inputs: none is longer than 1.5 of that.
-        damping: Standard deviations of the noise in a mean gradient, times the length of inputs,
-            added to second moments.
-        momentum: Of each step, what the next one repeats.
-    """
-
-    steps: int
-    clip_norm: float
-    damping: float
-    momentum: float = _MOMENTUM
-
 
 _MANY_STEPS = Descent(80, 0.2, 48.0)
 _FEW_STEPS = Descent(20, 0.5, 32.0)
@@ -296,54 +272,7 @@ def trained_on_records(
 
     descent = next(one for one in (_MANY_STEPS, _FEW_STEPS) if one.steps == len(stages))
     start = np.zeros((rows.shape[1], space.classes))
-    start = _descend(start, of_samples, moments + ridge, _FIRST_STEPS, _MOMENTUM)
+    start = descend(start, of_samples, moments + ridge, _FIRST_STEPS, MOMENTUM)
     vault = space.vault.view(samples.inputs)
     theta = descend_on_records(materials, vault, stages, descent, start, moments, size)
     return LabelClassifier(theta, samples)
-
-
-def descend_on_records(
-    materials: Materials,
-    vault: Vault,
-    stages: tuple[Stage, ...],
-    descent: Descent,
-    start: Vector,
-    moments: Vector,
-    size: float,
-) -> Vector:
-    """Weights of a softmax regression of private records: (p + 1, C), released and public.
-
-    Args:
-        materials: Keeps the weights that a step asks at, so that a resumed run asks the same again.
-        vault: What the classifier reads of the records, (n, p), `INPUT_LENGTH` long.
-        stages: One for each step.
-        descent: How the steps are made.
-        start: (p + 1, C) weights; the last row is the intercept's.
-        moments: (p + 1, p + 1) second moments of public inputs, each with a 1 behind it.
-        size: Noisy number of records.
-    """
-    asked, bound = iter(stages), descent.clip_norm * INPUT_LENGTH
-
-    def of_records(theta: Vector) -> Vector:
-        stage = next(asked)
-        theta = materials.keep(f"weights at {stage.name}", lambda: {"theta": theta})["theta"]
-        query = ClippedGradients(theta, bound)
-        return query.gradient(vault.release(query, stage=stage.name)) / size
-
-    noise = vault.noise_sd(ClippedGradients(start, bound), stage=stages[0].name) / size
-    damped = moments + descent.damping * INPUT_LENGTH * noise * np.eye(len(moments))
-    return _descend(start, of_records, damped, len(stages), descent.momentum)
-
-
-def _descend(
-    theta: Vector, gradient: Gradient, curvature: Vector, steps: int, momentum: float
-) -> Vector:
-    """Preconditioned descent with momentum: the mean of the weights of its second half."""
-    inverse = 2 * np.linalg.inv(curvature)  # the Hessian is at most half of it
-    velocity, total, first = np.zeros_like(theta), np.zeros_like(theta), steps // 2
-    for step in range(steps):
-        velocity = momentum * velocity + inverse @ gradient(theta)
-        theta = theta - velocity
-        if step >= first:
-            total += theta
-    return np.asarray(total / (steps - first))

@@ -1,4 +1,4 @@
-"""What the ledger's rows say, read in order: datasets, budgets, charges, releases.
+"""What the ledger's rows say, read in order: datasets, budgets, charges, returns, releases.
 
 All state is derived from the chained rows, so nothing that is not sealed is ever believed.
 """
@@ -6,9 +6,9 @@ All state is derived from the chained rows, so nothing that is not sealed is eve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from understudy.core.errors import LedgerError
 from understudy.privacy.accounting import Event, epsilon_of, event_from_json, event_to_json
@@ -24,6 +24,7 @@ from understudy.privacy.ledger.records import (
 )
 
 LedgerEntry = Mapping[str, Any]
+T = TypeVar("T")
 ReleaseKey = tuple[str, str, int]
 """A release: (run, stage, attempt)."""
 
@@ -39,7 +40,7 @@ class Page:
         unit: Fixed by the first charge, as is `adjacency`.
         adjacency: ``"add-remove"`` or ``"replace-one"``.
         budget: The newest one set.
-        events: Everything charged, in order.
+        charged: What each release was charged, in order, without what was returned.
         runs: The runs that were charged, in order, as keys.
         disclosures: What no epsilon covers, in order, by run.
         deletions: Receipts of what a server deleted again, by run.
@@ -51,7 +52,7 @@ class Page:
     unit: str | None = None
     adjacency: str | None = None
     budget: Budget | None = None
-    events: list[Event] = field(default_factory=list)
+    charged: dict[ReleaseKey, Event] = field(default_factory=dict)
     runs: dict[str, None] = field(default_factory=dict)
     disclosures: dict[str, Disclosure] = field(default_factory=dict)
     deletions: dict[str, str] = field(default_factory=dict)
@@ -60,6 +61,15 @@ class Page:
     def name(self) -> str:
         """The name it was registered under."""
         return self.names[0]
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything charged, in order."""
+        return list(self.charged.values())
+
+    def without(self, returned: Collection[ReleaseKey]) -> Page:
+        """The page as it is once these charges are returned."""
+        return replace(self, charged=_without(self.charged, returned))
 
     def dataset(self) -> Dataset:
         """The page as the owner sees it."""
@@ -120,6 +130,22 @@ class Book:
                 return page, False
         return None
 
+    def unreleased(self, run: str) -> list[ReleaseKey]:
+        """What a run was charged and has released nothing for."""
+        return [key for key in self.charges if key[0] == run and key not in self.releases]
+
+    def returns(self, keys: Sequence[ReleaseKey]) -> list[LedgerEntry]:
+        """The rows that return these charges, on every page that has them."""
+        entries: list[LedgerEntry] = []
+        for key in keys:
+            release = dict(zip(("run", "stage", "attempt"), key, strict=True))
+            for page in self.pages.values():
+                if key in page.charged:
+                    own = self.charges[key][0] == page.id
+                    kind = "return" if own else "shared return"
+                    entries.append({"kind": kind, "dataset": page.id, **release})
+        return entries
+
     def overlapping(self, sketches: Sequence[Sketch]) -> list[Page]:
         """The datasets with which any of these shares half of the smaller one, or more."""
         return [
@@ -149,8 +175,16 @@ class Book:
     def _spend(self, entry: LedgerEntry) -> None:
         page = self.pages[entry["dataset"]]
         page.unit, page.adjacency = entry["unit"], entry["adjacency"]
-        page.events.append(event_from_json(entry["event"]))
+        page.charged[_release_key(entry)] = event_from_json(entry["event"])
         page.runs[entry["run"]] = None
+
+    def _return(self, entry: LedgerEntry) -> None:
+        self._give_back(entry)
+        self.charges = _without(self.charges, [_release_key(entry)])
+
+    def _give_back(self, entry: LedgerEntry) -> None:
+        page = self.pages[entry["dataset"]]
+        page.charged = _without(page.charged, [_release_key(entry)])
 
     def _disclose(self, entry: LedgerEntry) -> None:
         disclosure = Disclosure(entry["run"], entry["what"], entry.get("details", {}))
@@ -169,6 +203,8 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "budget": Book._budget,
     "charge": Book._charge,
     "shared charge": Book._spend,
+    "return": Book._return,
+    "shared return": Book._give_back,
     "release": Book._release,
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
@@ -193,6 +229,11 @@ def parse(link: Link) -> dict[str, Any]:
     return entry
 
 
+def _without(kept: Mapping[ReleaseKey, T], keys: Collection[ReleaseKey]) -> dict[ReleaseKey, T]:
+    """All but some of the releases."""
+    return {key: value for key, value in kept.items() if key not in keys}
+
+
 def _release_key(entry: LedgerEntry) -> ReleaseKey:
     """The release that a row is about."""
     return entry["run"], entry["stage"], entry["attempt"]
@@ -207,6 +248,19 @@ def charge_entry(charge: Charge) -> dict[str, Any]:
         "event": event_to_json(charge.event),
         "details": dict(charge.details),
     }
+
+
+def charge_entries(
+    charges: Sequence[Charge], pages: Sequence[Page], unit: str, adjacency: str
+) -> list[LedgerEntry]:
+    """The rows of charges of a run on the first of these datasets, which concerns all of them."""
+    protects = {"unit": unit, "adjacency": adjacency}
+    charged = [{**protects, **charge_entry(charge)} for charge in charges]
+    entries: list[LedgerEntry] = []
+    for number, page in enumerate(pages):
+        kind = {"kind": "shared charge", "run_on": pages[0].id} if number else {"kind": "charge"}
+        entries += [{**kind, "dataset": page.id, **entry} for entry in charged]
+    return entries
 
 
 def charge_text(event: Mapping[str, Any], details: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from understudy.privacy.ledger.book import (
     Book,
     LedgerEntry,
     Page,
-    charge_entry,
+    charge_entries,
     parse,
     row_label,
     row_of,
@@ -210,7 +210,13 @@ class Ledger:
             return page.spending(budget.delta)
 
     def charge(
-        self, dataset_id: str, charges: Sequence[Charge], *, unit: str, adjacency: str
+        self,
+        dataset_id: str,
+        charges: Sequence[Charge],
+        *,
+        unit: str,
+        adjacency: str,
+        returning: str | None = None,
     ) -> None:
         """Charge all of them or none, before any noise is drawn; on disk when this returns.
 
@@ -225,6 +231,8 @@ class Ledger:
             unit: What one person contributes.
             adjacency: ``"add-remove"`` or ``"replace-one"``. Unit and adjacency are fixed by a
                 dataset's first charge, because guarantees of two kinds do not compose.
+            returning: A run that is over: what it was charged and has released nothing for is
+                returned in the same transaction, and nothing can be released for it any more.
 
         Raises:
             BudgetRefused: A budget, which it names, does not cover them; nothing was recorded.
@@ -233,17 +241,11 @@ class Ledger:
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
-            new, pages = allowed(book, page, charges, unit, adjacency)
-            if not new:
-                return
-            protects = {"unit": unit, "adjacency": adjacency}
-            charged = [{**protects, **charge_entry(charge)} for charge in new]
-            own = {"kind": "charge", "dataset": page.id}
-            shared = {"kind": "shared charge", "run_on": page.id}
-            entries = [{**own, **entry} for entry in charged]
-            for other in pages[1:]:
-                entries += [{**shared, "dataset": other.id, **entry} for entry in charged]
-            self._append(connection, entries)
+            returned = [] if returning is None else book.unreleased(returning)
+            new, pages = allowed(book, page, charges, unit, adjacency, returned)
+            entries = [*book.returns(returned), *charge_entries(new, pages, unit, adjacency)]
+            if entries:
+                self._append(connection, entries)
 
     def disclose(self, dataset_id: str, disclosure: Disclosure) -> None:
         """Record that something of a dataset leaves without noise; on disk when this returns.

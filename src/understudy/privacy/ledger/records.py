@@ -129,7 +129,8 @@ class LedgerRow:
         time: When it was written: UTC, ISO 8601.
         kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
             ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
-            one), ``"release"``, ``"disclosure"``, ``"shared disclosure"`` or ``"deletion"`` (a
+            one), ``"return"`` (of a charge for which nothing was released), ``"shared return"``,
+            ``"release"``, ``"disclosure"``, ``"shared disclosure"`` or ``"deletion"`` (a
             server has signed that it deleted what was disclosed).
         dataset: Id of the dataset.
         data: What it says: JSON values.

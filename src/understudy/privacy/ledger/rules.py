@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from understudy.core.errors import BudgetRefused, LedgerError
 from understudy.privacy.accounting import (
@@ -28,11 +28,17 @@ _LEAST_RUN = 1e-6  # epsilon of the smallest run there is
 
 
 def allowed(
-    book: Book, page: Page, charges: Sequence[Charge], unit: str, adjacency: str
+    book: Book,
+    page: Page,
+    charges: Sequence[Charge],
+    unit: str,
+    adjacency: str,
+    returned: Collection[ReleaseKey] = (),
 ) -> tuple[list[Charge], list[Page]]:
     """Those of the charges that are to be recorded, and the datasets to record them for.
 
     A charge that was recorded before was recorded for all it concerned, and none is added to it.
+    What is ``returned`` in the same transaction no longer counts.
 
     Raises:
         BudgetRefused: The budget of one of the datasets does not cover the charges.
@@ -43,7 +49,8 @@ def allowed(
     if not new:
         return [], []
     pages = book.answerable(page)
-    check_all(pages, [charge.event for charge in new], unit, adjacency)
+    events = [charge.event for charge in new]
+    check_all([page.without(returned) for page in pages], events, unit, adjacency)
     return new, pages
 
 
@@ -148,6 +155,22 @@ def largest_run(pages: Sequence[Page], delta: float) -> float | None:
         return 0.0
     epsilon = rounded_down(bracket(fits, _LEAST_RUN * 2, MAX_EPSILON, rounded_down)[0])
     return epsilon if epsilon > _USED_UP * min(one.epsilon for _, one in budgets) else 0.0
+
+
+def rest_of_run(epsilon: float, delta: float, released: Sequence[Gaussian]) -> float:
+    """Epsilon of a run that, with what another one has released, costs no more than that one.
+
+    Args:
+        epsilon: That the other run would have spent.
+        delta: Of both of them.
+        released: What it has released.
+
+    Returns:
+        Rounded down; 0.0 where nothing is left.
+    """
+    charged = {("", str(number), 1): event for number, event in enumerate(released)}
+    page = Page("", ["this run"], budget=Budget(epsilon, delta), charged=dict(charged))
+    return largest_run([page], delta) or 0.0
 
 
 def _fit(events: Sequence[Event], budget: Budget) -> bool:

@@ -1,0 +1,95 @@
+"""A run whose method stops early: the rest of its budget is returned, or goes to another method.
+
+A method stops where its own noisy answers say that it does not suit the private images. What it has
+not asked for by then is given back to the dataset's budget in one transaction of the ledger, in
+which the other method, where one is named, is charged. Why it stopped is written first, so a run
+that is killed anywhere in between goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from understudy.core.errors import MethodStopped
+from understudy.core.roles import RoleNames
+from understudy.core.types import Receipt
+from understudy.privacy.account import Account, composed
+from understudy.run.config import RunConfig
+from understudy.run.methods import method
+from understudy.run.models import named_roles
+from understudy.run.outputs import RunPaths, read_json, write_json
+from understudy.run.prepare import Prepared, prepare
+
+
+def read_stop(paths: RunPaths) -> MethodStopped | None:
+    """Why the method of a run has stopped; None: it has not.
+
+    Raises:
+        RunError: The file is damaged.
+    """
+    if not paths.stop.is_file():
+        return None
+    content = read_json(paths.stop)
+    return MethodStopped(str(content.get("reason")), str(content.get("remedy")))
+
+
+def write_stop(paths: RunPaths, stop: MethodStopped) -> None:
+    """Write why a method has stopped, for the owner and for a run that is resumed."""
+    write_json(paths.stop, {"reason": stop.reason, "remedy": stop.remedy})
+
+
+def require_otherwise(prepared: Prepared) -> None:
+    """Refuse a run whose other method could not run, before anything is charged.
+
+    Raises:
+        InputError: As `prepare`.
+    """
+    config = _following(prepared.config, prepared.config.epsilon)
+    if config is not None:
+        prepare(config, prepared.source)
+
+
+def rest_of(prepared: Prepared, account: Account) -> Prepared | None:
+    """The other method's run with what is left of the budget; None: nothing is, or none is named.
+
+    Args:
+        prepared: The run that has stopped.
+        account: Its account.
+    """
+    config = _following(prepared.config, account.rest)
+    return None if config is None else prepare(config, prepared.source, probe=False)
+
+
+def _following(config: RunConfig, epsilon: float | str) -> RunConfig | None:
+    """The configuration of the other method: its own settings, and the models that it can use."""
+    if config.otherwise is None or epsilon == 0.0:
+        return None
+    other = method(config.otherwise)
+    taken = other.roles(other.params(), frozenset())
+    roles = {role: name for role, name in named_roles(config).items() if role in taken}
+    return replace(
+        config,
+        method=other.name,
+        settings={},
+        otherwise=None,
+        epsilon=epsilon,
+        roles=cast(RoleNames, roles),
+    )
+
+
+def whole_receipt(receipt: Receipt, stopped: Receipt | None) -> Receipt:
+    """The guarantee of a release, with what another method had released before it stopped."""
+    if stopped is None:
+        return receipt
+    tests = tuple(replace(one, stage=f"before: {one.stage}") for one in stopped.stages)
+    return composed([replace(stopped, stages=tests), receipt], receipt.delta)
+
+
+def stop_explained(stop: MethodStopped, receipt: Receipt) -> MethodStopped:
+    """The same stop, and what it has cost."""
+    spent = (
+        f"Epsilon {receipt.epsilon:.2g} (delta {receipt.delta:g}) was spent on finding out, and "
+        "nothing else is charged"
+    )
+    return MethodStopped(stop.reason, f"{spent}. {stop.remedy}")
