@@ -419,6 +419,7 @@ class _Run:
                     prepared.context.encoder,
                     self.events.step,
                     rows=prepared.config.test_rows,
+                    classifier=release.classifier,
                 )
         images = None
         if release.image_shape is not None:
