@@ -396,24 +396,13 @@ def utility_report(
     sides: tuple[TrainingSet, ...] = (
         ("synthetic", "real", "both") if both else ("synthetic", "real")
     )
-    results_by_side: dict[TrainingSet, list[UtilityResult]] = {
-        "synthetic": [],
-        "real": [],
-        "both": [],
-    }
+    results_by_side: dict[TrainingSet, list[UtilityResult]]
+    results_by_side = {"synthetic": [], "real": [], "both": []}
     for number, (seed, side) in enumerate(product(seeds, sides)):
         train = _rows(side, synthetic, own, seed)
-        training_progress = (
-            None if progress is None else _part(progress, number, len(sides) * len(seeds))
-        )
-        model = fit(
-            train,
-            network=network,
-            seed=seed,
-            epochs=epochs,
-            encoder=encoder,
-            progress=training_progress,
-        )
+        part = None if progress is None else _part(progress, number, len(sides) * len(seeds))
+        options: dict[str, Any] = {"epochs": epochs, "encoder": encoder, "progress": part}
+        model = fit(train, network=network, seed=seed, **options)
         if keep is not None:
             keep(side, seed, model)
         results_by_side[side].append(

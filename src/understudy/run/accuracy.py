@@ -196,15 +196,17 @@ def usual_networks(release: Source) -> Sequence[Network]:
     return ("cnn",) if front_end(release.shape) is None else ("cnn", DISCRIMINANT)
 
 
-def require_networks(networks: Sequence[str] | None) -> None:
-    """Refuse a network that does not exist.
+def require_networks(networks: Sequence[str] | None) -> list[Network]:
+    """The networks by their names, all of which exist.
 
     Raises:
         ConfigError: Naming the ones that do.
     """
+    known: dict[str, Network] = {name: name for name in WORDS}
     for name in networks or ():
-        if name not in WORDS:
+        if name not in known:
             raise unknown("network", name, list(WORDS))
+    return [known[name] for name in networks or ()]
 
 
 def evaluation_of_scores(scores: Sequence[ModelScore]) -> Evaluation | None:

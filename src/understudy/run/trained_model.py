@@ -104,11 +104,7 @@ def train_classifier(
             return _of_statistics(folder, path, events)
         source = open_release(place, record.image_shape)
         chosen = _network(network, source, epochs, events)
-        if path.suffix == LITERT_SUFFIX and chosen != DISCRIMINANT:
-            raise ConfigError(
-                f"{path.name}: --network {chosen} is written as ONNX only (--export model.onnx); "
-                f"--network {DISCRIMINANT} of images is written as LiteRT too"
-            )
+        _require_format(path, chosen)
         rows = collect(source, None, events.step)
         if chosen == DISCRIMINANT:
             data = _discriminant(rows, record, path)
@@ -145,21 +141,40 @@ def _of_statistics(folder: str | Path, path: Path, events: Events) -> ExportedCl
     return ExportedClassifier(path, DISCRIMINANT, record.classes, None, "images", classifier.shape)
 
 
+def _require_format(path: Path, network: Network) -> None:
+    """Refuse a format that a network is not written in.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if path.suffix == LITERT_SUFFIX and network != DISCRIMINANT:
+        raise ConfigError(
+            f"{path.name}: --network {network} is written as ONNX only (--export model.onnx); "
+            f"--network {DISCRIMINANT} of images is written as LiteRT too"
+        )
+
+
+def usual_classifier(source: Source) -> Network:
+    """The network that is trained on a release where none is named."""
+    if source.kind == "embeddings":
+        return "two-layer"
+    return "cnn" if front_end(source.shape) is None else DISCRIMINANT
+
+
 def _network(asked: str | None, source: Source, epochs: int | None, events: Events) -> Network:
     """The network.
 
     Raises:
         ConfigError: It does not exist, cannot be written, or learns from the other kind of rows.
     """
-    embedded, possible = source.kind == "embeddings", front_end(source.shape) is not None
-    if asked is None and not embedded and not possible:
+    usual = usual_classifier(source)
+    if asked is None and usual == "cnn":
         events.warning(
             f"these images have a size for which there is no {DISCRIMINANT} (16 to 256 pixels a "
             "side), so the small CNN is trained"
         )
-    chosen = asked or ("two-layer" if embedded else DISCRIMINANT if possible else "cnn")
-    require_networks([chosen])
-    if (chosen == "two-layer") != embedded:
+    (chosen,) = require_networks([asked or usual])
+    if (chosen == "two-layer") != (source.kind == "embeddings"):
         raise ConfigError(
             f"this release holds {source.kind}, and --network {chosen} learns from "
             f"{'embeddings' if chosen == 'two-layer' else 'images'}"
@@ -169,7 +184,7 @@ def _network(asked: str | None, source: Source, epochs: int | None, events: Even
             f"--network {chosen} cannot be written as ONNX; these can: {', '.join(TRAINED)}"
         )
     if chosen == DISCRIMINANT:
-        if not possible:
+        if usual != DISCRIMINANT:
             raise ConfigError(
                 f"--network {DISCRIMINANT} is of images of 16 to 256 pixels a side, found "
                 f"{source.shape[0]} x {source.shape[1]}: --network cnn takes others"
