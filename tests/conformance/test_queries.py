@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.privacy import queries
+from understudy.privacy import block_queries, queries
 from understudy.privacy.cells import Cells
 from understudy.privacy.queries import Query
 from understudy.testing import QuerySuite
@@ -19,6 +19,10 @@ def queries_of_this_package() -> list[Query]:
     return [
         queries.Counts(cells),
         queries.ClippedSums(cells, 1.3),
+        block_queries.AveragedSums(cells, 1.3),
+        block_queries.BlockSizes(
+            rng.normal(size=DIM), (slice(0, 2), slice(2, DIM)), smallest=0.03, largest=2.0
+        ),
         queries.CountAndSum(cells, 2.0),
         queries.DiagonalMoments(cells, 1.7),
         queries.FullMoments(cells, 1.7),
@@ -40,4 +44,4 @@ class TestQueries(QuerySuite):
 
 def test_every_query_of_this_package_is_listed_here() -> None:
     listed = {type(query) for query in queries_of_this_package()}
-    assert listed == set(Query.__subclasses__())
+    assert listed == {*Query.__subclasses__(), block_queries.AveragedSums}

@@ -119,6 +119,20 @@ CASES = {
         (8, 8, 1),
         decoder="embedded:dct",
     ),
+    "clustering, energies": Case(
+        CLUSTERING,
+        ClusteringParams(),
+        "embedded:energies",
+        (17, 19, 3),
+        decoder="embedded:energies",
+    ),
+    "clustering, energies of grey images": Case(
+        CLUSTERING,
+        ClusteringParams(),
+        "embedded:energies",
+        (64, 64, 1),
+        decoder="embedded:energies",
+    ),
     "clustering, embeddings": Case(CLUSTERING, few(power=0.7), None, (37,), public=True),
     "clustering, embeddings, labels by a classifier": Case(
         CLUSTERING, few(labels="classifier"), None, (37,), public=True
@@ -189,7 +203,7 @@ def needed(case):
     if "studio" in str(case.encoder):
         pytest.importorskip("transformers")
         pytest.importorskip("diffusers")
-    if "scattering" in str(case.encoder):
+    if any(name in str(case.encoder) for name in ("scattering", "energies")):
         pytest.importorskip("torch")
 
 

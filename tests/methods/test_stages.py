@@ -32,6 +32,13 @@ def of_images(shape: tuple[int, ...] = SHAPE, **more: Any) -> dict[str, Any]:
     return {"shape": shape, "encoder": encoder, "decoder": decoder} | more
 
 
+def of_energies(shape: tuple[int, ...] = (16, 16, 1), **more: Any) -> dict[str, Any]:
+    pytest.importorskip("torch")
+    encoder = load_encoder("embedded:energies", shape=shape)
+    decoder = load_decoder("embedded:energies", shape=shape, encoder=encoder)
+    return {"shape": shape, "encoder": encoder, "decoder": decoder} | more
+
+
 def of_embeddings(**more: Any) -> dict[str, Any]:
     return {"shape": (7,), "encoder": None, "decoder": None} | more
 
@@ -96,6 +103,8 @@ def clustering_cases() -> list[Case]:
     return [
         *cases,
         Case(CLUSTERING, ClusteringParams(), of_images()),
+        Case(CLUSTERING, ClusteringParams(), of_energies()),
+        Case(CLUSTERING, ClusteringParams(), of_energies((32, 32, 3), mu=1.5)),
         Case(CLUSTERING, ClusteringParams(), of_embeddings()),
         Case(CLUSTERING, ClusteringParams(), of_embeddings(mu=1.5)),
         Case(CLUSTERING, ClusteringParams(), of_embeddings(public=True)),

@@ -53,6 +53,8 @@ _VARIANCE_SPAN = 15
 _LEAST_VARIANCE = 0.1  # of its neighbours' mean, that a variance may be at least
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
+_UNEXPLAINED = 0.5  # of the deviations that no direction explains, what samples vary by there
+_LEAST_DRAWN = 1e-4  # eigenvalue of the correlations that samples are drawn with
 _LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations, by the noise
 
 
@@ -111,8 +113,9 @@ class TiedGaussian:
         size_sd: Standard deviation of the noise in each.
         means: (classes, d).
         block_sizes: (blocks,) deviation of the records in each block, over that of public images.
-        root: (d, d) a square root of the covariance that samples are drawn with.
-        covariance: (d, d) the same with its least eigenvalues raised to the noise in them.
+        root: (d, d) a square root of the covariance that samples are drawn with, smoother than that of
+            the records where nothing explains it.
+        covariance: (d, d) that of the records, its least eigenvalues raised to the noise in them.
     """
 
     layout: Layout
@@ -201,14 +204,15 @@ def measured(
     means = _class_means(standard, layout, sizes, stages.means)
     model = _covariance(standard, layout, means, float(sizes.sum()), stages.covariance)
     unclipped = scales / _CLIP
+    full = unclipped[:, None] * model.root(model.least)
     return TiedGaussian(
         layout,
         sizes,
         size_sd,
         centre + means * unclipped,
         block_sizes,
-        unclipped[:, None] * model.root(1e-4),
-        unclipped[:, None] * model.matrix(model.least) * unclipped,
+        unclipped[:, None] * model.root(_LEAST_DRAWN, _UNEXPLAINED),
+        full @ full.T,
     )
 
 
@@ -267,21 +271,15 @@ class _SpikedCovariance:
     spikes: Vector
     least: float
 
-    def _correlations(self, least: float) -> tuple[Vector, Vector, Vector]:
+    def root(self, least: float, part: float = 1.0) -> Vector:
+        """A square root (d, d) of the covariance, no eigenvalue of its correlations below least.
+
+        With only a ``part`` of the diagonal's deviations.
+        """
         scale = np.sqrt(self.diagonal)
-        matrix = (np.diag(self.diagonal) + self.spikes) / np.outer(scale, scale)
-        values, axes = np.linalg.eigh(matrix)
-        return np.maximum(values, least), axes, scale
-
-    def root(self, least: float) -> Vector:
-        """A square root (d, d) of the covariance, no eigenvalue of its correlations below least."""
-        values, axes, scale = self._correlations(least)
-        return np.asarray(scale[:, None] * axes * np.sqrt(values))
-
-    def matrix(self, least: float) -> Vector:
-        """The covariance, (d, d), likewise."""
-        root = self.root(least)
-        return np.asarray(root @ root.T)
+        matrix = np.diag(part**2 * self.diagonal) + self.spikes
+        values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
+        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, least)))
 
 
 def _covariance(

@@ -47,7 +47,7 @@ _LEAST_DETAIL = 1e-3
 
 _COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, below this
 _CHROMA_RADIUS = 0.45  # of luma's, that of chroma
-_COSINE_SHARE = 0.25  # of the numbers of a layout, at most
+_COSINE_SHARE = 0.3  # of the numbers of a layout, at most
 _LEAST_COSINES = 8
 _CHROMA_SHARE = 0.08  # of the numbers of a layout of colour images, energies of chroma
 _COARSE = 3.0  # frequencies below are a block of their own

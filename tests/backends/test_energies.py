@@ -1,0 +1,137 @@
+"""embedded:energies: the transform, its layout, and the search for images of an embedding."""
+
+import numpy as np
+import pytest
+import torch
+
+from understudy.backends.embedded.energies import transform
+from understudy.backends.embedded.energies.energy_models import EnergyDecoder, EnergyEncoder
+from understudy.backends.embedded.shipped import ENERGY_WEIGHTS, damaged
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.errors import BackendError
+from understudy.core.matching import BlockEncoder, MatchingDecoder
+
+SHAPES = [(16, 16, 1), (28, 28, 1), (32, 32, 3), (48, 64, 3), (64, 64, 1), (128, 128, 3)]
+
+
+def bars(shape: tuple[int, int, int], angle: float, count: int = 4) -> np.ndarray:
+    """Images of stripes at an angle, shifted each by a quarter of a period."""
+    height, width, channels = shape
+    rows, columns = np.mgrid[:height, :width] / height
+    phase = np.arange(count)[:, None, None] * np.pi / 2
+    wave = np.sin(2 * np.pi * 6 * (columns * np.cos(angle) + rows * np.sin(angle)) + phase)
+    pixels = np.rint(127.5 + 100 * wave).astype(np.uint8)
+    return np.repeat(pixels[..., None], channels, axis=3)
+
+
+def test_the_shipped_axes_are_what_was_shipped() -> None:
+    assert damaged(ENERGY_WEIGHTS) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_encoder_and_decoder_take_every_size(shape: tuple[int, int, int]) -> None:
+    encoder = load_encoder("embedded:energies", shape=shape)
+    decoder = load_decoder("embedded:energies", shape=shape, encoder=encoder)
+    assert isinstance(encoder, BlockEncoder)
+    assert isinstance(decoder, MatchingDecoder)
+    embeddings = encoder.encode(bars(shape, 0.3))
+    assert embeddings.shape == (4, encoder.dim)
+    assert embeddings.dtype == np.float32
+    layout = encoder.layout(60)
+    images = decoder.match(
+        embeddings[:, layout.columns],
+        layout,
+        np.eye(layout.dim),
+        1.0,
+        seeds=np.arange(4, dtype=np.uint64),
+    )
+    assert images.shape == (4, *shape)
+    assert images.dtype == np.uint8
+
+
+def test_cosines_there_and_back_keep_a_small_image() -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(40, 215, (3, 24, 30, 3)).astype(np.uint8)
+    values = transform.coefficients(images)
+    np.testing.assert_allclose(transform.pixels(values, 24, 30), images, atol=1)
+
+
+def test_a_grey_image_has_the_luma_of_the_same_image_in_colour() -> None:
+    grey = bars((64, 64, 1), 0.8)
+    colour = np.repeat(grey, 3, axis=3)
+    np.testing.assert_allclose(
+        transform.coefficients(grey)[:, 0], transform.coefficients(colour)[:, 0], atol=1e-4
+    )
+
+
+def test_energies_say_the_angle_of_stripes_and_not_their_phase() -> None:
+    flat, steep = bars((32, 32, 1), 0.0), bars((32, 32, 1), np.pi / 2)
+    values = [torch.from_numpy(transform.coefficients(images)) for images in (flat, steep)]
+    upright, level = (transform.luma_energies(value).reshape(4, 24, 64).numpy() for value in values)
+    # The first of eight angles answers to waves along the columns, the fifth to those along rows.
+    assert upright[:, 0].mean() > 1.5 * upright[:, 4].mean()
+    assert level[:, 4].mean() > 1.5 * level[:, 0].mean()
+    spread = upright[:, 0].mean(axis=1).std() / upright[:, 0].mean()
+    assert spread < 0.05
+
+
+def test_a_layout_is_cosines_and_energies_in_blocks_of_one_kind() -> None:
+    encoder = EnergyEncoder((64, 64, 3))
+    layout = encoder.layout(200)
+    assert layout.dim == 200
+    assert len(np.unique(layout.columns)) == 200
+    assert layout.blocks[0].start == 0
+    assert layout.blocks[-1].stop == 200
+    assert all(a.stop == b.start for a, b in zip(layout.blocks, layout.blocks[1:], strict=False))
+    smaller = set(encoder.layout(80).columns.tolist())
+    assert smaller <= set(layout.columns.tolist())
+
+
+def test_a_layout_without_its_empty_blocks_keeps_the_others_columns() -> None:
+    layout = EnergyEncoder((64, 64, 3)).layout(100)
+    empty = np.zeros(len(layout.blocks), dtype=bool)
+    empty[1] = True
+    rest = layout.without(empty)
+    kept = np.concatenate([layout.columns[b] for i, b in enumerate(layout.blocks) if i != 1])
+    assert rest.columns.tolist() == kept.tolist()
+    assert [b.stop - b.start for b in rest.blocks] == [
+        b.stop - b.start for i, b in enumerate(layout.blocks) if i != 1
+    ]
+
+
+def test_a_match_is_near_its_target() -> None:
+    shape = (32, 32, 1)
+    encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
+    layout = encoder.layout(120)
+    wanted = encoder.encode(bars(shape, 0.6))[:, layout.columns]
+    seeds = np.arange(4, dtype=np.uint64)
+    images = decoder.match(wanted, layout, np.eye(120) / 0.3, 1.0, seeds=seeds)
+    reached = encoder.encode(images)[:, layout.columns]
+    others = encoder.encode(bars(shape, 2.2))[:, layout.columns]
+    assert np.square(reached - wanted).mean() < 0.1 * np.square(others - wanted).mean()
+
+
+def test_an_image_depends_on_its_own_target_and_seed() -> None:
+    shape = (16, 16, 1)
+    encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
+    layout = encoder.layout(40)
+    wanted = np.repeat(encoder.encode(bars(shape, 0.6))[:, layout.columns], 20, axis=0)
+    seeds = np.arange(80, dtype=np.uint64)
+    together = decoder.match(wanted, layout, np.eye(40), 1.0, seeds=seeds)
+    alone = decoder.match(wanted[70:71], layout, np.eye(40), 1.0, seeds=seeds[70:71])
+    assert np.abs(together[70].astype(int) - alone[0]).max() <= 2
+    other = decoder.match(wanted[70:71], layout, np.eye(40), 1.0, seeds=seeds[:1])
+    assert np.abs(other[0].astype(int) - alone[0]).max() > 2
+
+
+def test_sizes_and_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BackendError, match="16 to 256 pixels"):
+        load_encoder("embedded:energies", shape=(8, 8, 1))
+    with pytest.raises(BackendError, match="embedded:energies"):
+        load_encoder("embedded:energies?gain=3", shape=(32, 32, 1))
+    with pytest.raises(BackendError, match="its own embeddings only"):
+        load_decoder(
+            "embedded:energies",
+            shape=(32, 32, 1),
+            encoder=load_encoder("embedded:dct", shape=(32, 32, 1)),
+        )

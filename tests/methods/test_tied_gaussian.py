@@ -1,0 +1,177 @@
+"""One Gaussian a class with a shared covariance: what is released is what the records are like."""
+
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.independence.worlds import Records
+
+pytest.importorskip("torch")
+
+from understudy.backends.registry import load_decoder, load_encoder
+from understudy.core.errors import ConfigError
+from understudy.core.matching import Layout
+from understudy.engine.local import LocalEngine
+from understudy.methods.base import Context, stages_of, weights_of
+from understudy.methods.clustering.algorithm import METHOD, ClusteringParams
+from understudy.methods.clustering.tied_gaussian import (
+    LEAST_DIM,
+    MOST_DIM,
+    TIED_STAGES,
+    carried,
+    dimensions,
+    measured,
+    moving_average,
+)
+from understudy.privacy.account import Account, Plan
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.privacy.unit import Unit
+from understudy.privacy.vault import Vault
+
+MUCH = 200.0  # an epsilon at which noise hardly matters
+SHAPE = (32, 32, 3)
+
+
+class Blocks:
+    """An encoder of embeddings that are numbers in three blocks, as they come."""
+
+    name, dim, norm_bound, ordered, licence = "blocks", 30, None, False, "none"
+
+    def encode(self, images: Any) -> Any:
+        return images
+
+    def layout(self, dim: int) -> Layout:
+        return Layout(np.arange(30), (slice(0, 10), slice(10, 20), slice(20, 30)))
+
+
+@contextmanager
+def vault_of(records: Records, folder: Any, epsilon: float, unit: Unit | None = None) -> Any:
+    unit = unit or Unit()
+    plan = Plan.of(Budget(epsilon), weights_of(stages_of(TIED_STAGES)))
+    (folder / "cache").mkdir()
+    with Ledger(str(folder / "ledger.db")) as ledger:
+        dataset = ledger.register(records).id
+        account = Account(ledger, dataset, unit, plan, folder / "stages")
+        yield Vault(records, account, LocalEngine(1), folder / "cache"), plan.mu
+
+
+def clouds(count: int = 4000) -> tuple[Records, Any, Any]:
+    """Records of three classes; the second block varies little, and the first two numbers go
+    together."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, count)
+    means = rng.normal(0, 0.4, (3, 30))
+    means[:, 10:20] *= 0.2
+    root = np.diag(np.repeat([0.6, 0.1, 0.6], 10))
+    root[1, 0] = 0.55
+    values = 0.3 + means[labels] + rng.normal(size=(count, 30)) @ root.T
+    return Records(values.astype(np.float32), labels, ("a", "b", "c")), means + 0.3, root @ root.T
+
+
+def test_means_sizes_and_covariance_are_those_of_the_records(tmp_path: Any) -> None:
+    records, means, covariance = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    np.testing.assert_allclose(gaussian.sizes, np.bincount(records.labels), atol=5)
+    # Clipping at three quarters of the usual length shortens the tails a little.
+    np.testing.assert_allclose(gaussian.means, means, atol=0.12)
+    ratio = np.diag(gaussian.covariance) / np.diag(covariance)
+    assert ratio.min() > 0.6
+    assert ratio.max() < 1.6
+    assert gaussian.covariance[0, 1] > 0.6 * covariance[0, 1]
+    assert gaussian.block_sizes[1] < 0.5 * gaussian.block_sizes[0]
+
+
+def test_the_discriminant_knows_the_classes_and_whole_embeddings(tmp_path: Any) -> None:
+    records, means, covariance = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    exact = np.linalg.solve(covariance, means.T)
+    ideal = (records.values @ exact - 0.5 * (means * exact.T).sum(axis=1)).argmax(axis=1)
+    best = (ideal == records.labels).mean()
+    predicted = gaussian.classifier(30).predict(records.values)
+    assert (predicted == records.labels).mean() > best - 0.03
+    np.testing.assert_array_equal(predicted, gaussian.labels_of(records.values))
+
+
+def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any) -> None:
+    records, _, _ = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    labels = np.arange(600) % 3
+    points = gaussian.draw(labels, np.random.default_rng(1))
+    assert (gaussian.labels_of(points) == labels).all()
+    for label in range(3):
+        middle = points[labels == label].mean(axis=0)
+        nearest = np.square(gaussian.means - middle).sum(axis=1).argmin()
+        assert nearest == label
+
+
+def test_a_block_that_does_not_vary_is_left_out(tmp_path: Any) -> None:
+    records, _, _ = clouds()
+    records.values[:, 10:20] = 0.0
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    assert gaussian.layout.columns.tolist() == [*range(10), *range(20, 30)]
+    assert (gaussian.classifier(30).weights[10:20] == 0).all()
+    assert gaussian.covariance.shape == (20, 20)
+
+
+def test_without_the_block_sizes_small_blocks_would_drown(tmp_path: Any) -> None:
+    """The second block's means are a fifth of the others', and still stand out of the noise."""
+    records, means, _ = clouds()
+    with vault_of(records, tmp_path, 4.0) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    wanted = means[:, 10:20] - means[:, 10:20].mean(axis=0)
+    own = gaussian.means[:, 10:20] - gaussian.means[:, 10:20].mean(axis=0)
+    assert np.corrcoef(wanted.ravel(), own.ravel())[0, 1] > 0.9
+
+
+def test_more_budget_and_more_records_pay_for_more_numbers() -> None:
+    assert dimensions(0.01, 10, 2) == LEAST_DIM
+    assert dimensions(2.0, 100_000, 2) == MOST_DIM
+    grid = [dimensions(mu, 2000, 10) for mu in (0.1, 0.3, 1.0, 2.0)]
+    assert grid == sorted(grid)
+    assert dimensions(0.3, 2000, 10) > dimensions(0.3, 2000, 40)
+
+
+def test_a_moving_average_keeps_a_constant_and_halves_nothing() -> None:
+    np.testing.assert_allclose(moving_average(np.full(9, 2.0), 5), 2.0)
+    spike = np.zeros(11)
+    spike[5] = 1.0
+    assert moving_average(spike, 5)[5] == pytest.approx(0.2)
+    assert moving_average(np.array([1.0, 3.0]), 9).tolist() == [2.0, 2.0]
+
+
+def test_what_classes_carry_grows_with_their_size() -> None:
+    table = carried(5, 0.3, lambda stage: 10.0)
+    assert [row.clusters for row in table] == [1] * len(table)
+    own = [row.own_mean for row in table]
+    assert own == sorted(own)
+    assert own[-1]
+
+
+def context(**more: Any) -> Context:
+    encoder = load_encoder("embedded:energies", shape=SHAPE)
+    decoder = load_decoder("embedded:energies", shape=SHAPE, encoder=encoder)
+    facts = {"public": False, "mu": 0.3, "classes": ("cat", "dog"), "count": 12}
+    return Context(SHAPE, encoder=encoder, decoder=decoder, **facts | more)
+
+
+def test_a_setting_of_a_mixture_is_refused_beside_the_codec_of_the_tied_gaussian() -> None:
+    with pytest.raises(ConfigError, match="clusters: a setting of a mixture"):
+        METHOD.stages(ClusteringParams(clusters=3), context())
+
+
+def test_a_setting_of_a_mixture_names_the_codec_of_mixtures() -> None:
+    roles = METHOD.roles(ClusteringParams(clusters=3), frozenset())
+    assert roles["encoder"] == "embedded:dct"
+    assert METHOD.roles(ClusteringParams(), frozenset())["encoder"] == "auto"
+
+
+def test_the_stages_take_the_whole_budget_and_have_names_of_their_own() -> None:
+    stages = METHOD.stages(ClusteringParams(), context())
+    assert stages == stages_of(TIED_STAGES)
+    assert sum(stage.weight for stage in stages) == 100
