@@ -53,12 +53,11 @@ from benchmarks.medians import (
 from benchmarks.packs import read_pack, write_pack
 from benchmarks.tables import CACHE, DATA, ROOT, Skipped, Table, load
 from understudy import synthesize
-from understudy.core.errors import InputError, UnderstudyError
+from understudy.core.errors import ConfigError, InputError, UnderstudyError
 from understudy.data import open_source
 from understudy.metrics.scoring import balanced_accuracy, confusion
 from understudy.metrics.utility import Labelled, Network, match_classes, utility
-from understudy.run.accuracy import usual_networks
-from understudy.run.trained_model import train_classifier
+from understudy.run.trained_model import train_classifier, usual_classifier
 
 PARTS = DEFAULTS
 FOLDERS = True  # words that name a folder are sets too
@@ -126,16 +125,22 @@ class Setting:
 
 
 def released_accuracy(out: Path, test: Labelled) -> float | None:
-    """Balanced accuracy of the released classifier of a run on test images, in [0, 1].
+    """Balanced accuracy of what a run released of its classes, on test images, in [0, 1].
 
-    None: the run states none. No run does yet: this is where it is read from the run's folder.
+    None: it released no statistics that classify images.
     """
-    return None
+    file = out / "statistics.onnx"
+    try:
+        model = train_classifier(out, from_="statistics", export=file, progress="none")
+    except ConfigError:
+        return None
+    images = shaped(test.values, model.shape)
+    return exported_accuracy(file, model.classes, replace(test, values=images))
 
 
 def trained_accuracy(out: Path, test: Labelled, seed: int) -> float | None:
     """Balanced accuracy of what ``understudy train`` makes of a run; None where it is the judge."""
-    if tuple(usual_networks(open_source(out))) == (JUDGE,):
+    if usual_classifier(open_source(out)) == JUDGE:
         return None
     file = out / "classifier.onnx"
     model = train_classifier(out, export=file, seed=seed, progress="none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -38,10 +39,14 @@ from benchmarks.strangers import (
 from benchmarks.tables import Skipped
 from PIL import Image
 from tests.metrics.test_judges import labelled
+from tests.run.samples import QUICK, class_folders
+from tests.run.stripes import CLASSES, striped_npz
+from tests.run.stripes import stripes as striped_images
 
 from understudy.core.errors import InputError
 from understudy.metrics.networks.onnx_export import onnx_bytes
 from understudy.metrics.utility import Labelled
+from understudy.run.synthesize import synthesize
 
 
 def stripes(folder: Path, colour: int, count: int = 30, side: int = 16) -> Path:
@@ -224,9 +229,30 @@ def test_an_exported_classifier_is_scored_as_it_is_in_memory(
 
 
 def test_the_classifier_of_a_run_is_left_out_where_it_is_the_judge(tmp_path: Path) -> None:
-    release = stripes(tmp_path / "run" / "release", 0, count=4)
-    assert trained_accuracy(release, labelled(4), 0) is None
-    assert released_accuracy(release, labelled(4)) is None
+    images = class_folders(tmp_path / "run" / "release", {"cat": 2, "dog": 2})
+    assert trained_accuracy(images.parent, labelled(4), 0) is None
+
+
+def test_the_classifiers_of_a_run_are_scored_on_real_images(tmp_path: Path) -> None:
+    private = striped_npz(tmp_path / "private.npz", 90)
+    given: dict[str, Any] = {"epsilon": 50.0, "count": 30, "progress": "none"}
+    given["ledger"] = str(tmp_path / "ledger.db")
+    synthesize(private, out=tmp_path / "run", **given)
+    images, labels = striped_images(200, seed=3)
+    test = Labelled(images, 2 - labels, CLASSES[::-1])
+    released = released_accuracy(tmp_path / "run", test)
+    assert released is not None
+    assert released > 0.8
+    trained = trained_accuracy(tmp_path / "run", test, 0)
+    assert trained is not None
+    assert trained > 0.6
+    files = {
+        (tmp_path / "run" / f"{name}.onnx").read_bytes() for name in ("statistics", "classifier")
+    }
+    assert len(files) == 2
+    without = {**given, "encoder": "embedded:dct", "settings": QUICK}
+    synthesize(private, out=tmp_path / "other", **without)
+    assert released_accuracy(tmp_path / "other", test) is None
 
 
 # Arithmetic

@@ -24,8 +24,8 @@ _GROUPS: tuple[Group, ...] = ("fidelity", "utility", "leakage", "attack")
 _Networks = Annotated[
     list[str] | None,
     typer.Option(
-        help="Train this one; repeatable: two-layer, cnn, convnet, resnet9, resnet-in, wrn40-4, "
-        "resnet50, vgg11, mobilenetv2."
+        help="Train this one; repeatable: two-layer, cnn, discriminant, convnet, resnet9, "
+        "resnet-in, wrn40-4, resnet50, vgg11, mobilenetv2."
     ),
 ]
 _DpSgd = Annotated[

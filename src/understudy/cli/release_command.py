@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -78,24 +78,48 @@ def sign_command(
 
 def train_command(
     release: _Release,
-    export: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The model, as ONNX.")],
+    export: Annotated[
+        Path, typer.Option(metavar="FILE", help="The model: .onnx, or LiteRT as .tflite.")
+    ],
+    from_: Annotated[
+        Literal["samples", "statistics"],
+        typer.Option(
+            "--from", help="What it is made of; statistics: what the run released of its classes."
+        ),
+    ] = "samples",
     network: Annotated[
         str | None,
-        typer.Option(help="two-layer for embeddings; cnn, convnet, resnet9, ... for images."),
+        typer.Option(
+            help="two-layer for embeddings; for images discriminant (the default), cnn, convnet, "
+            "resnet9, ..."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed trains the same model.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="Passes over the release.")] = None,
     progress: Progress = "auto",
 ) -> None:
-    """Train a classifier on a release, and write it as ONNX. Reads the release alone."""
+    """Write a classifier of a release as ONNX or LiteRT.
+
+    Trained on the samples, it reads the release alone. The classifier of the released statistics
+    is read from the owner's part of a run, and costs nothing either.
+    """
     from understudy.run.trained_model import train_classifier
 
     trained = train_classifier(
-        release, export=export, network=network, seed=seed, epochs=epochs, progress=progress
+        release,
+        export=export,
+        from_=from_,
+        network=network,
+        seed=seed,
+        epochs=epochs,
+        progress=progress,
     )
     shape = " x ".join(map(str, trained.shape))
+    origin = "of the released statistics, without a sample"
+    if trained.rows is not None:
+        origin = f"trained on {trained.rows:,} samples"
     _console.print(f"model:    {trained.path}")
-    _console.print(f"network:  {trained.network}, trained on {trained.rows:,} samples")
+    _console.print(f"network:  {trained.network}, {origin}")
     _console.print(f"takes:    {trained.source} ({shape} numbers a row)")
     _console.print(f"gives:    scores of {', '.join(trained.classes)}")
     _console.print("how good it is on real data, nobody has measured: understudy evaluate --test")

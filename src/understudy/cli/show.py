@@ -278,6 +278,12 @@ def accuracies(measurements: Sequence[Accuracy]) -> None:
         ):
             table.add_row(words, *("" if value is None else f"{value:.1%}" for value in values))
     _console.print(table)
+    from understudy.metrics.verdicts import sampling_loss
+    from understudy.run.accuracy import evaluation_of_scores
+
+    evaluation = evaluation_of_scores([accuracy.score for accuracy in measurements])
+    if loss := sampling_loss(evaluation.values if evaluation else ()).strip():
+        _console.print(f"owner only: {loss}")
 
 
 def method_table(methods: Mapping[str, Method]) -> None:

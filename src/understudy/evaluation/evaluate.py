@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs, Verdict
 from understudy.evaluation import Part
@@ -24,6 +25,7 @@ from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.metrics import verdicts
+from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
@@ -31,6 +33,7 @@ from understudy.run.accuracy import collect, usual_networks
 from understudy.run.config import source_name
 from understudy.run.outputs import release_folder, write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
+from understudy.run.released_classifier import released_classifier
 from understudy.run.report import refresh
 
 _MANY = 1000
@@ -106,8 +109,7 @@ def evaluate(
         records = source_name("real", real)
         others = None if test is None else source_name("test", test)
         inputs = Inputs.open(release, records, others, chosen)
-        steps = partial(events.step, owner_only=True)
-        evaluation, pairs = _Measurement(inputs, chosen, steps).run()
+        evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
     _keep(release, evaluation, pairs)
     return evaluation
 
@@ -129,10 +131,16 @@ def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
 class _Measurement:
     """One evaluation, every part of it known to fit."""
 
+    release: Path
     inputs: Inputs
     options: EvaluationOptions
-    bars: Bars
+    events: Events
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def bars(self) -> Bars:
+        """Progress, of which all is for the owner alone."""
+        return partial(self.events.step, owner_only=True)
 
     def run(self) -> tuple[Evaluation, Pairs | None]:
         """Read, measure, judge."""
@@ -255,6 +263,7 @@ class _Measurement:
 
         inputs, epochs = self.inputs, self.options.epochs
         networks = self.options.networks or usual_networks(inputs.release)
+        released, reason = self._released(networks)
         with self._timed("training"):
             release, private, test = (
                 collect(one, inputs.encoder, self.bars)
@@ -269,7 +278,9 @@ class _Measurement:
                 seeds=self.options.seeds,
                 epochs=epochs,
                 both=self.options.full,
+                released=released,
             )
+        part.left_out += reason
         if self.options.full:
             with self._timed("accuracy by rows"):
                 part.add(
@@ -291,6 +302,15 @@ class _Measurement:
                 )
                 part.add(dp_sgd)
         return part
+
+    def _released(self, networks: Sequence[Network]) -> tuple[EncodedClassifier | None, list[str]]:
+        """The classifier of the released statistics; or None, and why not."""
+        if DISCRIMINANT not in networks:
+            return None, []
+        try:
+            return released_classifier(self.release, self.events).classifier, []
+        except (ConfigError, RunError) as error:
+            return None, [f"the released classifier: {error}"]
 
     def _settings(self, whole: Part, sides: _Sides) -> dict[str, Any]:
         left_out = []

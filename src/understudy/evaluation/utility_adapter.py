@@ -13,6 +13,7 @@ from understudy.core.ports import Source
 from understudy.core.results import Curve, Interval, Metric, MetricValue
 from understudy.evaluation import Part
 from understudy.evaluation.attack_adapter import attack_trained_model
+from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.labelled import Labelled
 from understudy.metrics.sample_size import accuracy_by_size, halvings
 from understudy.metrics.utility import (
@@ -23,18 +24,21 @@ from understudy.metrics.utility import (
     CLASS_RECALL,
     MAJORITY_ACCURACY,
     MAJORITY_BALANCED_ACCURACY,
+    RELEASED_ACCURACY,
     Network,
     TrainingSet,
     UtilityReport,
     UtilityResult,
     mean_and_spread,
+    score,
     utility_report,
 )
-from understudy.run.accuracy import WORDS, EpochBar, require_networks
+from understudy.run.accuracy import RELEASED_WORDS, WORDS, EpochBar, require_networks
+from understudy.run.models import front_end
 from understudy.run.progress import Bars
 
 if TYPE_CHECKING:
-    from understudy.metrics.networks.classifier import Classifier
+    from understudy.metrics.utility import AnyClassifier
 
 _LEAST_SIDE = 8
 _LEAST_ROWS = 200  # of a side, for balanced accuracy over the number of rows
@@ -84,6 +88,11 @@ def require_trainable(release: Source, test: Source, networks: Sequence[Network]
         if (name == "two-layer") != (release.kind == "embeddings"):
             fits = "two-layer" if release.kind == "embeddings" else "one of the other networks"
             raise ConfigError(f"{name} does not learn from {release.kind}: name {fits}")
+    if DISCRIMINANT in (networks or ()) and front_end(release.shape) is None:
+        raise ConfigError(
+            f"{DISCRIMINANT} is of images of 16 to 256 pixels a side, found {release.shape}: name "
+            "another network"
+        )
     if release.kind == "images" and min(release.shape[:2]) < _LEAST_SIDE:
         raise ConfigError(f"networks need images of {_LEAST_SIDE} pixels a side: leave out --full")
 
@@ -98,6 +107,7 @@ def measure_utility(
     seeds: int,
     epochs: int | None,
     both: bool,
+    released: EncodedClassifier | None = None,
 ) -> Part:
     """Train and test; attack the first model that was trained on the release by its losses.
 
@@ -110,10 +120,12 @@ def measure_utility(
         seeds: Trainings of each to average over.
         epochs: Passes over the training set, where not the usual number.
         both: Also train on the release and the private rows together.
+        released: The classifier of the released statistics, which is tested where a discriminant
+            of the private rows stands beside it.
     """
-    part = Part()
+    part, encoder = Part(), front_end(synthetic.values.shape[1:])
     for network in networks:
-        first: list[Classifier] = []
+        first: list[AnyClassifier] = []
         report = utility_report(
             synthetic,
             private,
@@ -124,6 +136,7 @@ def measure_utility(
             progress=EpochBar(bars, f"training {WORDS[network]}"),
             both=both,
             keep=partial(_keep_first, first),
+            encoder=encoder,
         )
         part.values += _values(report, WORDS[network], synthetic.classes)
         attacked = attack_trained_model(
@@ -131,6 +144,14 @@ def measure_utility(
         )
         part.add(Part(attacked.values, attacked.curves))
         part.settings.setdefault("confusion", [_confusion(report.synthetic, synthetic.classes)])
+        if released is not None and network == DISCRIMINANT:
+            part.values.append(
+                RELEASED_ACCURACY.value(
+                    score(released, held_out, synthetic.classes, n_train=0).balanced,
+                    baseline=mean_and_spread(report.real)[0],
+                    measured=RELEASED_WORDS,
+                )
+            )
     part.values += _majority(report.synthetic[0])
     return part
 
@@ -147,6 +168,8 @@ def measure_by_size(
     if min(len(synthetic.labels), len(held_out.labels)) < _LEAST_ROWS:
         few = f"accuracy over the number of rows: fewer than {_LEAST_ROWS} rows of a side"
         return Part(left_out=[few])
+    if not (networks := _in_passes(networks)):
+        return Part(left_out=["accuracy over the number of rows: no network learns in passes"])
     network = min(networks, key=_CHEAPEST.index)
     accuracies = accuracy_by_size(
         synthetic,
@@ -198,7 +221,7 @@ def measure_dp_sgd(
     options: dict[str, Any] = dict(zip(("epsilon", "delta"), guarantee, strict=True))
     options |= {} if epochs is None else {"epochs": epochs}
     part = Part()
-    for network in networks:
+    for network in _in_passes(networks):
         words = WORDS[network]
         options |= {"network": network, "progress": EpochBar(bars, f"training {words} by DP-SGD")}
         trained = dp_sgd(private, held_out, **options)
@@ -215,6 +238,11 @@ def measure_dp_sgd(
     return part
 
 
+def _in_passes(networks: Sequence[Network]) -> list[Network]:
+    """The networks that learn in passes over the data."""
+    return [network for network in networks if network != DISCRIMINANT]
+
+
 def _confusion(results: Sequence[UtilityResult], classes: Sequence[str]) -> dict[str, Any]:
     """Counts of all seeds together, a line a true class."""
     counts = np.sum([one.confusion for one in results], axis=0)
@@ -226,7 +254,7 @@ def _confusion(results: Sequence[UtilityResult], classes: Sequence[str]) -> dict
 
 
 def _keep_first(
-    first: list[Classifier], training_set: TrainingSet, seed: int, model: Classifier
+    first: list[AnyClassifier], training_set: TrainingSet, seed: int, model: AnyClassifier
 ) -> None:
     """Keep the first model that was trained on the release."""
     if training_set == "synthetic" and not first:
@@ -235,13 +263,13 @@ def _keep_first(
 
 def _values(report: UtilityReport, measured: str, classes: Sequence[str]) -> Iterator[MetricValue]:
     """Means over the seeds; the interval is that of the seeds where there are several."""
-    for score, metric in _SCORES:
-        value, spread = mean_and_spread(report.synthetic, score)
+    for field, metric in _SCORES:
+        value, spread = mean_and_spread(report.synthetic, field)
         half = 1.96 * spread / np.sqrt(len(report.synthetic))
         several = len(report.synthetic) > 1
         yield metric.value(
             Interval(value, value - half, value + half) if several else value,
-            baseline=mean_and_spread(report.real, score)[0],
+            baseline=mean_and_spread(report.real, field)[0],
             measured=measured,
         )
     if report.both:

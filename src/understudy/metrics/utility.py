@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from understudy.core.errors import InputError
+from understudy.core.ports import Encoder
 from understudy.core.results import Metric, Thresholds
 from understudy.metrics.labelled import Labelled as Labelled
 from understudy.metrics.labelled import gather as gather
@@ -22,10 +23,14 @@ from understudy.metrics.labelled import match_classes as match_classes
 from understudy.metrics.scoring import balanced_accuracy, calibration, confusion, recalls
 
 if TYPE_CHECKING:
+    from understudy.metrics.discriminant import EncodedClassifier
     from understudy.metrics.networks.classifier import Classifier
+
+    AnyClassifier = Classifier | EncodedClassifier
 
 Network = Literal[
     "two-layer",
+    "discriminant",
     "cnn",
     "convnet",
     "resnet9",
@@ -35,7 +40,8 @@ Network = Literal[
     "vgg11",
     "mobilenetv2",
 ]
-"""``two-layer`` reads embeddings, the others images."""
+"""``two-layer`` reads embeddings, the others images; ``discriminant`` is linear in features of
+these, and is computed from their means and covariance."""
 
 EpochProgress = Callable[[int, int], None]
 """Called with (epochs done, epochs in all)."""
@@ -43,7 +49,7 @@ EpochProgress = Callable[[int, int], None]
 TrainingSet = Literal["synthetic", "real", "both"]
 """What was trained on."""
 
-Keep = Callable[[TrainingSet, int, "Classifier"], None]
+Keep = Callable[[TrainingSet, int, "AnyClassifier"], None]
 """Handed every trained classifier with what it was trained on and its seed."""
 
 ResultScore = Literal["accuracy", "balanced", "ece", "brier", "log_loss"]
@@ -78,6 +84,18 @@ ACCURACY = Metric(
     better="higher",
     unit="%",
     baseline=TRAINED_ON_PRIVATE,
+)
+
+RELEASED_ACCURACY = Metric(
+    key="released_accuracy",
+    group="utility",
+    name="balanced accuracy, released statistics",
+    explanation="Balanced accuracy of the linear discriminant that the released means and the "
+    "covariance of the classes are by themselves (`understudy train --from statistics`). What "
+    "classifiers trained on the samples fall short of it, drawing and decoding samples has lost.",
+    better="higher",
+    unit="%",
+    baseline="the discriminant of the private rows",
 )
 
 CALIBRATION_ERROR = Metric(
@@ -206,6 +224,7 @@ def utility(
     epochs: int | None = None,
     at_most: int | None = None,
     device: str = "cpu",
+    encoder: Encoder | None = None,
     progress: EpochProgress | None = None,
 ) -> UtilityResult:
     """Train on one dataset, test on another; classes are matched by name.
@@ -218,6 +237,7 @@ def utility(
         epochs: Passes over the training set; None for the recipe's own number.
         at_most: Train on so many rows, chosen at random, where there are more (paper, C.3).
         device: Where the network is trained and tested: ``"cpu"`` or ``"cuda"``.
+        encoder: Of ``"discriminant"``: gives the features of images.
         progress: Told after every epoch.
 
     Raises:
@@ -229,7 +249,13 @@ def utility(
     _check_fit(train, test)
     used = train.at_most(at_most, seed)
     classifier = fit(
-        used, network=network, seed=seed, epochs=epochs, device=device, progress=progress
+        used,
+        network=network,
+        seed=seed,
+        epochs=epochs,
+        device=device,
+        encoder=encoder,
+        progress=progress,
     )
     return score(classifier, test, train.classes, n_train=len(used.labels), seed=seed)
 
@@ -241,8 +267,9 @@ def fit(
     seed: int = 0,
     epochs: int | None = None,
     device: str = "cpu",
+    encoder: Encoder | None = None,
     progress: EpochProgress | None = None,
-) -> Classifier:
+) -> AnyClassifier:
     """Train a network, and give it back.
 
     Args:
@@ -251,6 +278,7 @@ def fit(
         seed: Of the training.
         epochs: Passes over the training set; None for the recipe's own number.
         device: Where it is trained, and stays: ``"cpu"`` or ``"cuda"``.
+        encoder: Of ``"discriminant"``: gives the features of images.
         progress: Told after every epoch.
 
     Raises:
@@ -259,6 +287,15 @@ def fit(
     """
     if network not in get_args(Network):
         raise InputError(f"no network {network!r}; there are {', '.join(get_args(Network))}")
+    if network == "discriminant":
+        from understudy.metrics.discriminant import image_discriminant
+
+        if encoder is None:
+            raise InputError(
+                "a discriminant of images needs an encoder, which gives their features"
+            )
+        classes = len(train.classes)
+        return image_discriminant(encoder, train.values, train.labels, classes, progress)
     from understudy.metrics.networks import classifier_training
 
     return classifier_training.train(
@@ -274,7 +311,7 @@ def fit(
 
 
 def score(
-    classifier: Classifier,
+    classifier: AnyClassifier,
     test: Labelled,
     classes: Sequence[str],
     *,
@@ -327,6 +364,7 @@ def utility_report(
     progress: EpochProgress | None = None,
     both: bool = False,
     keep: Keep | None = None,
+    encoder: Encoder | None = None,
 ) -> UtilityReport:
     """Train the same network on the release and on the real data, and test both.
 
@@ -343,6 +381,7 @@ def utility_report(
         progress: Told after every epoch of all trainings together.
         both: Also train on the two together: whether the release adds to the real data.
         keep: Handed every trained classifier, so that it can be attacked.
+        encoder: Of ``"discriminant"``: gives the features of images.
 
     Raises:
         InputError: As :func:`utility`; or there are no seeds.
@@ -357,17 +396,13 @@ def utility_report(
     sides: tuple[TrainingSet, ...] = (
         ("synthetic", "real", "both") if both else ("synthetic", "real")
     )
-    results_by_side: dict[TrainingSet, list[UtilityResult]] = {
-        "synthetic": [],
-        "real": [],
-        "both": [],
-    }
+    results_by_side: dict[TrainingSet, list[UtilityResult]]
+    results_by_side = {"synthetic": [], "real": [], "both": []}
     for number, (seed, side) in enumerate(product(seeds, sides)):
         train = _rows(side, synthetic, own, seed)
-        training_progress = (
-            None if progress is None else _part(progress, number, len(sides) * len(seeds))
-        )
-        model = fit(train, network=network, seed=seed, epochs=epochs, progress=training_progress)
+        part = None if progress is None else _part(progress, number, len(sides) * len(seeds))
+        options: dict[str, Any] = {"epochs": epochs, "encoder": encoder, "progress": part}
+        model = fit(train, network=network, seed=seed, **options)
         if keep is not None:
             keep(side, seed, model)
         results_by_side[side].append(

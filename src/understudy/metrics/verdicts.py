@@ -16,7 +16,12 @@ from understudy.metrics.fidelity import FID, FRECHET_DISTANCE
 from understudy.metrics.leakage import Closeness
 from understudy.metrics.nearest_neighbours import COVERAGE, PRECISION
 from understudy.metrics.roc import Roc
-from understudy.metrics.utility import BALANCED_ACCURACY, CLASS_RECALL, MAJORITY_BALANCED_ACCURACY
+from understudy.metrics.utility import (
+    BALANCED_ACCURACY,
+    CLASS_RECALL,
+    MAJORITY_BALANCED_ACCURACY,
+    RELEASED_ACCURACY,
+)
 
 _ADDED_AREA, _ADDED_FOUND = ADDED_AUC.limits, ADDED_MEMBERS_FOUND[0.01].limits
 
@@ -162,7 +167,21 @@ def judge_utility(values: Sequence[MetricValue]) -> Verdict:
             f" The class that it finds least is {lowest.label}: {lowest.value:.1%} of its rows "
             f"({lowest.baseline:.1%})."
         )
-    return Verdict("utility", grade, sentence, rule)
+    return Verdict("utility", grade, sentence + sampling_loss(values), rule)
+
+
+def sampling_loss(values: Sequence[MetricValue]) -> str:
+    """What sampling loses, as a sentence that follows another; empty where it was not measured."""
+    trained = [value.value for value in values if value.metric.key == BALANCED_ACCURACY.key]
+    released = [value.value for value in values if value.metric.key == RELEASED_ACCURACY.key]
+    if not trained or not released:
+        return ""
+    points = 100 * (released[0] - max(trained))
+    loss = f"loses {points:.1f} points" if points >= 0.05 else "loses nothing"
+    return (
+        f" The released statistics alone reach {released[0]:.1%}, so sampling {loss} "
+        "(understudy train --from statistics writes their classifier)."
+    )
 
 
 def judge_attacks(results: Attacks) -> Verdict:

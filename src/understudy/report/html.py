@@ -107,7 +107,11 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         record,
         owner=owner,
         dataset=public_name(owner.dataset),  # short; the folder is told below
-        best=max(owner.scores, key=lambda score: score.synthetic, default=None),
+        best=max(
+            (score for score in owner.scores if not score.released),
+            key=lambda score: score.synthetic,
+            default=None,
+        ),
         cards=verdict_table.cards(record, owner),
         budget_bar=_budget_bar(record, owner),
         gallery=images.gallery(owner.sheets),

@@ -181,6 +181,7 @@ def read_score(entry: Mapping[str, Any]) -> ModelScore:
         majority_balanced=1 / len(recalls),
         majority=max(counts) / sum(counts) if counts else None,
         recalls=tuple(sorted(recalls, key=lambda one: one.synthetic)),
+        released=entry.get("released", False),
     )
 
 

@@ -271,6 +271,7 @@ class ModelScore:
         majority_balanced: Balanced accuracy of one class for all rows: 1 over their number.
         majority: Accuracy of naming the most frequent class of the test set for all rows.
         recalls: Of every class that has test rows, the lowest first.
+        released: Whether it is of what the run released, and no sample had a part in it.
     """
 
     model: str
@@ -281,6 +282,7 @@ class ModelScore:
     majority_balanced: float | None = None
     majority: float | None = None
     recalls: tuple[Recall, ...] = ()
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)

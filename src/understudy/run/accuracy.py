@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,28 @@ import numpy as np
 
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
-from understudy.core.types import Embeddings, Shape
+from understudy.core.types import Embeddings, LinearClassifier, Shape
+from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.fidelity import frechet_distance
 from understudy.metrics.moments import Moments
 from understudy.metrics.utility import (
     ACCURACY,
     BALANCED_ACCURACY,
     CLASS_RECALL,
+    RELEASED_ACCURACY,
     Labelled,
     Network,
     UtilityReport,
+    UtilityResult,
     gather,
     mean_and_spread,
+    score,
     utility_report,
 )
 from understudy.metrics.verdicts import judge_utility
 from understudy.report import ModelScore, read_score
 from understudy.run.config import RunConfig, unknown
+from understudy.run.models import front_end
 from understudy.run.progress import Bars, duration
 
 _BATCH = 1024
@@ -47,9 +52,13 @@ WORDS: dict[Network, str] = {
     "resnet50": "ResNet-50 on images",
     "vgg11": "VGG-11 on images",
     "mobilenetv2": "MobileNetV2 on images",
+    "discriminant": "linear discriminant of energies of images",
     "two-layer": "two-layer network on embeddings",
 }
 """The networks, as figures name them."""
+
+RELEASED_WORDS = "linear discriminant of the released statistics"
+"""The classifier that needs no samples, as figures name it."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +70,19 @@ class Accuracy:
         synthetic: Mean balanced accuracy over the seeds when trained on the release, 0 to 1.
         real: The same when trained on the real data.
         report: Every single result, with the plain accuracy and the recall of each class.
+        released: Whether it is of what the run released, and no sample had a part in it.
     """
 
     model: str
     synthetic: float
     real: float
     report: UtilityReport
+    released: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"model": self.model, "kind": "owner-only", **asdict(self.report)}
+        content = {"model": self.model, "kind": "owner-only", "released": self.released}
+        return {**content, **asdict(self.report)}
 
     @property
     def score(self) -> ModelScore:
@@ -89,6 +101,7 @@ def measure(
     seeds: Sequence[int] = (0,),
     epochs: int | None = None,
     rows: int | None = None,
+    classifier: LinearClassifier | None = None,
 ) -> tuple[Accuracy, ...]:
     """Train on a release and on the real data, test both on real data.
 
@@ -98,15 +111,17 @@ def measure(
         test: The real test set.
         encoder: Embeds real images where the release holds embeddings.
         bars: Progress.
-        networks: Which; by default the small CNN for images, the two-layer one for embeddings.
+        networks: Which; by default `usual_networks`.
         seeds: Trainings to average over.
         epochs: Passes over the training set, where not the usual number.
         rows: Train on at most so many rows of each side.
+        classifier: Of the released statistics, where they can classify images; tested besides.
 
     Raises:
         InputError: An unknown network, or one that cannot learn from these rows.
     """
     require_networks(networks)
+    features = front_end(release.shape)
     synthetic = collect(release, None, bars).at_most(rows)
     encode = encoder if release.kind == "embeddings" else None
     pair = collect(real, encode, bars).at_most(rows), collect(test, encode, bars)
@@ -114,11 +129,40 @@ def measure(
     for network in networks or usual_networks(release):
         step = EpochBar(bars, f"training on the release and on real data: {WORDS[network]}")
         report = utility_report(
-            synthetic, *pair, network=network, seeds=seeds, epochs=epochs, progress=step
+            synthetic,
+            *pair,
+            network=network,
+            seeds=seeds,
+            epochs=epochs,
+            encoder=features,
+            progress=step,
         )
-        means = mean_and_spread(report.synthetic)[0], mean_and_spread(report.real)[0]
-        accuracies.append(Accuracy(WORDS[network], *means, report))
+        accuracies.append(_accuracy(WORDS[network], report))
+        if network == DISCRIMINANT and classifier is not None and features is not None:
+            statistics = released_result(features, classifier, pair[1], synthetic.classes)
+            report = replace(report, synthetic=(statistics,))
+            accuracies.append(replace(_accuracy(RELEASED_WORDS, report), released=True))
     return tuple(accuracies)
+
+
+def _accuracy(model: str, report: UtilityReport) -> Accuracy:
+    release, real = (mean_and_spread(side)[0] for side in (report.synthetic, report.real))
+    return Accuracy(model, release, real, report)
+
+
+def released_result(
+    encoder: Encoder, classifier: LinearClassifier, test: Labelled, classes: Sequence[str]
+) -> UtilityResult:
+    """How well the released statistics classify a real test set.
+
+    Args:
+        encoder: Of the run.
+        classifier: The statistics.
+        test: Real images.
+        classes: What the classifier's scores are of.
+    """
+    model = EncodedClassifier(encoder, classifier, test.values.shape[1:])
+    return score(model, test, classes, n_train=0)
 
 
 def training_note(rows: int, shape: Shape | None, config: RunConfig) -> str:
@@ -147,35 +191,44 @@ def training_note(rows: int, shape: Shape | None, config: RunConfig) -> str:
 
 def usual_networks(release: Source) -> Sequence[Network]:
     """The networks that are trained where none is named."""
-    return ("two-layer",) if release.kind == "embeddings" else ("cnn",)
+    if release.kind == "embeddings":
+        return ("two-layer",)
+    return ("cnn",) if front_end(release.shape) is None else ("cnn", DISCRIMINANT)
 
 
-def require_networks(networks: Sequence[str] | None) -> None:
-    """Refuse a network that does not exist.
+def require_networks(networks: Sequence[str] | None) -> list[Network]:
+    """The networks by their names, all of which exist.
 
     Raises:
         ConfigError: Naming the ones that do.
     """
+    known: dict[str, Network] = {name: name for name in WORDS}
     for name in networks or ():
-        if name not in WORDS:
+        if name not in known:
             raise unknown("network", name, list(WORDS))
+    return [known[name] for name in networks or ()]
 
 
 def evaluation_of_scores(scores: Sequence[ModelScore]) -> Evaluation | None:
     """What a run measured by itself (``--test``), as metric values."""
     values: list[MetricValue] = []
-    for score in scores:
-        model = score.model
-        values.append(BALANCED_ACCURACY.value(score.synthetic, baseline=score.real, measured=model))
-        if score.accuracy is not None:
+    for entry in scores:
+        model = entry.model
+        if entry.released:
             values.append(
-                ACCURACY.value(score.accuracy, baseline=score.accuracy_real, measured=model)
+                RELEASED_ACCURACY.value(entry.synthetic, baseline=entry.real, measured=model)
+            )
+            continue
+        values.append(BALANCED_ACCURACY.value(entry.synthetic, baseline=entry.real, measured=model))
+        if entry.accuracy is not None:
+            values.append(
+                ACCURACY.value(entry.accuracy, baseline=entry.accuracy_real, measured=model)
             )
         values += [
             CLASS_RECALL.value(
                 recall.synthetic, baseline=recall.real, measured=model, label=recall.label
             )
-            for recall in score.recalls
+            for recall in entry.recalls
         ]
     return Evaluation(tuple(values)) if values else None
 

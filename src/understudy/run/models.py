@@ -11,12 +11,13 @@ import numpy as np
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.errors import ConfigError
+from understudy.core.operations import WrittenEncoder
 from understudy.core.ports import Decoder, Encoder, PerceptualDistance, PhrasedSource, Source
 from understudy.core.roles import MODEL_ROLES, RoleNames, flag_of, port_of
 from understudy.core.types import Shape
 from understudy.data.procedural import ALL_FAMILIES
 from understudy.methods.base import AUTO, PROCEDURAL, Context, Method
-from understudy.run.codec_rules import CodecChoice, choose_codec, codec_roles
+from understudy.run.codec_rules import ENERGIES, CodecChoice, choose_codec, codec_roles
 from understudy.run.config import RunConfig
 
 _CONTRAST_IMAGES = 1_800  # 200 of each family
@@ -146,6 +147,20 @@ def encoder_name(name: str) -> str:
     next to nothing (docs/backends.md) and leave less to be noised.
     """
     return f"{name}?log=10&coefficients=400" if name == "embedded:scattering" else name
+
+
+def front_end(shape: Shape | None) -> WrittenEncoder | None:
+    """The fixed encoder of images of a shape; None where it takes none such, or is not installed.
+
+    Args:
+        shape: (height, width, channels); None, or that of embeddings: there are no images.
+    """
+    if shape is None or len(shape) != 3 or not ENERGIES.fits(shape) or ENERGIES.missing:
+        return None
+    encoder = load_encoder(ENERGIES.codec, shape=shape)
+    if not isinstance(encoder, WrittenEncoder):
+        raise ConfigError(f"{ENERGIES.codec}: cannot be written down")
+    return encoder
 
 
 def load_perceptual(path: str | Path, images: Source) -> PerceptualDistance:

@@ -27,6 +27,8 @@ class AccuracyRecord(BaseModel):
     """What was trained, in words."""
     kind: Literal["owner-only"] = "owner-only"
     """Measured on real records without noise."""
+    released: bool = False
+    """Whether it is a classifier of the released statistics, and no sample had a part in it."""
     synthetic: list[dict[str, Any]]
     """Results of training on the release, one for each seed."""
     real: list[dict[str, Any]]

@@ -258,6 +258,7 @@ class Session:
                     prepared.context.encoder,
                     self.events.step,
                     rows=prepared.config.test_rows,
+                    classifier=release.classifier,
                 )
         images = None
         if release.image_shape is not None:

@@ -1,41 +1,52 @@
-"""``understudy train``: a classifier trained on a release, as one file that others can run.
+"""``understudy train``: a classifier of a release, as one file that others can run.
 
-Reads the release and nothing else, so the model has the guarantee of the release.
+It is trained on the samples, so it has the guarantee of the release; or it is what the run released
+of the means and the covariance of the classes, which has that guarantee too.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from understudy.core.errors import ConfigError
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.methods.base import UNLABELLED
+from understudy.metrics.discriminant import DISCRIMINANT, image_discriminant
 from understudy.metrics.labelled import Labelled
+from understudy.metrics.utility import Network
 from understudy.report import RunRecord, read_record
-from understudy.report.meaning import budget
-from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks, usual_networks
+from understudy.run.accuracy import WORDS, EpochBar, collect, require_networks
+from understudy.run.models import front_end
 from understudy.run.outputs import open_release, read_json, release_folder
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.released_classifier import (
+    LITERT_SUFFIX,
+    file_facts,
+    released_classifier,
+    written_classifier,
+)
 from understudy.run.report import require_folder
 
 _NO_RESIDUALS = "resnet50", "wrn40-4"  # whose blocks `onnx_export` does not write
 TRAINED = tuple(name for name in WORDS if name not in _NO_RESIDUALS)
 """The networks that can be trained and written as ONNX."""
 
+Origin = Literal["samples", "statistics"]
+"""What a classifier is made of."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExportedClassifier:
-    """A classifier that was trained on a release.
+    """A classifier of a release.
 
     Attributes:
-        path: The ONNX file.
-        network: Its network, such as ``"two-layer"``.
+        path: The file, ONNX or LiteRT.
+        network: Its network, such as ``"discriminant"``.
         classes: What its scores are of, in their order.
-        rows: Samples that it was trained on.
+        rows: Samples that it was trained on; None: it is of the released statistics.
         source: Name of its input: ``"embeddings"`` or ``"images"``.
         shape: Shape of an input row.
     """
@@ -43,7 +54,7 @@ class ExportedClassifier:
     path: Path
     network: str
     classes: tuple[str, ...]
-    rows: int
+    rows: int | None
     source: str
     shape: Shape
 
@@ -52,28 +63,33 @@ def train_classifier(
     folder: str | Path,
     *,
     export: str | Path,
+    from_: Origin = "samples",
     network: str | None = None,
     seed: int = 0,
     epochs: int | None = None,
     progress: ProgressMode | Events = "auto",
 ) -> ExportedClassifier:
-    """Train a classifier on a release and write it as ONNX, standardisation of its input included.
+    """Write a classifier of a release as ONNX or LiteRT, all that its input goes through included.
 
     The file takes ``embeddings``, (n, d) float32, or ``images``, (n, channels, height, width)
     float32 in [0, 255], and gives ``scores``, (n, classes). Its metadata names the classes, the
-    guarantee and, of embeddings, the encoder.
+    guarantee and the encoder. LiteRT has the channels of images last.
 
     Args:
         folder: A release, or a run's folder with one in it.
-        export: The ONNX file.
-        network: One of `TRAINED`; None: ``"two-layer"`` for embeddings, ``"cnn"`` for images.
+        export: The file: LiteRT where its name ends in ``.tflite``, else ONNX.
+        from_: ``"samples"``: trained on the release; ``"statistics"``: what the run released of its
+            classes, from the owner's part of the run's folder, at no charge.
+        network: One of `TRAINED`; None: ``"two-layer"`` for embeddings; for images the
+            ``"discriminant"``, or ``"cnn"`` where they are too small or too large for it.
         seed: Of everything random.
         epochs: Passes over the release; None: the network's usual number.
         progress: Where events go, as for `understudy.synthesize`.
 
     Raises:
         ConfigError: No such network, or one for the other kind of release; a release without
-            classes; no folder to write to.
+            classes, or without such statistics; no folder to write to.
+        RunError: The folder is no finished run, and statistics were asked for.
         MissingExtra: A package is not installed.
     """
     path = Path(export)
@@ -82,37 +98,103 @@ def train_classifier(
     record = read_record(read_json(place / "privacy.json"))
     if len(record.classes) < 2 or record.classes == UNLABELLED:
         raise ConfigError(f"{folder}: has no classes that a network could learn to tell apart")
-    source = open_release(place, record.image_shape)
-    chosen = _network(network, source)
     with reporting(progress) as events:
+        if from_ == "statistics":
+            _require_untrained(network, epochs)
+            return _of_statistics(folder, path, events)
+        source = open_release(place, record.image_shape)
+        chosen = _network(network, source, epochs, events)
+        _require_format(path, chosen)
         rows = collect(source, None, events.step)
-        _onnx(chosen, rows, record, None)  # what cannot be written is refused before it is trained
-        bar = EpochBar(events.step, f"training on the release: {WORDS[chosen]}")
-        data = _onnx(chosen, rows, record, _Training(seed, epochs, bar))
+        if chosen == DISCRIMINANT:
+            data = _discriminant(rows, record, path)
+        else:
+            _onnx(chosen, rows, record, None)  # what cannot be written is refused first
+            bar = EpochBar(events.step, f"training on the release: {WORDS[chosen]}")
+            data = _onnx(chosen, rows, record, _Training(seed, epochs, bar))
     path.write_bytes(data)
     kind = "embeddings" if source.kind == "embeddings" else "images"
     return ExportedClassifier(path, chosen, rows.classes, len(rows.labels), kind, source.shape)
 
 
-def _network(asked: str | None, source: Source) -> Any:
+def _require_untrained(network: str | None, epochs: int | None) -> None:
+    """Refuse options of a training.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if network not in (None, DISCRIMINANT) or epochs is not None:
+        option = "--epochs" if epochs is not None else f"--network {network}"
+        raise ConfigError(
+            f"--from statistics trains nothing: the statistics are a linear discriminant. Leave "
+            f"out {option}, or train on the samples (--from samples)"
+        )
+
+
+def _of_statistics(folder: str | Path, path: Path, events: Events) -> ExportedClassifier:
+    """The classifier of what a run released, written."""
+    released = released_classifier(folder, events)
+    classifier, record = released.classifier, released.record
+    facts = file_facts(record, record.classes, classifier.encoder.name)
+    facts["trained on"] = "nothing: these are the statistics that the run released"
+    path.write_bytes(written_classifier(classifier, path, facts))
+    return ExportedClassifier(path, DISCRIMINANT, record.classes, None, "images", classifier.shape)
+
+
+def _require_format(path: Path, network: Network) -> None:
+    """Refuse a format that a network is not written in.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if path.suffix == LITERT_SUFFIX and network != DISCRIMINANT:
+        raise ConfigError(
+            f"{path.name}: --network {network} is written as ONNX only (--export model.onnx); "
+            f"--network {DISCRIMINANT} of images is written as LiteRT too"
+        )
+
+
+def usual_classifier(source: Source) -> Network:
+    """The network that is trained on a release where none is named."""
+    if source.kind == "embeddings":
+        return "two-layer"
+    return "cnn" if front_end(source.shape) is None else DISCRIMINANT
+
+
+def _network(asked: str | None, source: Source, epochs: int | None, events: Events) -> Network:
     """The network.
 
     Raises:
         ConfigError: It does not exist, cannot be written, or learns from the other kind of rows.
     """
-    if asked is None:
-        return usual_networks(source)[0]
-    require_networks([asked])
-    if (asked == "two-layer") != (source.kind == "embeddings"):
-        raise ConfigError(
-            f"this release holds {source.kind}, and --network {asked} learns from "
-            f"{'embeddings' if asked == 'two-layer' else 'images'}"
+    usual = usual_classifier(source)
+    if asked is None and usual == "cnn":
+        events.warning(
+            f"these images have a size for which there is no {DISCRIMINANT} (16 to 256 pixels a "
+            "side), so the small CNN is trained"
         )
-    if asked not in TRAINED:
+    (chosen,) = require_networks([asked or usual])
+    if (chosen == "two-layer") != (source.kind == "embeddings"):
         raise ConfigError(
-            f"--network {asked} cannot be written as ONNX; these can: {', '.join(TRAINED)}"
+            f"this release holds {source.kind}, and --network {chosen} learns from "
+            f"{'embeddings' if chosen == 'two-layer' else 'images'}"
         )
-    return asked
+    if chosen not in TRAINED:
+        raise ConfigError(
+            f"--network {chosen} cannot be written as ONNX; these can: {', '.join(TRAINED)}"
+        )
+    if chosen == DISCRIMINANT:
+        if usual != DISCRIMINANT:
+            raise ConfigError(
+                f"--network {DISCRIMINANT} is of images of 16 to 256 pixels a side, found "
+                f"{source.shape[0]} x {source.shape[1]}: --network cnn takes others"
+            )
+        if epochs is not None:
+            raise ConfigError(
+                f"the {DISCRIMINANT} is computed, not trained in passes: leave out --epochs, or "
+                "name a network that is (--network cnn)"
+            )
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -122,6 +204,16 @@ class _Training:
     seed: int
     epochs: int | None
     progress: EpochBar
+
+
+def _discriminant(rows: Labelled, record: RunRecord, path: Path) -> bytes:
+    """The discriminant of the samples as a file."""
+    encoder = front_end(rows.values.shape[1:])
+    if encoder is None:
+        raise ConfigError(f"no {DISCRIMINANT} of rows of shape {rows.values.shape[1:]}")
+    classifier = image_discriminant(encoder, rows.values, rows.labels, len(rows.classes))
+    facts = file_facts(record, rows.classes, encoder.name)
+    return written_classifier(classifier, path, {**facts, "trained on": "samples"})
 
 
 def _onnx(network: str, rows: Labelled, record: RunRecord, training: _Training | None) -> bytes:
@@ -152,13 +244,7 @@ def _onnx(network: str, rows: Labelled, record: RunRecord, training: _Training |
             progress=training.progress,
         )
     encoders = [model.name for model in record.models if model.role == "encoder"]
-    facts = {
-        "classes": json.dumps(list(rows.classes), ensure_ascii=False),
-        "guarantee": budget(record.receipt),
-        "licence": record.licence,
-        "made with": f"Understudy {record.version}",
-    }
-    if rows.values.ndim == 2 and encoders:
-        facts["encoder"] = encoders[0]
+    embedded = rows.values.ndim == 2 and encoders
+    facts = file_facts(record, rows.classes, encoders[0] if embedded else None)
     mean, gain = classifier.mean.numpy(), classifier.gain.numpy()
     return onnx_bytes(classifier.model, classifier.shape, mean, gain, facts)

@@ -47,7 +47,7 @@ def readable_axes(mu: float, total: float, most: int) -> int:
         total: Released number of records.
         most: How many there are.
     """
-    return min(most, max(_LEAST_AXES, round((mu * total) ** (2 / 3))))
+    return int(min(most, max(_LEAST_AXES, round((mu * total) ** (2 / 3)))))
 
 
 def leading_inputs(rows: NDArray[np.floating], count: int) -> Vector:

@@ -7,13 +7,14 @@ part of the model. Every number is in the file itself, none in external data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import InputError, MissingExtra
+from understudy.core.operations import PIXELS, Operation
 from understudy.core.types import Shape
 from understudy.metrics.networks.architectures import Residual
 
@@ -27,7 +28,7 @@ import torch  # isort: skip
 from torch import nn  # isort: skip
 
 OPSET = 17
-INPUT, EMBEDDINGS_INPUT, OUTPUT = "images", "embeddings", "scores"
+EMBEDDINGS_INPUT, OUTPUT = "embeddings", "scores"
 
 
 class _Chain:
@@ -81,7 +82,7 @@ def onnx_bytes(
         InputError: A layer is of no kind that can be written.
     """
     images = len(shape) == 3
-    source = INPUT if images else EMBEDDINGS_INPUT
+    source = PIXELS if images else EMBEDDINGS_INPUT
     row = (shape[2], *shape[:2]) if images else shape
     chain, at = _Chain(source), torch.zeros(1, *row)
     alongside = (-1, 1, 1) if images else (-1,)
@@ -90,12 +91,55 @@ def onnx_bytes(
     with torch.inference_mode():
         at = _write(chain, network, at)
     chain.nodes[-1].output[0] = OUTPUT
+    return _model_bytes(chain.nodes, chain.constants, (source, row), at.shape[1:], facts)
+
+
+def operations_as_onnx(
+    operations: Sequence[Operation],
+    shape: Shape,
+    classes: int,
+    facts: Mapping[str, str] | None = None,
+) -> bytes:
+    """The bytes of a model of operators that are written down.
+
+    Args:
+        operations: From `PIXELS` to scores, (n, classes), the result of the last.
+        shape: (height, width, channels) of an image.
+        classes: How many scores.
+        facts: As for `onnx_bytes`.
+    """
+    nodes, constants = [], []
+    for operation in operations:
+        names = []
+        for number, value in enumerate(operation.inputs):
+            name = value if isinstance(value, str) else f"{operation.output}.{number}"
+            if not isinstance(value, str):
+                constants.append(numpy_helper.from_array(value, name))
+            names.append(name)
+        fields: dict[str, Any] = dict(operation.attributes)
+        if stride := fields.pop("stride", None):
+            fields["strides"] = [stride, stride]
+        nodes.append(helper.make_node(operation.operator, names, [operation.output], **fields))
+    nodes[-1].output[0] = OUTPUT
+    row = (shape[2], *shape[:2])
+    return _model_bytes(nodes, constants, (PIXELS, row), (classes,), facts)
+
+
+def _model_bytes(
+    nodes: Sequence[onnx.NodeProto],
+    constants: Sequence[onnx.TensorProto],
+    taken: tuple[str, Shape],
+    given: Sequence[int],
+    facts: Mapping[str, str] | None,
+) -> bytes:
+    """A model of rows that are taken, by a name and of a shape, and given."""
+    source, row = taken
     graph = helper.make_graph(
-        chain.nodes,
+        nodes,
         "understudy",
         [helper.make_tensor_value_info(source, TensorProto.FLOAT, ["n", *row])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", *at.shape[1:]])],
-        chain.constants,
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["n", *given])],
+        constants,
     )
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8, producer_name="")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.backends.arrays import FloatArray, check_embeddings, index_slices, require_images
+from understudy.backends.arrays import (
+    OPPONENT,
+    FloatArray,
+    check_embeddings,
+    index_slices,
+    require_images,
+)
 from understudy.backends.embedded.energies import transform
 from understudy.backends.embedded.energies.transform import COSINES, PublicAxes
 from understudy.backends.embedded.scattering import SingleThreads
@@ -21,6 +28,7 @@ from understudy.backends.plugin import read_options
 from understudy.core.errors import BackendError
 from understudy.core.independence import Projection, even_parts
 from understudy.core.matching import Layout
+from understudy.core.operations import EncoderOperations, Operation
 from understudy.core.types import Embeddings, Images, Seeds, Shape, Vector
 
 ENERGY_NAME = "embedded:energies"
@@ -152,6 +160,35 @@ class EnergyEncoder:
         numbers = self._numbers
         flat = values.reshape(len(values), -1)[:, numbers.cosines]
         return flat / numbers.axes.deviations.reshape(-1)[numbers.cosines]
+
+    def operations(self) -> EncoderOperations:
+        """What `encode` computes, as operators (`WrittenEncoder`)."""
+        numbers, shape = self._numbers, self.shape
+        side = int(np.ceil(_COSINE_RADIUS))
+        colours = np.ones((1, 1)) * np.sqrt(3) if shape[2] == 1 else OPPONENT
+        octaves = transform.LUMA_OCTAVES
+        parts = [
+            transform.written_cosines(shape, side),
+            transform.written_energies(shape, "luma", colours[:1], COSINES, octaves),
+        ]
+        plane, row, column = np.unravel_index(numbers.cosines, (numbers.channels, COSINES, COSINES))
+        cosines = np.zeros((numbers.channels, side, side, len(plane)))
+        scale = numbers.axes.deviations.reshape(-1)[numbers.cosines].astype(np.float64)
+        cosines[plane, row, column, np.arange(len(plane))] = 1 / scale
+        matrices = [cosines.reshape(-1, len(plane)), self._luma.matrix]
+        offsets = [np.zeros(len(plane)), -self._luma.offset]
+        if numbers.chroma:
+            side, octaves = transform.CHROMA_PIXELS, transform.CHROMA_OCTAVES
+            parts.append(transform.written_energies(shape, "chroma", colours[1:], side, octaves))
+            by_plane = self._chroma.matrix.reshape(2, octaves, -1, numbers.chroma)
+            matrices.append(by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma))
+            offsets.append(-self._chroma.offset)
+        names = tuple(part[-1].output for part in parts)
+        return EncoderOperations(
+            (*chain.from_iterable(parts), Operation("Concat", names, "features", {"axis": 1})),
+            np.asarray(scipy.linalg.block_diag(*matrices), dtype=np.float64),
+            np.concatenate(offsets).astype(np.float64),
+        )
 
     @cached_property
     def _luma(self) -> _Principal:

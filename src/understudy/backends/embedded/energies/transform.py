@@ -19,12 +19,13 @@ import numpy as np
 import scipy
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from understudy.backends.arrays import OPPONENT, FloatArray
-from understudy.core.types import Images
+from understudy.core.operations import PIXELS, Operation
+from understudy.core.types import Images, Shape, Vector
 
 COSINES = 32
 """Cosine coefficients of luma along each axis, and pixels of the plane that its energies are of."""
@@ -187,3 +188,110 @@ class PublicAxes:
             for part in fields(self)
         }
         save_file(arrays, file)
+
+
+def written_cosines(shape: Shape, side: int) -> tuple[Operation, ...]:
+    """`coefficients` of pixels of a shape as operators, the ``side`` lowest along each axis.
+
+    The result is ``cosines``, (n, c * side * side).
+    """
+    colours = np.sqrt(3) * np.eye(1) if shape[2] == 1 else OPPONENT
+    return (
+        _colours(colours, "cosine planes"),
+        *_separable("cosine planes", "cosine grid", *(_cosine_rows(n, side) for n in shape[:2])),
+        Operation("Flatten", ("cosine grid",), "cosines", {"axis": 1}),
+    )
+
+
+def written_energies(
+    shape: Shape, name: str, colours: Vector, side: int, octaves: int
+) -> tuple[Operation, ...]:
+    """`energies` of planes of pixels of a shape as operators.
+
+    Resampling, padding and pooling are linear along each axis, so an octave is a product with a
+    matrix from each side, two convolutions, and another such product.
+
+    Args:
+        shape: (height, width, channels) of the images.
+        name: Of the result, (n, octaves * p * ANGLES * 64): octave by octave, plane by plane.
+        colours: (p, channels): what each plane is of the colours.
+        side: Pixels a side of the finest octave's plane.
+        octaves: How many.
+    """
+    operations, planes = [_colours(colours / np.sqrt(3), f"{name} planes")], len(colours)
+    for octave in range(octaves):
+        at, pixels = f"{name} {octave}", side >> octave
+        stride = 2 if pixels > 2 * GRID else 1
+        halving = np.kron(np.eye(pixels), np.full((1, 1 << octave), 0.5**octave))
+        resampling = [
+            _padding(pixels)
+            @ halving
+            @ cosine_matrix(side).double().numpy().T
+            @ _cosine_rows(n, side)
+            * np.sqrt(side / COSINES)
+            for n in shape[:2]
+        ]
+        operations += _separable(f"{name} planes", f"{at} plane", *resampling)
+        for half, part in enumerate(("real", "imaginary")):
+            bank = np.tile(_BANK[half * ANGLES : (half + 1) * ANGLES].numpy(), (planes, 1, 1, 1))
+            fields = {"group": planes, "stride": stride}
+            operations += [
+                Operation("Conv", (f"{at} plane", bank), f"{at} {part}", fields),
+                Operation("Mul", (f"{at} {part}",) * 2, f"{at} {part} square"),
+            ]
+        pooling = _pooling(pixels // stride)
+        operations += [
+            Operation("Add", (f"{at} real square", f"{at} imaginary square"), f"{at} sum"),
+            Operation("Add", (f"{at} sum", _float32([_FLOOR])), f"{at} squares"),
+            Operation("Sqrt", (f"{at} squares",), f"{at} moduli"),
+            *_separable(f"{at} moduli", f"{at} pooled", _GAIN * pooling, pooling),
+            Operation("Add", (f"{at} pooled", _float32([1.0])), f"{at} gains"),
+            Operation("Log", (f"{at} gains",), f"{at} logarithms"),
+            Operation("Mul", (f"{at} logarithms", _float32([1 / _GAIN])), f"{at} maps"),
+            Operation("Flatten", (f"{at} maps",), f"{at} flat", {"axis": 1}),
+        ]
+    flat = tuple(f"{name} {octave} flat" for octave in range(octaves))
+    return (*operations, Operation("Concat", flat, name, {"axis": 1}))
+
+
+def _float32(values: ArrayLike) -> NDArray[np.float32]:
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _colours(colours: Vector, output: str) -> Operation:
+    """Planes (n, p, h, w) that are (p, channels) of the pixels' colours, between -1/2 and 1/2."""
+    weights = _float32(colours[:, :, None, None] / 255)
+    return Operation("Conv", (PIXELS, weights, _float32(-0.5 * colours.sum(axis=1))), output)
+
+
+def _separable(
+    name: str, output: str, rows: Vector, columns: Vector
+) -> tuple[Operation, Operation]:
+    """The product of ``rows``, planes and the transpose of ``columns``."""
+    return (
+        Operation("MatMul", (_float32(rows), name), f"{output} rows"),
+        Operation("MatMul", (f"{output} rows", _float32(columns.T)), output),
+    )
+
+
+def _cosine_rows(pixels: int, side: int) -> Vector:
+    """The lowest cosines of a number of pixels, as `coefficients` scales them: (side, pixels)."""
+    cosines = np.zeros((side, pixels))
+    lowest = scipy.fft.dct(np.eye(pixels), axis=0, norm="ortho")[:side]
+    cosines[: len(lowest)] = np.sqrt(COSINES / pixels) * lowest
+    return cosines
+
+
+def _padding(pixels: int) -> Vector:
+    """Pixels with those beside the edge repeated in reverse: (pixels + 6, pixels)."""
+    return np.pad(np.eye(pixels), ((_KERNEL // 2,) * 2, (0, 0)), mode="reflect")
+
+
+def _pooling(pixels: int) -> Vector:
+    """Means of four pixels, every second one, until GRID are left: (GRID, pixels)."""
+    pooling = np.eye(pixels)
+    while len(pooling) > GRID:
+        padded = np.pad(pooling, ((1, 1), (0, 0)), mode="edge")
+        starts = range(0, len(padded) - 3, 2)
+        pooling = np.stack([padded[start : start + 4].mean(axis=0) for start in starts])
+    return pooling

@@ -1,0 +1,123 @@
+"""The classifiers that need no training: of what a run released, and of its samples' embeddings.
+
+Both are linear in the embeddings of one fixed encoder, the front end, which knows nothing of any
+dataset. What a run released of the means and the covariance of its classes is a linear discriminant
+already (`LinearClassifier`): it is made of noisy answers alone, so it is free.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.core.errors import ConfigError, MissingExtra, RunError
+from understudy.core.operations import WrittenEncoder
+from understudy.core.ports import Events
+from understudy.methods.base import Arrays, Make, Resampling
+from understudy.metrics.discriminant import EncodedClassifier, classifier_operations
+from understudy.report import RunRecord, read_record
+from understudy.report.meaning import budget
+from understudy.run.codec_rules import ENERGIES
+from understudy.run.models import front_end
+from understudy.run.outputs import RunPaths, read_json, release_folder
+from understudy.run.resample import open_run
+
+LITERT_SUFFIX = ".tflite"
+"""Of a file that is written as LiteRT; others are ONNX."""
+
+
+@dataclass(frozen=True)
+class ReleasedClassifier:
+    """What the released statistics of a run know of its classes.
+
+    Attributes:
+        record: The public facts of the run.
+        classifier: It, with its encoder.
+    """
+
+    record: RunRecord
+    classifier: EncodedClassifier
+
+
+def released_classifier(folder: str | Path, events: Events) -> ReleasedClassifier:
+    """The classifier of what a run released: fitted again from the answers that it stored.
+
+    Reads no private record and charges nothing.
+
+    Args:
+        folder: The folder of a finished run, its ``owner`` part included, or the release in it.
+        events: Where progress goes.
+
+    Raises:
+        RunError: It is no folder of a finished run, or answers are missing.
+        ConfigError: The run released no statistics that classify images.
+        MissingExtra: The package of the encoder is not installed.
+    """
+    place = release_folder(Path(folder))
+    root = place.parent
+    record = read_record(read_json(place / "privacy.json"))
+    if ENERGIES.missing:
+        raise MissingExtra("the classifier of what a run released", ENERGIES.missing[0])
+    codec = {model.name for model in record.models if model.role in ("encoder", "decoder")}
+    encoder = front_end(record.image_shape) if codec == {ENERGIES.codec} else None
+    if encoder is None or record.image_shape is None:
+        raise ConfigError(_no_statistics(folder, f"it worked with {', '.join(sorted(codec))}"))
+    if place.name != "release" or not RunPaths(root).record.is_file():
+        raise RunError(
+            f"{folder}: is a release alone, and the statistics lie in the run's owner/stages: the "
+            "owner writes this classifier. understudy train RELEASE learns from the samples"
+        )
+    earlier = open_run(root, root.parent / f"{root.resolve().name}-statistics")
+    resampling = Resampling(earlier.prepared.config.seed, record.count, None, _unstored)
+    materials = earlier.materials(resampling, events)
+    linear = earlier.prepared.method.run(materials, earlier.prepared.params).classifier
+    if linear is None:
+        raise ConfigError(_no_statistics(folder, "its statistics tell no classes apart"))
+    return ReleasedClassifier(record, EncodedClassifier(encoder, linear, record.image_shape))
+
+
+def _unstored(name: str, make: Make) -> Arrays:
+    """What a run would store."""
+    return make()
+
+
+def _no_statistics(folder: str | Path, reason: str) -> str:
+    return (
+        f"{folder}: released no means and covariance of classes of images ({reason}): understudy "
+        f"train {folder} --from samples learns from its samples; a run of images of two classes or "
+        f"more with --encoder {ENERGIES.codec} releases such statistics"
+    )
+
+
+def written_classifier(classifier: EncodedClassifier, path: Path, facts: dict[str, str]) -> bytes:
+    """A classifier as one file, its encoder included: ONNX, or LiteRT by the name of the file.
+
+    Args:
+        classifier: Its encoder is one that can be written down.
+        path: Where it will lie.
+        facts: What the file says of it.
+
+    Raises:
+        MissingExtra: The package of the format is not installed.
+    """
+    encoder, linear = classifier.encoder, classifier.linear
+    if not isinstance(encoder, WrittenEncoder):
+        raise ConfigError(f"{encoder.name}: cannot be written down")
+    operations = classifier_operations(encoder.operations(), linear)
+    if path.suffix == LITERT_SUFFIX:
+        from understudy.metrics.networks.litert_export import operations_as_litert as written
+    else:
+        from understudy.metrics.networks.onnx_export import operations_as_onnx as written
+    return written(operations, classifier.shape, len(linear.bias), facts)
+
+
+def file_facts(record: RunRecord, classes: tuple[str, ...], encoder: str | None) -> dict[str, str]:
+    """What a file of a classifier says of itself."""
+    facts = {
+        "classes": json.dumps(list(classes), ensure_ascii=False),
+        "guarantee": budget(record.receipt),
+        "licence": record.licence,
+        "made with": f"Understudy {record.version}",
+    }
+    return facts if encoder is None else {**facts, "encoder": encoder}

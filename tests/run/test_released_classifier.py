@@ -1,0 +1,199 @@
+"""The classifier of what a run released: its file gives the library's classes, at no charge."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.run.samples import QUICK, class_folders
+from tests.run.stripes import CLASSES, SHAPE, striped_npz, stripes
+
+pytest.importorskip("torch")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+from understudy.core.errors import ConfigError, RunError  # noqa: E402
+from understudy.evaluation.evaluate import evaluate  # noqa: E402
+from understudy.metrics.verdicts import sampling_loss  # noqa: E402
+from understudy.run.accuracy import RELEASED_WORDS, evaluation_of_scores  # noqa: E402
+from understudy.run.progress import reporting  # noqa: E402
+from understudy.run.released_classifier import released_classifier  # noqa: E402
+from understudy.run.report import load  # noqa: E402
+from understudy.run.run_result import Result  # noqa: E402
+from understudy.run.synthesize import synthesize  # noqa: E402
+from understudy.run.trained_model import train_classifier  # noqa: E402
+
+SILENT: dict[str, Any] = {"progress": "none"}
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    place = tmp_path_factory.mktemp("stripes")
+    given: dict[str, Any] = {"ledger": str(place / "ledger.db"), **SILENT}
+    return synthesize(
+        striped_npz(place / "private.npz"),
+        out=place / "out",
+        epsilon=20,
+        count=45,
+        test=striped_npz(place / "test.npz", 90, seed=5),
+        test_rows=30,
+        **given,
+    )
+
+
+def onnx_scores(file: Path, images: np.ndarray) -> np.ndarray:
+    rows = images.transpose(0, 3, 1, 2).astype(np.float32)
+    (scores,) = onnxruntime.InferenceSession(file).run(["scores"], {"images": rows})
+    return np.asarray(scores)
+
+
+def litert_scores(file: Path, images: np.ndarray) -> np.ndarray:
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter(str(file))
+    source = interpreter.get_input_details()[0]["index"]
+    interpreter.resize_tensor_input(source, images.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(source, images.astype(np.float32))
+    interpreter.invoke()
+    return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "tflite"])
+@pytest.mark.parametrize("from_", ["statistics", "samples"])
+def test_the_file_alone_gives_the_classes_of_1000_images(
+    result: Result, tmp_path: Path, from_: Any, suffix: str
+) -> None:
+    given: dict[str, Any] = {"from_": from_, "export": tmp_path / f"model.{suffix}", **SILENT}
+    written = train_classifier(result, **given)
+    assert (written.network, written.classes, written.shape) == ("discriminant", CLASSES, SHAPE)
+    assert written.rows == (None if from_ == "statistics" else 45)
+    images, labels = stripes(1000, seed=9)
+    scores = onnx_scores if suffix == "onnx" else litert_scores
+    guesses = scores(written.path, images).argmax(axis=1)
+    assert (guesses == labels).mean() > 0.9
+    if from_ == "statistics":
+        with reporting("none") as events:
+            library = released_classifier(result.folder, events).classifier
+        assert (guesses == library.predict(images)).all()
+
+
+def test_the_file_says_what_it_is_of(result: Result, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    train_classifier(result, from_="statistics", export=file, **SILENT)
+    facts = onnxruntime.InferenceSession(file).get_modelmeta().custom_metadata_map
+    assert json.loads(facts["classes"]) == list(CLASSES)
+    assert facts["guarantee"] == "epsilon 20"
+    assert facts["encoder"] == "embedded:energies"
+    assert "statistics that the run released" in facts["trained on"]
+
+
+def test_it_charges_nothing_and_writes_nothing_into_the_run(result: Result, tmp_path: Path) -> None:
+    def state() -> dict[Path, bytes]:
+        files = [*result.folder.rglob("*"), result.folder.parent / "ledger.db"]
+        return {file: file.read_bytes() for file in files if file.is_file()}
+
+    before, names = state(), sorted(path.name for path in result.folder.parent.iterdir())
+    train_classifier(result, from_="statistics", export=tmp_path / "model.onnx", **SILENT)
+    assert state() == before
+    assert sorted(path.name for path in result.folder.parent.iterdir()) == names
+
+
+def test_a_run_says_what_sampling_loses(result: Result) -> None:
+    network, samples, released = (one.score for one in result.accuracy)
+    assert (network.model, network.released) == ("small CNN on images", False)
+    assert (released.model, released.released) == (RELEASED_WORDS, True)
+    assert released.synthetic > 0.9
+    assert released.real == samples.real > 0.6
+    evaluation = evaluation_of_scores([network, samples, released])
+    assert evaluation is not None
+    best = max(network.synthetic, samples.synthetic)
+    loss = 100 * (released.synthetic - best)
+    words = f"loses {loss:.1f} points" if loss >= 0.05 else "loses nothing"
+    sentence = sampling_loss(evaluation.values)
+    assert f"released statistics alone reach {released.synthetic:.1%}, so sampling {words}" in (
+        sentence
+    )
+    report = load(result)
+    assert [score.released for score in report.owner.scores] == [False, False, True]
+    assert report.owner.utility is not None
+    assert report.owner.utility.sentence.endswith(sentence)
+    page = " ".join(re.sub("<[^>]+>", " ", (result.owner / "report.html").read_text()).split())
+    assert RELEASED_WORDS in page
+    assert sentence.split("(")[0].strip() in page
+
+
+def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
+    place = result.folder.parent
+    sides: dict[str, Any] = {"real": place / "private.npz", "test": place / "test.npz"}
+    options: dict[str, Any] = {
+        "networks": ["discriminant"],
+        "features": "embedded:dct?coefficients=40",
+        **SILENT,
+    }
+    evaluation = evaluate(result, **sides, **options, attacks=False)
+    (value,) = [one for one in evaluation.values if one.metric.key == "released_accuracy"]
+    released = result.accuracy[-1]
+    assert (value.kind, value.measured) == ("owner-only", RELEASED_WORDS)
+    assert value.value == released.synthetic
+    assert value.baseline is not None
+    assert value.baseline >= released.real  # of 300 rows instead of 30
+    alone = evaluate(result.release, **sides, **options, attacks=False)
+    assert alone.values == evaluation.values
+
+
+def assert_refused(
+    error: type[Exception], words: str, folder: Any, tmp_path: Path, **given: Any
+) -> None:
+    file = tmp_path / given.pop("file", "model.onnx")
+    with pytest.raises(error, match=words):
+        train_classifier(folder, export=file, **{**given, **SILENT})
+    assert not file.exists()
+
+
+def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"from_": "statistics"}
+    source = class_folders(tmp_path / "scans", shape=(16, 16, 1))
+    other = synthesize(
+        source,
+        out=tmp_path / "dct",
+        epsilon=50,
+        count=12,
+        ledger=str(tmp_path / "ledger.db"),
+        settings=QUICK,
+        **SILENT,
+    )
+    words = r"it worked with embedded:dct\): understudy train .* --from samples"
+    assert_refused(ConfigError, words, other, tmp_path, **given)
+    alone = tmp_path / "alone"
+    result.release.rename(alone)
+    try:
+        assert_refused(RunError, "is a release alone", alone, tmp_path, **given)
+    finally:
+        alone.rename(result.release)
+    assert_refused(ConfigError, "Leave out --network cnn", result, tmp_path, network="cnn", **given)
+    assert_refused(ConfigError, "Leave out --epochs", result, tmp_path, epochs=3, **given)
+
+
+def test_what_a_discriminant_does_not_take_is_refused(result: Result, tmp_path: Path) -> None:
+    assert_refused(ConfigError, "computed, not trained in passes", result, tmp_path, epochs=3)
+    words = "written as ONNX only"
+    assert_refused(ConfigError, words, result, tmp_path, network="cnn", file="model.tflite")
+
+
+def test_images_too_large_for_it_train_the_small_cnn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20}, (16, 16, 1))
+    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "settings": QUICK, **SILENT}
+    wide = synthesize(source, out=tmp_path / "out", epsilon=50, count=12, **given).release
+    facts = json.loads((wide / "privacy.json").read_text())
+    facts["data"]["image_shape"] = [16, 260, 1]  # which its images are read at
+    (wide / "privacy.json").write_text(json.dumps(facts))
+    options: dict[str, Any] = {"export": tmp_path / "model.onnx", "progress": "plain"}
+    assert train_classifier(wide, epochs=1, **options).network == "cnn"
+    assert "16 to 256 pixels a side), so the small CNN is trained" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="of images of 16 to 256 pixels a side, found 16 x 260"):
+        train_classifier(wide, network="discriminant", **options)
