@@ -87,16 +87,18 @@ def test_a_layout_is_cosines_and_energies_in_blocks_of_one_kind() -> None:
     assert smaller <= set(layout.columns.tolist())
 
 
-def test_a_layout_without_its_empty_blocks_keeps_the_others_columns() -> None:
-    layout = EnergyEncoder((64, 64, 3)).layout(100)
-    empty = np.zeros(len(layout.blocks), dtype=bool)
-    empty[1] = True
-    rest = layout.without(empty)
-    kept = np.concatenate([layout.columns[b] for i, b in enumerate(layout.blocks) if i != 1])
-    assert rest.columns.tolist() == kept.tolist()
-    assert [b.stop - b.start for b in rest.blocks] == [
-        b.stop - b.start for i, b in enumerate(layout.blocks) if i != 1
-    ]
+def test_a_layout_without_colour_is_that_of_grey_images() -> None:
+    encoder = EnergyEncoder((64, 64, 3))
+    layout, grey = encoder.layout(100), encoder.layout(100, colour=False)
+    assert layout.colours is not None
+    colours = layout.columns[layout.blocks[layout.colours]]
+    assert (encoder._numbers.cosines[colours] >= 32 * 32).all()
+    assert grey.colours is None
+    assert grey.dim == 100
+    cosines = grey.columns[grey.columns < len(encoder._numbers.cosines)]
+    assert (encoder._numbers.cosines[cosines] < 32 * 32).all()
+    alone = EnergyEncoder((64, 64, 1)).layout(100)
+    assert [b.stop - b.start for b in grey.blocks] == [b.stop - b.start for b in alone.blocks]
 
 
 def test_a_match_is_near_its_target() -> None:
@@ -146,10 +148,7 @@ def test_sizes_and_options_that_do_not_fit_are_refused() -> None:
 def test_a_layout_without_chroma_gives_images_without_colour() -> None:
     shape = (32, 32, 3)
     encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
-    layout = encoder.layout(80)
-    opponent = encoder._numbers.cosines[layout.columns[[b.start for b in layout.blocks[:3]]]]
-    assert opponent[-1] >= 32 * 32
-    rest = layout.without(np.arange(len(layout.blocks)) >= 2)
+    rest = encoder.layout(80, colour=False)
     wanted = encoder.encode(bars(shape, 0.6))[:, rest.columns]
     sizes, seeds = np.ones(len(rest.blocks)), np.arange(4, dtype=np.uint64)
     images = decoder.match(wanted, rest, np.eye(rest.dim), sizes, seeds=seeds).astype(int)

@@ -23,31 +23,34 @@ class Layout:
     Attributes:
         columns: (d,) int64: which numbers of the embedding.
         blocks: Slices of these columns, one after the other, none empty.
+        colours: The block of these that says how colourful images are; None: none does.
     """
 
     columns: NDArray[np.int64]
     blocks: tuple[slice, ...]
+    colours: int | None = None
 
     @property
     def dim(self) -> int:
         """d."""
         return len(self.columns)
 
-    def without(self, empty: NDArray[np.bool_]) -> Layout:
-        """The layout without some of its blocks: (blocks,) bool, which of them."""
-        pairs = list(zip(self.blocks, empty, strict=True))
-        columns = [self.columns[block] for block, left_out in pairs if not left_out]
-        ends = np.cumsum([0, *map(len, columns)])
-        blocks = tuple(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
-        return Layout(np.concatenate(columns), blocks)
+    @property
+    def block_of_column(self) -> NDArray[np.int64]:
+        """(d,) the number of each column's block."""
+        lengths = [block.stop - block.start for block in self.blocks]
+        return np.repeat(np.arange(len(lengths)), lengths)
 
 
 @runtime_checkable
 class BlockEncoder(Encoder, Protocol):
     """An encoder whose numbers lie in blocks, each in order of importance."""
 
-    def layout(self, dim: int) -> Layout:
-        """The ``dim`` numbers that say most of an image; fewer where there are fewer."""
+    def layout(self, dim: int, *, colour: bool = True) -> Layout:
+        """The ``dim`` numbers that say most of an image; fewer where there are fewer.
+
+        Without ``colour``, of an image that has none.
+        """
         ...
 
 

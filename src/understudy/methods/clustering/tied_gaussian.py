@@ -45,7 +45,7 @@ LEAST_DIM, MOST_DIM = 24, 256
 
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
-_EMPTY_BLOCK = 0.035  # a block of such a size or less does not vary, and is left out
+_COLOURLESS = 0.05  # of the size of public photos' chroma: images of less have no colour
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _FEW_CLASSES = 4
 _MEAN_SPAN, _MEAN_SPAN_OF_FEW = 9, 25  # neighbours averaged over
@@ -185,21 +185,15 @@ def measured(
     sizes, size_sd = dp_estimators.class_sizes(vault, classes, encoder.dim, stages.class_sizes)
     sizes = np.maximum(sizes, _LEAST_CLASS)
     layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes))
-    columns = layout.columns
-    numbers = vault.view(lambda rows: rows[:, columns])
+    numbers = _numbers(vault, layout)
     centre, centre_variance = _centre(numbers, layout, float(sizes.sum()), stages.centre)
     block_sizes = _block_sizes(numbers, centre, layout, float(sizes.sum()), stages.block_sizes)
-    block_sizes = np.sqrt(
-        np.maximum(block_sizes**2 - np.minimum(centre_variance, 0.9 * block_sizes**2), 1e-4)
-    )
-    empty = block_sizes <= _EMPTY_BLOCK
-    if empty.any() and not empty.all():
-        inside = np.concatenate(
-            [np.full(b.stop - b.start, not e) for b, e in zip(layout.blocks, empty, strict=True)]
-        )
-        numbers = numbers.view(lambda rows: rows[:, inside])
-        layout, centre, block_sizes = layout.without(empty), centre[inside], block_sizes[~empty]
-    scales = np.repeat(block_sizes, [block.stop - block.start for block in layout.blocks])
+    noise = np.minimum(centre_variance, 0.9 * block_sizes**2)
+    block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
+    if layout.colours is not None and block_sizes[layout.colours] <= _COLOURLESS:
+        layout, centre, block_sizes = _without_colour(encoder, layout, centre, block_sizes)
+        numbers = _numbers(vault, layout)
+    scales = block_sizes[layout.block_of_column]
     standard = numbers.view(lambda rows: (rows - centre) / scales)
     means = _class_means(standard, layout, sizes, stages.means)
     model = _covariance(standard, layout, means, float(sizes.sum()), stages.covariance)
@@ -214,6 +208,30 @@ def measured(
         unclipped[:, None] * model.root(_LEAST_DRAWN, _UNEXPLAINED),
         full @ full.T,
     )
+
+
+def _numbers(vault: Vault, layout: Layout) -> Vault:
+    columns = layout.columns
+    return vault.view(lambda rows: rows[:, columns])
+
+
+def _without_colour(
+    encoder: BlockEncoder, layout: Layout, centre: Vector, block_sizes: Vector
+) -> tuple[Layout, Vector, Vector]:
+    """As many numbers of images without colour, with what was released of those among them.
+
+    Numbers that come in addition are centred like public images, and their blocks are of the size
+    of the last one that is known.
+    """
+    grey = encoder.layout(layout.dim, colour=False)
+    whole, sizes = np.zeros(encoder.dim), np.full(encoder.dim, np.nan)
+    whole[layout.columns], sizes[layout.columns] = centre, block_sizes[layout.block_of_column]
+    grey_sizes = np.empty(len(grey.blocks))
+    for number, block in enumerate(grey.blocks):
+        size = sizes[grey.columns[block]]
+        unknown = np.isnan(size).all()
+        grey_sizes[number] = grey_sizes[number - 1] if unknown else np.nanmedian(size)
+    return grey, whole[grey.columns], grey_sizes
 
 
 def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:

@@ -84,30 +84,32 @@ class _Numbers:
         self.chroma = self.axes.chroma.shape[1] if self.channels == 3 else 0
         self.dim = len(self.cosines) + self.luma + self.chroma
 
-    def layout(self, dim: int) -> Layout:
+    def layout(self, dim: int, *, colour: bool = True) -> Layout:
         """The first numbers of each kind, ``dim`` in all (`BlockEncoder.layout`)."""
-        dim = min(dim, self.dim)
+        opponent = self.cosines >= COSINES * COSINES
+        index = np.flatnonzero(~opponent) if not colour else np.arange(len(self.cosines))
+        colour = colour and self.channels == 3
+        dim = min(dim, len(index) + self.luma + (self.chroma if colour else 0))
         most = max(_COSINE_SHARE * dim, _FEWEST_COSINES)
         radii = np.arange(2.5, _COSINE_RADIUS + 0.25, 0.5)
-        counts = np.searchsorted(self.frequencies, radii)
-        cosines = int(counts[counts <= most].max(initial=_FEWEST_COSINES))
-        chroma = min(int(_CHROMA_SHARE * dim), self.chroma)
-        luma = min(dim - cosines - chroma, self.luma)
-        index, opponent = np.arange(cosines), self.cosines[:cosines] >= COSINES * COSINES
-        coarse = self.frequencies[:cosines] < _COARSE
-        first = len(self.cosines)
+        counts = np.searchsorted(self.frequencies[index], radii)
+        index = index[: int(counts[counts <= most].max(initial=_FEWEST_COSINES))]
+        chroma = min(int(_CHROMA_SHARE * dim), self.chroma) if colour else 0
+        luma = min(dim - len(index) - chroma, self.luma)
+        coarse, first = self.frequencies[index] < _COARSE, len(self.cosines)
         ends = [0, *(end for end in _ENERGY_BLOCKS if end < luma), luma]
         parts = [
-            index[~opponent & coarse],
-            index[~opponent & ~coarse],
-            index[opponent],
+            index[~opponent[index] & coarse],
+            index[~opponent[index] & ~coarse],
+            index[opponent[index]],
             *(first + np.arange(*pair) for pair in pairwise(ends)),
             first + self.luma + np.arange(chroma),
         ]
+        colours = int(len(parts[1]) > 0) + 1 if len(parts[2]) else None
         parts = [part for part in parts if len(part)]
         bounds = np.cumsum([0, *map(len, parts)]).tolist()
         blocks = tuple(map(slice, bounds[:-1], bounds[1:]))
-        return Layout(np.concatenate(parts).astype(np.int64), blocks)
+        return Layout(np.concatenate(parts).astype(np.int64), blocks, colours)
 
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of each channel the deviation that unmeasured frequencies are given: (c,) float32.
@@ -143,9 +145,9 @@ class EnergyEncoder:
         self.norm_bound: float | None = None
         self.ordered = False
 
-    def layout(self, dim: int) -> Layout:
+    def layout(self, dim: int, *, colour: bool = True) -> Layout:
         """The ``dim`` numbers that say most of an image, in blocks."""
-        return self._numbers.layout(dim)
+        return self._numbers.layout(dim, colour=colour)
 
     def encode(self, images: Images) -> Embeddings:
         """(n, height, width, channels) uint8 to (n, d) float32.
