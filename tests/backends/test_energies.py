@@ -42,7 +42,7 @@ def test_encoder_and_decoder_take_every_size(shape: tuple[int, int, int]) -> Non
         embeddings[:, layout.columns],
         layout,
         np.eye(layout.dim),
-        1.0,
+        np.ones(len(layout.blocks)),
         seeds=np.arange(4, dtype=np.uint64),
     )
     assert images.shape == (4, *shape)
@@ -105,7 +105,9 @@ def test_a_match_is_near_its_target() -> None:
     layout = encoder.layout(120)
     wanted = encoder.encode(bars(shape, 0.6))[:, layout.columns]
     seeds = np.arange(4, dtype=np.uint64)
-    images = decoder.match(wanted, layout, np.eye(120) / 0.3, 1.0, seeds=seeds)
+    images = decoder.match(
+        wanted, layout, np.eye(120) / 0.3, np.ones(len(layout.blocks)), seeds=seeds
+    )
     reached = encoder.encode(images)[:, layout.columns]
     others = encoder.encode(bars(shape, 2.2))[:, layout.columns]
     assert np.square(reached - wanted).mean() < 0.1 * np.square(others - wanted).mean()
@@ -117,10 +119,14 @@ def test_an_image_depends_on_its_own_target_and_seed() -> None:
     layout = encoder.layout(40)
     wanted = np.repeat(encoder.encode(bars(shape, 0.6))[:, layout.columns], 20, axis=0)
     seeds = np.arange(80, dtype=np.uint64)
-    together = decoder.match(wanted, layout, np.eye(40), 1.0, seeds=seeds)
-    alone = decoder.match(wanted[70:71], layout, np.eye(40), 1.0, seeds=seeds[70:71])
+    together = decoder.match(wanted, layout, np.eye(40), np.ones(len(layout.blocks)), seeds=seeds)
+    alone = decoder.match(
+        wanted[70:71], layout, np.eye(40), np.ones(len(layout.blocks)), seeds=seeds[70:71]
+    )
     assert np.abs(together[70].astype(int) - alone[0]).max() <= 2
-    other = decoder.match(wanted[70:71], layout, np.eye(40), 1.0, seeds=seeds[:1])
+    other = decoder.match(
+        wanted[70:71], layout, np.eye(40), np.ones(len(layout.blocks)), seeds=seeds[:1]
+    )
     assert np.abs(other[0].astype(int) - alone[0]).max() > 2
 
 
@@ -135,3 +141,16 @@ def test_sizes_and_options_that_do_not_fit_are_refused() -> None:
             shape=(32, 32, 1),
             encoder=load_encoder("embedded:dct", shape=(32, 32, 1)),
         )
+
+
+def test_a_layout_without_chroma_gives_images_without_colour() -> None:
+    shape = (32, 32, 3)
+    encoder, decoder = EnergyEncoder(shape), EnergyDecoder(shape)
+    layout = encoder.layout(80)
+    opponent = encoder._numbers.cosines[layout.columns[[b.start for b in layout.blocks[:3]]]]
+    assert opponent[-1] >= 32 * 32
+    rest = layout.without(np.arange(len(layout.blocks)) >= 2)
+    wanted = encoder.encode(bars(shape, 0.6))[:, rest.columns]
+    sizes, seeds = np.ones(len(rest.blocks)), np.arange(4, dtype=np.uint64)
+    images = decoder.match(wanted, rest, np.eye(rest.dim), sizes, seeds=seeds).astype(int)
+    assert np.abs(images[..., 0] - images[..., 2]).max() <= 3

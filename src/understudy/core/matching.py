@@ -60,7 +60,7 @@ class MatchingDecoder(Decoder, Protocol):
         targets: Embeddings,
         layout: Layout,
         metric: Vector,
-        detail: float,
+        sizes: Vector,
         *,
         seeds: Seeds,
     ) -> Images:
@@ -71,8 +71,8 @@ class MatchingDecoder(Decoder, Protocol):
             layout: Which numbers of an embedding they are.
             metric: (d, d): the squared distance of an embedding x to its target t is
                 ||metric (x - t)||^2.
-            detail: Standard deviation of the frequencies that no number measures, over that of
-                public images.
+            sizes: (blocks,) standard deviation of the numbers of each block, over that of public
+                images: frequencies that no number measures are taken to vary as those that are.
             seeds: (n,) one for each image.
 
         Returns:

@@ -353,13 +353,13 @@ def tied_release(materials: Materials, method: str, stages: TiedGaussianStages) 
     counts = materials.class_sizes(gaussian.sizes / gaussian.sizes.sum(), gaussian.sizes.sum())
     labels = np.repeat(np.arange(len(classes)), counts)
     labels = materials.rng_of("classes of samples").permutation(labels)
-    metric, detail = gaussian.metric, float(gaussian.block_sizes[:2].max())
+    metric, sizes = gaussian.metric, gaussian.block_sizes
 
     def draw(first: int, part: Labels, samples: Labels, number: int, image: int) -> Images:
         rng = materials.rng_of(f"samples {first} round {number}")
         points = gaussian.draw(part, rng)[samples].astype(np.float32)
         seeds = materials.seeds_of(f"samples round {number} image {image}", first + samples)
-        return decoder.match(points, gaussian.layout, metric, detail, seeds=seeds)
+        return decoder.match(points, gaussian.layout, metric, sizes, seeds=seeds)
 
     def batches() -> Iterator[SyntheticBatch]:
         for first in range(0, len(labels), _DECODED):

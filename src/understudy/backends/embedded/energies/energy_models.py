@@ -109,6 +109,21 @@ class _Numbers:
         blocks = tuple(map(slice, bounds[:-1], bounds[1:]))
         return Layout(np.concatenate(parts).astype(np.int64), blocks)
 
+    def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
+        """Of each channel the deviation that unmeasured frequencies are given: (c,) float32.
+
+        Args:
+            layout: Some numbers.
+            sizes: (blocks,) of them.
+        """
+        detail = np.full(self.channels, _LEAST_DETAIL, dtype=np.float32)
+        for block, size in zip(layout.blocks, sizes, strict=True):
+            if (column := layout.columns[block.start]) < len(self.cosines):
+                channel = self.cosines[column] // (COSINES * COSINES)
+                part = slice(0, 1) if channel == 0 else slice(1, None)
+                detail[part] = np.maximum(detail[part], _DETAIL * size)
+        return detail
+
 
 class EnergyEncoder:
     """Images to low cosine coefficients and oriented energies.
@@ -240,14 +255,15 @@ class EnergyDecoder:
         check_embeddings(embeddings, self.dim, self.name)
         layout = self._numbers.layout(self.dim)
         targets = embeddings[:, layout.columns]
-        return self.match(targets, layout, np.eye(layout.dim) / 0.3, 1.0, seeds=seeds)
+        sizes = np.ones(len(layout.blocks))
+        return self.match(targets, layout, np.eye(layout.dim) / _TOLERANCE, sizes, seeds=seeds)
 
     def match(
         self,
         targets: Embeddings,
         layout: Layout,
         metric: Vector,
-        detail: float,
+        sizes: Vector,
         *,
         seeds: Seeds,
     ) -> Images:
@@ -257,7 +273,7 @@ class EnergyDecoder:
             BackendError: Targets of another length, or not finite.
         """
         check_embeddings(targets, layout.dim, self.name)
-        search = _Search(self._numbers, layout, metric, detail)
+        search = _Search(self._numbers, layout, metric, sizes)
         out = np.empty((len(targets), *self.shape), dtype=np.uint8)
 
         def match_part(rows: slice) -> None:
@@ -271,11 +287,11 @@ class EnergyDecoder:
 class _Search:
     """The descent of `EnergyDecoder` for one layout and metric."""
 
-    def __init__(self, numbers: _Numbers, layout: Layout, metric: Vector, detail: float) -> None:
+    def __init__(self, numbers: _Numbers, layout: Layout, metric: Vector, sizes: Vector) -> None:
         columns, first = layout.columns, len(numbers.cosines)
         self._channels = numbers.channels
         self._metric = torch.from_numpy((metric / _TOLERANCE).astype(np.float32))
-        self._detail = max(_DETAIL * detail, _LEAST_DETAIL)
+        self._detail = torch.from_numpy(numbers.detail(layout, sizes))[:, None, None]
         deviations = numbers.axes.deviations[: self._channels]
         self._deviations = torch.from_numpy(np.ascontiguousarray(deviations))
         is_cosine, last = columns < first, first + numbers.luma
@@ -304,7 +320,7 @@ class _Search:
                 group["lr"] = _RATE * (1 - step / _STEPS) + _LAST_RATE
             numbers = self._embeddings(torch.cat([free, fixed], dim=1))
             loss = ((numbers - wanted) @ self._metric.T).square().sum()
-            texture = free[:, unmeasured] / (3 * self._detail)
+            texture = (free / (3 * self._detail[: self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -316,7 +332,7 @@ class _Search:
         """The wanted cosines with a random texture above them, over public deviations."""
         shape = (self._channels, COSINES, COSINES)
         drawn = [np.random.default_rng(int(seed)).standard_normal(shape) for seed in seeds]
-        start = torch.from_numpy(self._detail * np.stack(drawn).astype(np.float32))
+        start = self._detail * torch.from_numpy(np.stack(drawn).astype(np.float32))
         flat = start.reshape(len(start), -1)
         flat[:, self._cosines] = wanted[:, self._cosine_targets]
         return flat.reshape(len(start), *shape)
