@@ -18,13 +18,13 @@ def stripes(
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % len(CLASSES)
     rows, columns = np.indices(shape[:2])
-    angles = np.array([0.0, 0.5, 0.25])[labels] * np.pi + rng.normal(0, 0.12, count)
+    angles = np.array([0.0, 0.5, 0.25])[labels] * np.pi + rng.normal(0, 0.25, count)
     waves = rng.uniform(0.8, 1.3, count)[:, None, None]
     phases = rng.uniform(0, 2 * np.pi, count)[:, None, None]
     cosine, sine = np.cos(angles)[:, None, None], np.sin(angles)[:, None, None]
     drawn = np.sin(waves * (rows * cosine + columns * sine) + phases)[..., None]
     colours = rng.uniform(30, 90, (count, 1, 1, shape[2]))
-    noise = rng.normal(0, 25, (count, *shape))
+    noise = rng.normal(0, 50, (count, *shape))
     return np.clip(128 + drawn * colours + noise, 0, 255).astype(np.uint8), labels
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("onnx")
 
 from understudy.core.errors import ConfigError, RunError  # noqa: E402
 from understudy.evaluation.evaluate import evaluate  # noqa: E402
+from understudy.metrics.scoring import balanced_accuracy, confusion  # noqa: E402
 from understudy.metrics.verdicts import sampling_loss  # noqa: E402
 from understudy.run.accuracy import RELEASED_WORDS, evaluation_of_scores  # noqa: E402
 from understudy.run.progress import reporting  # noqa: E402
@@ -73,11 +74,14 @@ def test_the_file_alone_gives_the_classes_of_1000_images(
     images, labels = stripes(1000, seed=9)
     scores = onnx_scores if suffix == "onnx" else litert_scores
     guesses = scores(written.path, images).argmax(axis=1)
-    assert (guesses == labels).mean() > 0.9
+    assert (guesses == labels).mean() > 0.6
     if from_ == "statistics":
         with reporting("none") as events:
             library = released_classifier(result.folder, events).classifier
         assert (guesses == library.predict(images)).all()
+        expected = library.linear.scores(library.encoder.encode(images))
+        expected -= expected.mean(axis=1, keepdims=True)  # which the file leaves out
+        np.testing.assert_allclose(scores(written.path, images), expected, atol=3e-3)
 
 
 def test_the_file_says_what_it_is_of(result: Result, tmp_path: Path) -> None:
@@ -105,8 +109,13 @@ def test_a_run_says_what_sampling_loses(result: Result) -> None:
     network, samples, released = (one.score for one in result.accuracy)
     assert (network.model, network.released) == ("small CNN on images", False)
     assert (released.model, released.released) == (RELEASED_WORDS, True)
-    assert released.synthetic > 0.9
-    assert released.real == samples.real > 0.6
+    with reporting("none") as events:
+        library = released_classifier(result.folder, events).classifier
+    images, labels = stripes(90, seed=5)
+    table = confusion(labels, library.predict(images), 3)
+    assert result.accuracy[2].report.synthetic[0].confusion == tuple(map(tuple, table.tolist()))
+    assert released.synthetic == balanced_accuracy(table) > 0.6
+    assert released.real == samples.real > 0.5
     evaluation = evaluation_of_scores([network, samples, released])
     assert evaluation is not None
     best = max(network.synthetic, samples.synthetic)
@@ -139,7 +148,7 @@ def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     assert (value.kind, value.measured) == ("owner-only", RELEASED_WORDS)
     assert value.value == released.synthetic
     assert value.baseline is not None
-    assert value.baseline >= released.real  # of 300 rows instead of 30
+    assert value.baseline > 0.7  # of 300 rows, where the run's own was of 30
     alone = evaluate(result.release, **sides, **options, attacks=False)
     assert alone.values == evaluation.values
 
@@ -175,6 +184,17 @@ def test_what_has_no_such_statistics_is_refused(result: Result, tmp_path: Path) 
         alone.rename(result.release)
     assert_refused(ConfigError, "Leave out --network cnn", result, tmp_path, network="cnn", **given)
     assert_refused(ConfigError, "Leave out --epochs", result, tmp_path, epochs=3, **given)
+
+
+def test_statistics_of_one_class_tell_nothing_apart(tmp_path: Path) -> None:
+    np.savez(tmp_path / "private.npz", images=stripes(60, seed=0)[0])
+    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.db"), "label": "none", **SILENT}
+    one = synthesize(tmp_path / "private.npz", out=tmp_path / "out", epsilon=50, count=3, **given)
+    with (
+        reporting("none") as events,
+        pytest.raises(ConfigError, match="its statistics tell no classes apart"),
+    ):
+        released_classifier(one.folder, events)
 
 
 def test_what_a_discriminant_does_not_take_is_refused(result: Result, tmp_path: Path) -> None:
