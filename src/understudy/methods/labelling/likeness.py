@@ -7,9 +7,9 @@ Both cost about a hundredth of a run's squared mu, and both have to be passed.
    which have their colours and spectra and nothing of their shapes) is trained on public images
    alone. A DP count says how many private records of each class it takes for the named kind; beside
    it stands the part of public images that it takes for it and has never seen.
-2. *The depth.* A classifier knows only what it was shown: to one of clothes against drawings, hands
-   are clothes. So the private images are themselves held against the public ones. Their DP mean, in
-   the leading axes of the public images, is a point; its half-space depth (Tukey 1975) along the
+2. *The depth.* A classifier knows only what it was shown: to one of photos against drawings, all
+   photos are of the named kind. So the private images are themselves held against the public ones.
+   Their DP mean, in the leading axes of the public images, is a point; its half-space depth (Tukey 1975) along the
    line to the public mean is the part of the public images that lie beyond it. Where a part of the
    public images is distributed as the private ones are, half of that part does. Where none is, next
    to none do, however wide the public images spread around.
