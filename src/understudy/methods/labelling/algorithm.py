@@ -223,17 +223,23 @@ def _facts(
     }
     return {
         "noisy_rows": round(recalls.counts.total),
+        "public_samples": ", ".join(_made_of(materials, params)),
         **likeness.facts(),
         **{name: dict(zip(classes, values, strict=True)) for name, values in per_class.items()},
         "notes": list(_notes(materials, params, labelled, sizes)),
     }
 
 
+def _made_of(materials: Materials, params: LabellingParams) -> tuple[str, str]:
+    """The public dataset, and what is made of its images."""
+    source = "" if materials.public is None else materials.public.name
+    return source, "redrawn by a generator" if params.draw == "varied" else "as they are"
+
+
 def _notes(
     materials: Materials, params: LabellingParams, labelled: LabelledImages, sizes: Labels
 ) -> Iterator[str]:
-    source = "" if materials.public is None else materials.public.name
-    made = "redrawn by a generator" if params.draw == "varied" else "as they are"
+    source, made = _made_of(materials, params)
     yield (
         f"samples are public images of {source}, {made}; the private images gave each its class, "
         "and whether the two look alike, by noisy answers alone. The licence of the public images "
