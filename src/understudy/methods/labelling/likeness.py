@@ -300,7 +300,9 @@ def tested_likeness(
     sums = ClippedSums(Cells(np.zeros((1, 1, kind.points.shape[1]))), _radius(kind.points))
     total = places.release(sums, stage=stages.mean.name)[0]
     mean_sd = vault.noise_sd(sums, stage=stages.mean.name) / counts.total
-    depth = half_space_depth(kind.points, total / counts.total, mean_sd)
+    # The records and the public images are samples, whose means differ by chance besides.
+    sampled = 1 / counts.total + 1 / len(kind.points)
+    depth = half_space_depth(kind.points, total / counts.total, (mean_sd**2 + sampled) ** 0.5)
     return Likeness(classes, counts, answer[:, 1], sd, kind.held_out, depth, mean_sd)
 
 
@@ -312,7 +314,7 @@ def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
     Args:
         points: (m, k).
         mean: (k,).
-        noise: Standard deviation of the noise in each of its numbers.
+        noise: Standard deviation of each of its numbers where both have one distribution.
     """
     offset = mean - points.mean(axis=0)
     length = float(np.linalg.norm(offset))
