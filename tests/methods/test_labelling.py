@@ -26,7 +26,7 @@ from understudy.core.errors import ConfigError, MethodStopped, RunError
 from understudy.data import open_source
 from understudy.methods.base import Context, Materials, weights_of
 from understudy.methods.labelling.algorithm import METHOD, LabellingParams
-from understudy.methods.labelling.labels import (
+from understudy.methods.labelling.image_labels import (
     LabelledImages,
     LabelledSampler,
     Recalls,
@@ -119,7 +119,7 @@ def test_images_that_are_alike_pass() -> None:
         ({"depth": 0.04}, "4% of the public images lie beyond the DP mean"),
         ({"taken": np.array([90.0, 60.0])}, r"50% of them \(DP count\) are taken for their kind"),
         ({"taken": np.array([199.0, 20.0])}, r"without likeness.*disc \(20%\)"),
-        ({"mean_sd": 0.9}, "about 300 private images .* are too few to tell"),
+        ({"mean_sd": 1.1}, "about 300 private images .* are too few to tell"),
     ],
 )
 def test_each_test_alone_stops_a_run(changed: dict[str, Any], words: str) -> None:
@@ -196,7 +196,8 @@ def test_every_image_of_a_class_is_drawn_before_one_comes_again() -> None:
 
 def stages_of(**facts: Any) -> dict[str, float]:
     encoder = load_encoder(ENCODER, shape=SHAPE)
-    told = {"public": True, "mu": 0.3, "classes": CLASSES, "encoder": encoder} | facts
+    told: dict[str, Any] = {"public": True, "mu": 0.3, "classes": CLASSES, "encoder": encoder}
+    told |= facts
     params = facts.pop("params", LabellingParams())
     told.pop("params", None)
     return weights_of(METHOD.stages(params, Context(told.pop("shape", SHAPE), **told)))

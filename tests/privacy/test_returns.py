@@ -90,7 +90,7 @@ def test_the_rest_goes_to_another_run_in_one_transaction_or_stays_where_it_is(
 
 
 def test_datasets_that_share_records_get_it_back_too(ledger: Ledger) -> None:
-    part, whole = ledger.register(rows(60)), rows(90)
+    part, whole = ledger.register(rows(60)), rows(140)
     whole.values[:60] = rows(60).values
     union = ledger.register(whole)
     assert [other.id for other in ledger.concerned(union.id)] == [part.id]
