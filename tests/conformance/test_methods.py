@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.methods.shapes_world import folder_of_shapes, shapes
 from tests.run.samples import class_folders, pictures, save
 
 from understudy.core.entry_points import BUILT_IN, METHODS
@@ -66,6 +67,23 @@ class TestEvolution(ImageMethodSuite):
         return {"generator": "embedded:studio?steps=2"}
 
 
+class TestLabelling(MethodSuite):
+    name = "labelling"
+    epsilon = 30.0
+
+    def write_source(self, folder: Path) -> Path:
+        return folder_of_shapes(folder / "private", (70, 57), 1)
+
+    def add_record(self, source: Path) -> None:
+        images, _ = shapes((1, 0), 9)
+        save(images[0], source / "cross" / "another.png")
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        if not (folder / "public").exists():
+            folder_of_shapes(folder / "public", (80, 80), 2)
+        return {"public": str(folder / "public"), "encoder": "embedded:dct?coefficients=60"}
+
+
 class TestSelection(MethodSuite):
     name = "selection"
     settings = {"rounds": 3, "steps": 20, "keep": 0.3}  # noqa: RUF012
@@ -98,5 +116,6 @@ class TestSelectionOfImages(ImageMethodSuite):
 
 
 def test_every_method_of_this_package_is_tested_here() -> None:
-    tested = {suite.name for suite in (TestClustering, TestAlignment, TestEvolution, TestSelection)}
+    suites = (TestClustering, TestAlignment, TestEvolution, TestLabelling, TestSelection)
+    tested = {suite.name for suite in suites}
     assert tested == set(BUILT_IN[METHODS])

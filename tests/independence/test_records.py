@@ -5,6 +5,7 @@ that record adds, and by nothing else. It failed for encoders that round a batch
 than one of 9, and for matrix products over the rows of a view.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from tests.backends.tiny_onnx import block_fill, block_means
 from tests.independence.worlds import Records, images, run
 from tests.methods.colour_world import Painter, Pen
+from tests.methods.shapes_world import frames, shapes
 
 from understudy.backends.registry import load_decoder, load_encoder, load_model
 from understudy.core.ports import Captioner
@@ -24,6 +26,8 @@ from understudy.methods.clustering.algorithm import METHOD as CLUSTERING
 from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
+from understudy.methods.labelling.algorithm import METHOD as LABELLING
+from understudy.methods.labelling.algorithm import LabellingParams
 from understudy.methods.selection.algorithm import METHOD as SELECTION
 from understudy.methods.selection.algorithm import SelectionParams
 from understudy.privacy.queries import ClippedGradients
@@ -47,6 +51,8 @@ class Case:
     public: bool = False
     base: bool = False
     candidates: bool = False
+    world: Callable[..., Records] | None = None  # of the records; None: noise about a colour
+    epsilon: float = 1.0
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -59,6 +65,8 @@ class Case:
         }
 
     def records(self, count: int, seed: int = 0) -> Records:
+        if self.world is not None:
+            return self.world(count, self.shape, seed)
         if len(self.shape) == 3:
             return images(count, self.shape, seed)
         rng = np.random.default_rng(seed)
@@ -79,16 +87,25 @@ class Case:
         )
         more = {}
         if self.public:
-            more["public"] = replace(self.records(80, seed=7), classes=("all",))
+            count = 80 if self.world is None else 160
+            more["public"] = replace(self.records(count, seed=7), classes=("all",))
+        if self.method is LABELLING:
+            more["contrast"] = Records(frames(60, 8, self.shape), np.zeros(60, np.int64))
         if self.base:
             more["base"] = self.records(60, seed=8)
         if self.candidates:
             more["candidates"] = self.records(60, seed=9)
+        more["epsilon"] = self.epsilon
         return run(self.method, self.params, context, records, folder, answers, **more)
 
 
 def studio_captioner(_):
     return load_model(Captioner, "embedded:studio")
+
+
+def of_shapes(count: int, shape: tuple[int, ...], seed: int) -> Records:
+    """Crosses and discs."""
+    return Records(*shapes((count // 2, count - count // 2), seed, shape))
 
 
 def few(**more: Any) -> ClusteringParams:
@@ -173,6 +190,24 @@ CASES = {
             "writer": lambda _: Pen(),
             "captioner": studio_captioner,
         },
+    ),
+    "labelling, scattering": Case(
+        LABELLING,
+        LabellingParams(),
+        "embedded:scattering?J=2&L=4&log=10&coefficients=90",
+        (16, 16, 1),
+        public=True,
+        world=of_shapes,
+        epsilon=2000.0,
+    ),
+    "labelling, dct": Case(
+        LABELLING,
+        LabellingParams(),
+        "embedded:dct?coefficients=80",
+        (16, 16, 3),
+        public=True,
+        world=of_shapes,
+        epsilon=2000.0,
     ),
     "selection, embeddings": Case(SELECTION, selected(), None, (37,), candidates=True),
     "selection, dct": Case(

@@ -131,11 +131,12 @@ def run(
     records: Records,
     folder: Path,
     answers: dict[str, Vector],
+    epsilon: float = 1.0,
     **more: Any,
 ) -> Run:
     """Run a method; stages in ``answers`` get those, others are released and added to them."""
     params = method.settle(params, context)
-    plan = Plan.of(Budget(1.0), weights_of(method.stages(params, context)))
+    plan = Plan.of(Budget(epsilon), weights_of(method.stages(params, context)))
     place = folder / f"run{len(list(folder.iterdir()))}"
     (place / "cache").mkdir(parents=True)
     with Ledger(str(place / "ledger.db")) as ledger:
@@ -143,7 +144,8 @@ def run(
         notes = Notes(Account(ledger, dataset, Unit(), plan, place / "stages"), answers)
         vault = Vault(records, notes, LocalEngine(1), place / "cache")
         fit = partial(fit_images, shape=context.shape)
-        told: Mapping[str, Any] = {"public": None, "seed": 0, "fit": fit} | more
+        told: Mapping[str, Any] = {"public": None, "seed": 0, "fit": fit, "resized": fit_images}
+        told = {**told, **more}
         materials = Materials(context, vault, progress=lambda *_: lambda _: None, **told)
         release = method.run(materials, params)
     return Run(notes, release)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.independence.worlds import Records, images, run
 from tests.methods.colour_world import Eye, Namer, Painter, Pen
+from tests.methods.shapes_world import frames, shapes
 
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.errors import ConfigError
@@ -20,6 +21,8 @@ from understudy.methods.clustering.algorithm import ClusteringParams
 from understudy.methods.clustering.covariance import Covariance
 from understudy.methods.evolution.algorithm import METHOD as EVOLUTION
 from understudy.methods.evolution.algorithm import EvolutionParams
+from understudy.methods.labelling.algorithm import METHOD as LABELLING
+from understudy.methods.labelling.algorithm import LabellingParams
 from understudy.methods.selection.algorithm import METHOD as SELECTION
 from understudy.methods.selection.algorithm import SelectionParams
 
@@ -64,6 +67,8 @@ class Case:
 
     def records(self, count: int, seed: int) -> Records:
         shape = self.facts["shape"]
+        if self.method is LABELLING:
+            return Records(*shapes((count, count), seed, shape))
         if len(shape) == 3:
             return images(count, shape, seed)
         rng = np.random.default_rng(seed)
@@ -83,6 +88,9 @@ class Case:
         if self.facts.get("public"):
             more["public"] = self.records(80, seed=7)
         params = self.method.settle(self.params, self.context)
+        if self.method is LABELLING:
+            more["contrast"] = Records(frames(60, 8, self.facts["shape"]), np.zeros(60, np.int64))
+            more["epsilon"] = 2000.0
         answers: dict[str, Any] = {}
         done = run(self.method, params, self.context, self.records(30, 0), folder, answers, **more)
         list(done.release.batches())
@@ -187,7 +195,23 @@ def selection_cases() -> list[Case]:
     ]
 
 
-CASES = [*clustering_cases(), *alignment_cases(), *evolution_cases(), *selection_cases()]
+def labelling_cases() -> list[Case]:
+    """Images as they are, and redrawn; enough budget for a run that does not stop."""
+    facts = of_images((16, 16, 3), public=True)
+    redrawn = facts | {"generator": Painter(shape=(16, 16, 3))}
+    return [
+        Case(LABELLING, LabellingParams(), facts),
+        Case(LABELLING, LabellingParams(draw="varied", strength=0.1), redrawn),
+    ]
+
+
+CASES = [
+    *clustering_cases(),
+    *alignment_cases(),
+    *evolution_cases(),
+    *labelling_cases(),
+    *selection_cases(),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.method.name)

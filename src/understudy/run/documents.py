@@ -94,9 +94,17 @@ def run_record(
         quality=quality,
         premises=(
             *premises_of(prepared.source, config),
+            *_public_samples(prepared),
             *(origin.premises if origin is not None else ()),
         ),
     )
+
+
+def _public_samples(prepared: Prepared) -> tuple[Premise, ...]:
+    """What the owner says of public images by naming them, where the samples are those."""
+    if prepared.method.released_role is None:
+        return ()
+    return (Premise("no private image had a part in the public images", True, "declared"),)
 
 
 def is_unlabelled(source: Source, config: RunConfig) -> bool:

@@ -203,6 +203,8 @@ def contrast_name(asked: str | None, context: Context) -> str | None:
     """The images of other kinds: drawings of every family where none are named."""
     if asked != PROCEDURAL:
         return asked
+    if len(context.shape) != 3:
+        return None
     return f"procedural:{ALL_FAMILIES}?count={_CONTRAST_IMAGES}&channels={context.shape[2]}"
 
 

@@ -101,11 +101,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     """
     require_apart(config.source, config.out)
     chosen = method(config.method)
-    if config.otherwise is not None and not chosen.stops:
-        raise ConfigError(
-            f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
-            "out --otherwise"
-        )
+    _require_rest(config, chosen)
     params = make_params(chosen.params, config.settings)
     source = open_private(config) if source is None else source
     config = with_epsilon(config, source)
@@ -123,14 +119,11 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         **load_models(names, source),
     )
     open_matching = partial(_open_matching, source, config)
-    base_name = names.get("base")
-    test = None if config.test is None else open_matching(config.test, "test")
-    base = None if base_name is None else open_matching(base_name, "base")
-    public_name = procedural_name(names.get("public"), context)
-    public = None if public_name is None else open_matching(public_name, "public")
+    test = open_matching(config.test, "test")
+    base = open_matching(names.get("base"), "base")
+    public = open_matching(procedural_name(names.get("public"), context), "public")
     _require_public(names.get(chosen.released_role or ""))
-    other_kinds = None if public is None else contrast_name(names.get("contrast"), context)
-    contrast = None if other_kinds is None else open_matching(other_kinds, "contrast")
+    contrast = open_matching(contrast_name(names.get("contrast"), context), "contrast")
     candidates = origin = None
     if (candidates_name := names.get("candidates")) is not None:
         origin = provenance_of(candidates_name, declared_public=config.candidates_public)
@@ -316,6 +309,19 @@ def require_independent_models(context: Context) -> None:
         )
 
 
+def _require_rest(config: RunConfig, chosen: Method) -> None:
+    """Refuse another method for the rest of a budget that has none.
+
+    Raises:
+        ConfigError: As said.
+    """
+    if config.otherwise is not None and not chosen.stops:
+        raise ConfigError(
+            f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
+            "out --otherwise"
+        )
+
+
 def _require_public(name: str | None) -> None:
     """Refuse a release about private images where public images are to be the samples.
 
@@ -390,14 +396,16 @@ def require_classes(source: Source, other: Source, *, all_of_them: bool = False)
 def _open_matching(
     source: Source,
     config: RunConfig,
-    name: str,
+    name: str | None,
     role: Literal["test", "base", "public", "contrast"],
-) -> Source:
-    """A test, base or public dataset, brought to the private one's size.
+) -> Source | None:
+    """A test, base or public dataset, brought to the private one's size; None: there is none.
 
     A test set has the private one's columns and declared classes; of a public dataset no labels
     are used.
     """
+    if name is None:
+        return None
     size = (source.shape[0], source.shape[1]) if source.kind == "images" else None
     options: dict[str, Any] = {"size": size, "skip_bad": config.skip_bad}
     if source.kind == "images":

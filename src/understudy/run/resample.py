@@ -216,6 +216,11 @@ def open_run(folder: Path, out: Path) -> EarlierRun:
             f"{folder}: the method {chosen.name} chooses among samples that are there and draws "
             "none, so there are no more to be had for free"
         )
+    if "instead_of" in record.facts:
+        raise ConfigError(
+            f"{folder}: was made with what {record.facts['instead_of']} left of the budget, by "
+            f"{record.method}; no more samples are drawn from such a run"
+        )
     if run.records is None or run.receipt is None:
         raise RunError(
             f"{folder}: was made by Understudy {run.version}, which did not store what is public "

@@ -29,7 +29,7 @@ from understudy.methods.base import (
     prompts_of,
     stages_of,
 )
-from understudy.methods.labelling.labels import (
+from understudy.methods.labelling.image_labels import (
     DESCENT,
     FEWEST_IMAGES_OF_CLASS,
     LabelledImages,
@@ -139,16 +139,16 @@ def _stages(params: LabellingParams, context: Context) -> tuple[Stage, ...]:
             "labelling releases public images with the private ones' classes: name public images "
             "of the private ones' kind (--public SOURCE)"
         )
-    encoder_of(context)
+    feature_encoder(context)
     if params.draw == "varied":
         check_template(context, params.template, conditional=True)
-        generator_of(context)
+        variation_generator(context)
     return stages_of(_plan())
 
 
 def labelling(materials: Materials, params: LabellingParams) -> Release:
     """Test the likeness, train a classifier, test it, label the public images."""
-    plan, encoder = _plan(), encoder_of(materials.context)
+    plan, encoder = _plan(), feature_encoder(materials.context)
     # The public images, and what tells their kind from others. A public fact that forbids the run
     # is found here, before anything is paid.
     public = named_images(materials)
@@ -223,19 +223,25 @@ def _facts(
     }
     return {
         "noisy_rows": round(recalls.counts.total),
+        "public_samples": ", ".join(_made_of(materials, params)),
         **likeness.facts(),
         **{name: dict(zip(classes, values, strict=True)) for name, values in per_class.items()},
         "notes": list(_notes(materials, params, labelled, sizes)),
     }
 
 
+def _made_of(materials: Materials, params: LabellingParams) -> tuple[str, str]:
+    """The public dataset, and what is made of its images."""
+    source = "" if materials.public is None else materials.public.name
+    return source, "redrawn by a generator" if params.draw == "varied" else "as they are"
+
+
 def _notes(
     materials: Materials, params: LabellingParams, labelled: LabelledImages, sizes: Labels
 ) -> Iterator[str]:
-    source = "" if materials.public is None else materials.public.name
-    made = "redrawn by a generator" if params.draw == "varied" else "as they are"
+    source, change = _made_of(materials, params)
     yield (
-        f"samples are public images of {source}, {made}; the private images gave each its class, "
+        f"samples are public images of {source}, {change}; the private images gave each its class, "
         "and whether the two look alike, by noisy answers alone. The licence of the public images "
         "holds for the samples"
     )
@@ -257,7 +263,7 @@ def _notes(
         )
 
 
-def encoder_of(context: Context) -> Encoder:
+def feature_encoder(context: Context) -> Encoder:
     """The encoder.
 
     Raises:
@@ -268,7 +274,7 @@ def encoder_of(context: Context) -> Encoder:
     return context.encoder
 
 
-def generator_of(context: Context) -> Generator:
+def variation_generator(context: Context) -> Generator:
     """The generator that redraws images.
 
     Raises:
@@ -339,7 +345,7 @@ def _encoded(encoder: Encoder, images: Images) -> Embeddings:
 
 def _redrawn(materials: Materials, params: LabellingParams) -> Redraw:
     """A function that redraws images by the generator, at the size that it draws."""
-    generator = generator_of(materials.context)
+    generator = variation_generator(materials.context)
     prompts = prompts_of(materials.context.called, params.template)
 
     def redraw(images: Images, labels: Labels, name: str) -> Images:

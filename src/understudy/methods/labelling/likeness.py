@@ -53,7 +53,7 @@ _LEAST_HELD_OUT = 0.7  # of held-out public images are taken for their kind
 _LEAST_SHARE = 0.75  # of that part, as much of the private records is
 _LEAST_SHARE_OF_CLASS = 0.5  # and of every class that stands out of the noise
 _LEAST_DEPTH = 0.1  # sets of one kind: 0.25 and more; of two: 0.06 and less (docs/methods)
-_MOST_NOISE = 0.8  # in each number of the private mean, in public deviations
+_MOST_NOISE = 1.0  # in each number of the private mean, in public deviations
 _SURE = 2.0  # standard deviations of the noise
 _CLEAR = 3.0  # standard deviations of the noise that a count has which is judged by itself
 
@@ -300,7 +300,9 @@ def tested_likeness(
     sums = ClippedSums(Cells(np.zeros((1, 1, kind.points.shape[1]))), _radius(kind.points))
     total = places.release(sums, stage=stages.mean.name)[0]
     mean_sd = vault.noise_sd(sums, stage=stages.mean.name) / counts.total
-    depth = half_space_depth(kind.points, total / counts.total, mean_sd)
+    # The records and the public images are samples, whose means differ by chance besides.
+    sampled = 1 / counts.total + 1 / len(kind.points)
+    depth = half_space_depth(kind.points, total / counts.total, (mean_sd**2 + sampled) ** 0.5)
     return Likeness(classes, counts, answer[:, 1], sd, kind.held_out, depth, mean_sd)
 
 
@@ -312,7 +314,7 @@ def half_space_depth(points: Vector, mean: Vector, noise: float) -> float:
     Args:
         points: (m, k).
         mean: (k,).
-        noise: Standard deviation of the noise in each of its numbers.
+        noise: Standard deviation of each of its numbers where both have one distribution.
     """
     offset = mean - points.mean(axis=0)
     length = float(np.linalg.norm(offset))
@@ -364,5 +366,5 @@ def _separator(kind: Vector, contrast: Vector) -> Vector:
         return float(value), rows.T @ pull + shrunk * theta
 
     start, options = np.zeros(rows.shape[1]), {"maxiter": _ITERATIONS}
-    found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x, dtype=np.float64)
+    fit = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(fit.x, dtype=np.float64)

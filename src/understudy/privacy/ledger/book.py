@@ -229,9 +229,9 @@ def parse(link: Link) -> dict[str, Any]:
     return entry
 
 
-def _without(kept: Mapping[ReleaseKey, T], keys: Collection[ReleaseKey]) -> dict[ReleaseKey, T]:
+def _without(entries: Mapping[ReleaseKey, T], keys: Collection[ReleaseKey]) -> dict[ReleaseKey, T]:
     """All but some of the releases."""
-    return {key: value for key, value in kept.items() if key not in keys}
+    return {key: value for key, value in entries.items() if key not in keys}
 
 
 def _release_key(entry: LedgerEntry) -> ReleaseKey:

@@ -1,0 +1,449 @@
+"""Labelling: what passes for public images of the kind, what stops a run, and what that costs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.independence.worlds import Records, run
+from tests.methods.colour_world import Painter
+from tests.methods.shapes_world import (
+    CLASSES,
+    SHAPE,
+    folder_of_frames,
+    folder_of_shapes,
+    frames,
+    shapes,
+)
+
+from understudy.backends.registry import load_encoder
+from understudy.core.errors import ConfigError, MethodStopped, RunError
+from understudy.data import open_source
+from understudy.methods.base import Context, Materials, weights_of
+from understudy.methods.labelling.algorithm import METHOD, LabellingParams
+from understudy.methods.labelling.image_labels import (
+    LabelledImages,
+    LabelledSampler,
+    Recalls,
+    leading_inputs,
+    readable_axes,
+)
+from understudy.methods.labelling.likeness import (
+    ClassCounts,
+    Likeness,
+    PublicKind,
+    half_space_depth,
+    scrambled,
+)
+from understudy.privacy.accounting import Gaussian, epsilon_of, run_event
+from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.ledger import Ledger
+from understudy.run.resample import resample
+from understudy.run.run_result import Result
+from understudy.run.synthesize import synthesize
+
+ENCODER = "embedded:dct?coefficients=80"
+
+
+# The depth
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 1.0])
+def test_a_part_of_the_points_is_at_least_half_as_deep_as_it_is_large(share: float) -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(20_000, 6))
+    part = slice(0, round(share * len(points)))
+    points[part] += 4.0  # a heap of its own
+    depth = half_space_depth(points, points[part].mean(axis=0), 0.0)
+    assert share / 2 * 0.9 < depth <= 0.55
+
+
+def test_a_heap_where_no_point_is_has_no_depth_however_near_the_points_spread() -> None:
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0, 2 * np.pi, 4_000)
+    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1) * rng.uniform(2.6, 3, (4_000, 1))
+    assert half_space_depth(ring, np.array([0.0, 3.2]), 0.0) < 0.01
+    assert half_space_depth(ring, np.zeros(2), 0.0) > 0.4
+
+
+def test_noise_is_taken_off_the_length_and_a_mean_of_noise_alone_is_deep() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(5_000, 16))
+    depths = [half_space_depth(points, rng.normal(0, 0.5, 16), 0.5) for _ in range(50)]
+    assert np.mean(depths) > 0.35
+    assert np.mean([half_space_depth(points, rng.normal(0, 0.5, 16), 0.0) for _ in range(50)]) < 0.1
+
+
+def test_scrambled_images_keep_mean_and_spectrum_and_lose_their_shapes() -> None:
+    images, _ = shapes((20, 20), 0, (16, 16, 3))
+    images = (images // 2 + 60).astype(np.uint8)  # so that nothing is cut off
+    other = scrambled(images, np.random.default_rng(0))
+    assert np.allclose(other.mean(axis=(1, 2)), images.mean(axis=(1, 2)), atol=1.5)
+    spectra = [abs(np.fft.fft2(x.astype(float), axes=(1, 2))).sum(axis=0) for x in (images, other)]
+    assert np.corrcoef(spectra[0].ravel(), spectra[1].ravel())[0, 1] > 0.99
+    assert (
+        np.mean(
+            [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(images, other, strict=True)]
+        )
+        < 0.3
+    )
+
+
+# What the tests conclude
+
+
+def likeness(**more: Any) -> Likeness:
+    told: dict[str, Any] = {
+        "counts": ClassCounts(np.array([200.0, 100.0]), 5.0),
+        "taken": np.array([180.0, 90.0]),
+        "taken_sd": 5.0,
+        "held_out": 0.95,
+        "depth": 0.4,
+        "mean_sd": 0.1,
+    }
+    return Likeness(CLASSES, **{**told, **more})
+
+
+def test_images_that_are_alike_pass() -> None:
+    assert likeness().difference is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"depth": 0.04}, "4% of the public images lie beyond the DP mean"),
+        ({"taken": np.array([90.0, 60.0])}, r"50% of them \(DP count\) are taken for their kind"),
+        ({"taken": np.array([199.0, 20.0])}, r"without likeness.*disc \(20%\)"),
+        ({"mean_sd": 1.1}, "about 300 private images .* are too few to tell"),
+    ],
+)
+def test_each_test_alone_stops_a_run(changed: dict[str, Any], words: str) -> None:
+    assert re.search(words, str(likeness(**changed).difference))
+
+
+def test_what_noise_explains_stops_nothing() -> None:
+    assert likeness(taken=np.array([199.0, 20.0]), taken_sd=30.0).difference is None
+    scarce = ClassCounts(np.array([295.0, 5.0]), 5.0)  # too few to be judged by itself
+    assert likeness(counts=scarce, taken=np.array([290.0, -2.0])).difference is None
+
+
+def test_two_counts_are_one_with_less_noise() -> None:
+    counts = ClassCounts(np.array([10.0, 20.0]), 3.0).combined(np.array([16.0, 20.0]), 6.0)
+    assert counts.values == pytest.approx([11.2, 20.0])
+    assert counts.sd == pytest.approx((1 / 9 + 1 / 36) ** -0.5)
+
+
+def test_a_classifier_that_is_no_better_than_chance_fails() -> None:
+    counts, shares = ClassCounts(np.array([100.0, 100.0]), 2.0), np.array([0.5, 0.5])
+    assert Recalls(counts, np.array([80.0, 70.0]), 4.0, shares).failure is None
+    chance = Recalls(counts, np.array([56.0, 50.0]), 4.0, shares).failure
+    assert "53% of them right" in str(chance)
+    assert "chance (50%)" in str(chance)
+    # All for one class is right for it, and says nothing.
+    one = Recalls(counts, np.array([100.0, 3.0]), 4.0, np.array([1.0, 0.0]))
+    assert one.failure is not None
+
+
+# Inputs and samples
+
+
+def test_more_records_and_more_budget_read_more_axes() -> None:
+    assert readable_axes(0.27, 100, 300) < readable_axes(0.27, 1_000, 300)
+    assert readable_axes(0.27, 1_000, 300) < readable_axes(1.7, 1_000, 300)
+    assert readable_axes(1.7, 10**6, 300) == 300
+
+
+def test_leading_inputs_have_the_length_of_inputs() -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 9))
+    assert np.linalg.norm(leading_inputs(rows, 4), axis=1) == pytest.approx([10.0] * 5)
+
+
+def test_a_class_that_no_image_looks_like_takes_those_that_come_nearest() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(200, 3)) - np.array([0.0, 0.0, 50.0])
+    labelled = LabelledImages.of(np.zeros((200, 4, 4, 1), np.uint8), logits)
+    assert labelled.labelled[2] == 0
+    assert [len(rows) for rows in labelled.rows][2] == 20
+    gaps = logits.max(axis=1) - logits[:, 2]
+    assert set(labelled.rows[2]) == set(np.argsort(gaps)[:20])
+
+
+def test_every_image_of_a_class_is_drawn_before_one_comes_again() -> None:
+    images = np.arange(50, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 1), np.uint8)
+    logits = np.where(np.arange(50)[:, None] % 2 == np.arange(2), 1.0, 0.0)
+    context = Context((4, 4, 1), public=True, mu=1.0, classes=("a", "b"))
+    materials = Materials(context, None, None, 3, lambda *_: lambda _: None)  # type: ignore[arg-type]
+    labelled = LabelledImages.of(images, logits)
+    sampler = LabelledSampler.of(materials, labelled, np.array([25, 30]), None)
+    (batch,) = sampler.batches()
+    assert batch.images is not None
+    shades = batch.images[:, 0, 0, 0]
+    assert set(shades % 2 == batch.labels) == {True}
+    assert len(set(shades[batch.labels == 0])) == 25
+    assert len(set(shades[batch.labels == 1])) == 25
+    again = next(sampler.batches())
+    assert again.images is not None
+    assert np.array_equal(again.images, batch.images)
+
+
+# Plans
+
+
+def stages_of(**facts: Any) -> dict[str, float]:
+    encoder = load_encoder(ENCODER, shape=SHAPE)
+    told: dict[str, Any] = {"public": True, "mu": 0.3, "classes": CLASSES, "encoder": encoder}
+    told |= facts
+    params = facts.pop("params", LabellingParams())
+    told.pop("params", None)
+    return weights_of(METHOD.stages(params, Context(told.pop("shape", SHAPE), **told)))
+
+
+@pytest.mark.parametrize("delta", [1e-8, 1e-5, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 8.0, 50.0])
+def test_the_tests_cost_a_tenth_of_the_budget_at_most(epsilon: float, delta: float) -> None:
+    weights = stages_of()
+    first = [weights[name] for name in ("class sizes", "likeness", "depth")]
+    assert math.isclose(math.fsum(weights.values()), 1.0)
+    assert list(weights)[:3] == ["class sizes", "likeness", "depth"]
+    run = run_event(epsilon, delta)
+    spent = epsilon_of([Gaussian(run.mu * share**0.5, run.slack * share) for share in first], delta)
+    assert sum(first) < 0.1
+    assert spent <= 0.1 * epsilon
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"public": False}, "name public images"),
+        ({"classes": ("all",)}, "one class"),
+        ({"shape": (7,), "encoder": None}, "embeddings"),
+        ({"encoder": None}, "--encoder"),
+        ({"params": LabellingParams(draw="varied")}, "--generator"),
+        (
+            {"params": LabellingParams(draw="varied", template="a photo"), "generator": Painter()},
+            "draws all 2 classes alike",
+        ),
+    ],
+)
+def test_what_cannot_be_labelled_is_refused(facts: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        stages_of(**facts)
+
+
+# Whole runs
+
+
+class World:
+    """Crosses and discs in a private folder, others in a public one, and a ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ledger = folder, folder / "ledger.db"
+        self.private = folder_of_shapes(folder / "private", (170, 130), 1)
+        self.public = folder_of_shapes(folder / "public", (150, 150), 2)
+        self.unlike = folder_of_frames(folder / "unlike", 300, 3)
+
+    def run(self, out: str = "out", **options: Any) -> Result:
+        told: dict[str, Any] = {"public": str(self.public), "encoder": ENCODER, "epsilon": 8.0}
+        return synthesize(
+            self.private,
+            out=self.folder / out,
+            method="labelling",
+            ledger=str(self.ledger),
+            progress="none",
+            **{**told, **options},
+        )
+
+    def set_budget(self, epsilon: float) -> None:
+        with Ledger(self.ledger) as ledger:
+            dataset = ledger.register(open_source(self.private))
+            ledger.set_budget(dataset.id, Budget(epsilon))
+
+    def spent(self) -> float:
+        with Ledger(self.ledger) as ledger:
+            assert ledger.verify() == []
+            datasets = ledger.datasets()
+            return ledger.spent(datasets[0].id, 1e-5).epsilon if datasets else 0.0
+
+    def rows(self, kind: str) -> list[str]:
+        with Ledger(self.ledger) as ledger:
+            return [str(row.data["stage"]) for row in ledger.rows() if row.kind == kind]
+
+
+@pytest.fixture
+def world(tmp_path: Path, one_thread: None) -> World:
+    return World(tmp_path)
+
+
+def test_samples_are_public_images_with_the_private_ones_classes(world: World) -> None:
+    result = world.run()
+    public, truth = {}, {}
+    for batch in open_source(world.public, size=SHAPE[:2]).batches(64):
+        for image, label in zip(batch.values, batch.labels, strict=True):
+            public[image.tobytes()] = truth[image.tobytes()] = int(label)
+    right = total = 0
+    for batch in open_source(result.release, size=SHAPE[:2]).batches(64):
+        for image, label in zip(batch.values, batch.labels, strict=True):
+            assert image.tobytes() in public
+            right, total = right + (truth[image.tobytes()] == label), total + 1
+    assert right / total > 0.9
+    assert abs(total - 300) < 40
+    assert result.facts["depth_among_public_images"] > 0.2
+    assert "public images of" in result.facts["notes"][0]
+    statement = (result.release / "PRIVACY.md").read_text()
+    assert "They are images of a public dataset" in statement
+    assert "no private image had a part in the public images" in statement
+    more = resample(world.folder / "out", per_class=30, seed=5)
+    assert len(open_source(more.release)) == 60
+
+
+def test_unlike_images_stop_the_run_and_cost_a_tenth_at_most(world: World) -> None:
+    world.set_budget(8.0)
+    with pytest.raises(MethodStopped, match=r"do not look like.*Epsilon 0\.\d+ .* was spent"):
+        world.run(public=str(world.unlike))
+    assert 0 < world.spent() <= 0.8
+    assert world.rows("release") == ["class sizes", "likeness", "depth"]
+    assert len(world.rows("return")) == 41
+    assert not (world.folder / "out" / "release").exists()
+    # What is left pays for another run.
+    with pytest.raises(MethodStopped, match="do not look like"):
+        world.run(public=str(world.unlike), resume=True)
+    before = world.spent()
+    world.run("again", epsilon="rest")
+    assert before < world.spent() <= 8.0
+    assert world.spent() == pytest.approx(8.0, rel=1e-4)
+
+
+def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: World) -> None:
+    world.set_budget(8.0)
+    result = world.run(public=str(world.unlike), otherwise="clustering", encoder=None, size=16)
+    assert world.spent() == pytest.approx(8.0, rel=1e-4)
+    assert world.spent() <= 8.0
+    assert result.receipt.epsilon == pytest.approx(world.spent(), rel=1e-6)
+    assert result.facts["instead_of"] == "labelling"
+    names = [stage.stage for stage in result.receipt.stages]
+    assert names[:3] == ["before: class sizes", "before: likeness", "before: depth"]
+    assert len(names) > 4
+    statement = json.loads((result.release / "privacy.json").read_text())
+    assert statement["data"]["method"] == "clustering"
+    assert sum(stage["share"] for stage in statement["stages"]) == pytest.approx(1)
+    with pytest.raises(ConfigError, match="no more samples"):
+        resample(world.folder / "out", count=10)
+
+
+def test_too_few_public_images_are_refused_before_anything_is_spent(world: World) -> None:
+    few = folder_of_shapes(world.folder / "few", (20, 20), 4)
+    with pytest.raises(ConfigError, match=r"40 public images are too few.*Nothing was spent"):
+        world.run(public=str(few))
+    assert world.spent() == 0.0
+    assert not (world.folder / "out").exists()
+
+
+def test_public_images_like_the_contrast_are_refused_before_anything_is_spent(
+    world: World,
+) -> None:
+    with pytest.raises(ConfigError, match=r"look like those.*Nothing was spent.*--contrast"):
+        world.run(contrast=str(world.public))
+    assert world.spent() == 0.0
+
+
+def test_a_release_about_private_images_is_not_public(world: World) -> None:
+    result = world.run()
+    with pytest.raises(ConfigError, match="release about private images"):
+        world.run("second", public=str(result.release))
+
+
+def test_a_method_that_never_stops_leaves_no_rest(world: World) -> None:
+    with pytest.raises(ConfigError, match="leave out --otherwise"):
+        synthesize(world.private, out=world.folder / "out", epsilon=1.0, otherwise="clustering")
+    with pytest.raises(ConfigError, match="no_such"):
+        world.run(otherwise="no_such")
+
+
+def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.set_budget(8.0)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"public": str(world.unlike), "otherwise": "clustering"}
+    options |= {"encoder": None, "size": 16}
+
+    def kill_at(function: str, **more: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(function, killed)
+            with pytest.raises(KeyboardInterrupt):
+                world.run(**options, **more)
+
+    kill_at("understudy.run.session.write_stop")
+    assert world.rows("return") == []
+    kill_at("understudy.privacy.account.Account.settle", resume=True)
+    assert world.rows("return") == []
+    kill_at("understudy.run.session.Session._run_method", resume=True)
+    assert len(world.rows("return")) == 41
+    kill_at("understudy.run.session.write_release", resume=True)
+    result = world.run(**options, resume=True)
+    assert len(world.rows("return")) == 41
+    assert len(world.rows("charge")) == 44 + len(result.receipt.stages) - 3
+    assert world.spent() <= 8.0
+    with pytest.raises(RunError, match="complete"):
+        world.run(**options, resume=True)
+
+
+def test_a_classifier_knows_the_named_kind_from_another() -> None:
+    encoder = load_encoder(ENCODER, shape=SHAPE)
+    public, _ = shapes((60, 60), 2)
+    kind = PublicKind.of(
+        encoder.encode(public), encoder.encode(frames(100, 1)), np.random.default_rng(0)
+    )
+    assert kind.held_out > 0.9
+    private, _ = shapes((40, 40), 5)
+    taken = kind.described(encoder.encode(private))[:, kind.length]
+    assert taken.mean() > 0.9
+    assert kind.described(encoder.encode(frames(50, 2)))[:, kind.length].mean() < 0.1
+
+
+def test_a_generator_redraws_what_is_varied(tmp_path: Path, one_thread: None) -> None:
+    shape = (16, 16, 3)
+
+    class Lighter(Painter):
+        shape: tuple[int, ...] = (8, 8, 3)
+
+        def vary(self, images: Any, prompts: Any, *, strength: float, seed: int = 0) -> Any:
+            assert images.shape[1:] == self.shape
+            assert set(prompts) <= {"a photo of a cross", "a photo of a disc"}
+            asked.append((strength, seed))
+            return np.full_like(images, 200)
+
+    asked: list[tuple[float, int]] = []
+    context = Context(
+        shape,
+        public=True,
+        mu=20.0,
+        classes=CLASSES,
+        count=700,
+        encoder=load_encoder(ENCODER, shape=shape),
+        generator=Lighter(),
+    )
+    done = run(
+        METHOD,
+        LabellingParams(draw="varied", strength=0.3),
+        context,
+        Records(*shapes((100, 90), 1, shape), classes=CLASSES),
+        tmp_path,
+        {},
+        epsilon=500.0,
+        public=Records(*shapes((100, 100), 2, shape), classes=CLASSES),
+        contrast=Records(frames(100, 3, shape), np.zeros(100, np.int64)),
+    )
+    images = [batch.images for batch in done.release.batches()]
+    assert [part.shape for part in images if part is not None] == [(512, *shape), (188, *shape)]
+    assert all((part == 200).all() for part in images if part is not None)
+    assert {strength for strength, _ in asked} == {0.3}
+    assert len({seed for _, seed in asked}) == 2
