@@ -86,9 +86,10 @@ def test_records_that_the_run_held_out_are_the_non_members(world, tmp_path):
     folder_of(tmp_path / "held-out", darkened(blobs(3, 300)))
     asked = EvaluationOptions(features="embedded:dct?coefficients=60")
     sources = str(world / "real"), str(world / "test")
-    opened = Inputs.open(world / "honest" / "release", *sources, asked)
+    release = world / "honest" / "release"
+    opened = Inputs.open(release, *sources, asked)
     inputs = replace(opened, held_out=open_source(tmp_path / "held-out"))
-    found, _ = _Measurement(inputs, asked, SilentEvents().step).run()
+    found, _ = _Measurement(release, inputs, asked, SilentEvents()).run()
     blind = found.find("blind classifier: AUC")
     assert blind.low < 0.5 < blind.high
     verdict = {one.group: one for one in found.verdicts}["attack"]

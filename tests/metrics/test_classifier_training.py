@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import InputError
 from understudy.core.types import Embeddings, Images, Labels
 from understudy.metrics.attacks import Shadows
+from understudy.metrics.discriminant import DISCRIMINANT
 from understudy.metrics.networks import classifier_training, recipes
 from understudy.metrics.networks.classifier import Classifier, accuracy, statistics
 from understudy.metrics.networks.classifier_training import train_on_embeddings, train_on_images
@@ -87,7 +88,7 @@ def test_images_are_learned(
 
 def test_every_network_has_a_name_and_a_recipe() -> None:
     assert set(get_args(classifier_training.ImageNetwork)) == set(recipes.IMAGES)
-    assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer"}
+    assert set(get_args(Network)) == {*recipes.IMAGES, "two-layer", DISCRIMINANT}
 
 
 @pytest.mark.slow

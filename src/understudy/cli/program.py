@@ -42,7 +42,7 @@ COMMAND_TABLE: Mapping[str, tuple[str, str]] = {
     ),
     "train": (
         "release_command:train_command",
-        "Train a classifier on a release, and write it as ONNX. Reads the release alone.",
+        "Write a classifier of a release as ONNX or LiteRT.",
     ),
     "evaluate": (
         "evaluate_command:evaluate_command",
