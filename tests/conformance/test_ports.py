@@ -19,6 +19,8 @@ ENCODERS: list[tuple[str, Shape]] = [
     ("embedded:dct", (28, 28, 1)),
     ("embedded:dct", (9, 14, 3)),
     ("embedded:dct?coefficients=40", (16, 16, 3)),
+    ("embedded:energies", (28, 28, 1)),
+    ("embedded:energies", (21, 32, 3)),
     ("embedded:photo", (28, 28, 1)),
     ("embedded:photo?batch=4", (21, 32, 3)),
     ("embedded:scattering", (28, 28, 1)),
@@ -35,6 +37,8 @@ ENCODERS: list[tuple[str, Shape]] = [
 DECODERS: list[tuple[str, str, Shape]] = [
     ("embedded:dct", "embedded:dct", (28, 28, 1)),
     ("embedded:dct", "embedded:dct?coefficients=30", (9, 14, 3)),
+    ("embedded:energies", "embedded:energies", (28, 28, 1)),
+    ("embedded:energies", "embedded:energies", (21, 32, 3)),
     ("embedded:photo", "embedded:photo", (28, 28, 1)),
     ("embedded:photo?batch=4", "embedded:photo", (21, 32, 3)),
     ("onnx:{models}/block_fill.onnx?batch=4", "onnx:{models}/block_means.onnx", (16, 16, 3)),
@@ -57,7 +61,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def located(name: str, request: pytest.FixtureRequest) -> str:
     """The name with the folder of models in it; skips where a package is missing."""
-    if name.startswith("embedded:scattering"):
+    if name.startswith(("embedded:scattering", "embedded:energies")):
         pytest.importorskip("torch")
     if name.startswith("embedded:photo"):
         pytest.importorskip("diffusers")
