@@ -9,10 +9,10 @@ Both cost about a hundredth of a run's squared mu, and both have to be passed.
    it stands the part of public images that it takes for it and has never seen.
 2. *The depth.* A classifier knows only what it was shown: to one of photos against drawings, all
    photos are of the named kind. So the private images are themselves held against the public ones.
-   Their DP mean, in the leading axes of the public images, is a point; its half-space depth (Tukey 1975) along the
-   line to the public mean is the part of the public images that lie beyond it. Where a part of the
-   public images is distributed as the private ones are, half of that part does. Where none is, next
-   to none do, however wide the public images spread around.
+   Their DP mean, in the leading axes of the public images, is a point; its half-space depth
+   (Tukey 1975) along the line to the public mean is the part of the public images that lie beyond
+   it. Where a part of the public images is distributed as the private ones are, half of that part
+   does. Where none is, next to none do, however wide the public images spread around.
 """
 
 from __future__ import annotations
