@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.cli.processes import Commands, commands
+from tests.methods.shapes_world import folder_of_frames, folder_of_shapes
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
 from understudy.privacy.budget import Budget
@@ -212,6 +213,57 @@ def test_selection_killed_at_random_moments(
 ) -> None:
     check_killed_at_random(understudy, tmp_path, Selected, kills)
     check_selected_again(understudy, tmp_path)
+
+
+class Relabelled(Site):
+    """Labelling, which stops for images of another kind; the rest goes to clustering."""
+
+    kept = frozenset({"kept", "stopped.json"})
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "scans").exists():
+            folder_of_shapes(folder / "scans", (170, 130), 1)
+            folder_of_frames(folder / "frames", 300, 2)
+        super().__init__(folder)
+        self.settings = ["--method", "labelling", "--public", folder / "frames"]
+        self.settings += ["--encoder", "embedded:dct?coefficients=80"]
+        self.settings += ["--otherwise", "clustering", "--count", "40"]
+
+
+def check_never_more_than_the_budget(site: Site) -> None:
+    with Ledger(site.url) as ledger:
+        assert ledger.verify() == []
+        assert ledger.spent(site.dataset).epsilon <= EPSILON * (1 + 1e-9)
+
+
+RETURNS = [
+    ("understudy.run.session:write_stop", 1, "before"),
+    ("understudy.run.session:write_stop", 1, "after"),
+    ("understudy.privacy.account:Account.settle", 1, "before"),
+    ("understudy.privacy.ledger.ledger:Ledger._append", 12, "after"),
+    ("understudy.privacy.account:Account.settle", 1, "after"),
+    ("understudy.privacy.account:Account._store", 5, "after"),
+    ("understudy.run.session:write_release", 1, "after"),
+]
+
+
+@pytest.mark.parametrize("moment", RETURNS, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {m[1]}")
+def test_a_run_that_stops_killed_at_a_chosen_moment(
+    understudy: Commands, tmp_path: Path, moment: tuple[str, int, str]
+) -> None:
+    site = Relabelled(tmp_path)
+    ended = understudy.run(*site.words(), die=moment)
+    assert ended.code == -9, ended.err
+    check_never_more_than_the_budget(site)
+    done = understudy.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_never_more_than_the_budget(site)
+    with Ledger(site.url) as ledger:
+        assert ledger.spent(site.dataset).epsilon == pytest.approx(EPSILON, rel=1e-4)
+        kinds = Counter(row.kind for row in ledger.rows())
+    record = json.loads((site.out / "owner" / "run.json").read_text())
+    assert kinds["release"] == len(record["receipt"]["stages"])
+    assert kinds["charge"] - kinds["return"] == kinds["release"]
 
 
 @pytest.mark.slow

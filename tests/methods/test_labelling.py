@@ -30,6 +30,7 @@ from understudy.methods.labelling.image_labels import (
     LabelledImages,
     LabelledSampler,
     Recalls,
+    fitted_classifier,
     leading_inputs,
     readable_axes,
 )
@@ -129,7 +130,7 @@ def test_each_test_alone_stops_a_run(changed: dict[str, Any], words: str) -> Non
 def test_what_noise_explains_stops_nothing() -> None:
     assert likeness(taken=np.array([199.0, 20.0]), taken_sd=30.0).difference is None
     scarce = ClassCounts(np.array([295.0, 5.0]), 5.0)  # too few to be judged by itself
-    assert likeness(counts=scarce, taken=np.array([290.0, -2.0])).difference is None
+    assert likeness(counts=scarce, taken=np.array([290.0, -9.0])).difference is None
 
 
 def test_two_counts_are_one_with_less_noise() -> None:
@@ -150,6 +151,15 @@ def test_a_classifier_that_is_no_better_than_chance_fails() -> None:
 
 
 # Inputs and samples
+
+
+def test_logits_are_adjusted_to_classes_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is frequent among private images alone is no evidence of a public image's class."""
+    flat = "understudy.methods.labelling.image_labels.descend_on_records"
+    monkeypatch.setattr(flat, lambda *_: np.zeros((5, 3)))
+    counts = ClassCounts(np.array([60.0, 30.0, 10.0]), 1.0)
+    theta = fitted_classifier(None, None, np.ones((8, 4)), counts, ())  # type: ignore[arg-type]
+    assert theta[-1] == pytest.approx(-np.log([0.6, 0.3, 0.1]))
 
 
 def test_more_records_and_more_budget_read_more_axes() -> None:
@@ -320,7 +330,7 @@ def test_unlike_images_stop_the_run_and_cost_a_tenth_at_most(world: World) -> No
 
 def test_the_rest_goes_to_another_method_and_both_cost_what_one_would(world: World) -> None:
     world.set_budget(8.0)
-    result = world.run(public=str(world.unlike), otherwise="clustering", encoder=None, size=16)
+    result = world.run(public=str(world.unlike), otherwise="clustering")
     assert world.spent() == pytest.approx(8.0, rel=1e-4)
     assert world.spent() <= 8.0
     assert result.receipt.epsilon == pytest.approx(world.spent(), rel=1e-6)
@@ -373,7 +383,6 @@ def test_a_stopped_run_goes_on_from_wherever_it_was_killed(
         raise KeyboardInterrupt
 
     options: dict[str, Any] = {"public": str(world.unlike), "otherwise": "clustering"}
-    options |= {"encoder": None, "size": 16}
 
     def kill_at(function: str, **more: Any) -> None:
         with monkeypatch.context() as patch:

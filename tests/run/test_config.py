@@ -26,6 +26,7 @@ EVERY_OPTION = {
     "unit_rows": 5,
     "accept_epsilon": True,
     "quality_share": "2%",
+    "otherwise": "alignment",
     "candidates_public": True,
     "adjacency": "replace-one",
     "ledger": "books.db",

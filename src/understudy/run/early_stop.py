@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from understudy.core.errors import MethodStopped
-from understudy.core.roles import RoleNames
+from understudy.core.roles import MODEL_ROLES, RoleNames
 from understudy.core.types import Receipt
 from understudy.privacy.account import Account, composed
 from understudy.run.config import RunConfig
@@ -62,12 +62,16 @@ def rest_of(prepared: Prepared, account: Account) -> Prepared | None:
 
 
 def _following(config: RunConfig, epsilon: float | str) -> RunConfig | None:
-    """The configuration of the other method: its own settings, and the models that it can use."""
+    """The configuration of the other method: its own settings and models, the datasets it takes.
+
+    Models that were named were named for the first method.
+    """
     if config.otherwise is None or epsilon == 0.0:
         return None
     other = method(config.otherwise)
     taken = other.roles(other.params(), frozenset())
-    roles = {role: name for role, name in named_roles(config).items() if role in taken}
+    datasets = taken.keys() - set(MODEL_ROLES)
+    roles = {role: name for role, name in named_roles(config).items() if role in datasets}
     return replace(
         config,
         method=other.name,
