@@ -48,11 +48,7 @@ def readable_axes(mu: float, total: float, most: int) -> int:
         total: Released number of records.
         most: How many there are.
     """
-<<<<<<< HEAD
-    return int(min(most, max(_LEAST_AXES, round((mu * total) ** (2 / 3)))))
-=======
     return min(most, max(_LEAST_AXES, round(math.pow(mu * total, 2 / 3))))
->>>>>>> part-a
 
 
 def leading_inputs(rows: NDArray[np.floating], count: int) -> Vector:
