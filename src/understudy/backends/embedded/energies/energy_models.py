@@ -42,7 +42,7 @@ _RATE, _LAST_RATE = 0.15, 1e-3
 _BETAS = (0.9, 0.99)
 _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
 _DETAIL = 0.35  # of the usual size of public images' frequencies, for those that are not measured
-_DETAIL_WEIGHT = 1.0
+_DETAIL_WEIGHT = 0.3
 _LEAST_DETAIL = 1e-3
 
 _COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, below this
