@@ -19,7 +19,7 @@ from understudy.audit.adjacent_datasets import InMemorySource
 from understudy.backends.arrays import fit_images
 from understudy.core.ports import Source
 from understudy.core.types import Embeddings, Images, Labels, Receipt, Release
-from understudy.methods.base import Arrays, Context, Make, Materials, Method
+from understudy.methods.base import Context, Materials, Method, memory_store
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.ledger.ledger import Charge, Ledger
 from understudy.privacy.unit import Unit
@@ -197,22 +197,10 @@ class Bench:
                 base=self.base,
                 candidates=self.candidates,
                 fit=partial(fit_images, shape=self.context.shape),
-                keep=_memory_store(),
+                keep=memory_store(),
             ),
             self.params,
         )
-
-
-def _memory_store() -> Any:
-    """A run's stored public arrays, in memory."""
-    stored: dict[str, Arrays] = {}
-
-    def keep(name: str, make: Make) -> Arrays:
-        if name not in stored:
-            stored[name] = make()
-        return stored[name]
-
-    return keep
 
 
 def _stored(folder: Path) -> dict[str, NoisyAnswer]:

@@ -46,6 +46,18 @@ Store = Callable[[str, Make], Arrays]
 which does not call the function again. Arrays of numbers or of text; never anything private."""
 
 
+def memory_store() -> Store:
+    """A run's stored public arrays, in memory."""
+    stored: dict[str, Arrays] = {}
+
+    def keep(name: str, make: Make) -> Arrays:
+        if name not in stored:
+            stored[name] = make()
+        return stored[name]
+
+    return keep
+
+
 @dataclass(frozen=True)
 class Resampling:
     """What is sampled anew from the answers that an earlier run paid for.

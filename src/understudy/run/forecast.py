@@ -29,7 +29,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.ports import Events
 from understudy.core.types import Embeddings, Images, Labels, LinearClassifier, Release
 from understudy.engine.local import LocalEngine
-from understudy.methods.base import Arrays, Make, Materials
+from understudy.methods.base import Materials, memory_store
 from understudy.privacy.account import Account
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.rows import RECORDS_PER_CALL
@@ -258,25 +258,13 @@ def _release(prepared: Prepared, records: DrawnRecords, per_class: int, folder: 
             seed=config.seed,
             progress=lambda *_: lambda _: None,
             fit=partial(fit_images, shape=prepared.context.shape),
-            keep=_memory_store(),
+            keep=memory_store(),
             quality=prepared.quality,
             per_class=per_class,
         )
         release = prepared.method.run(materials, prepared.params)
         vault.close()
     return release
-
-
-def _memory_store() -> Callable[[str, Make], Arrays]:
-    """A run's public arrays, held in memory."""
-    stored: dict[str, Arrays] = {}
-
-    def keep(name: str, make: Make) -> Arrays:
-        if name not in stored:
-            stored[name] = make()
-        return stored[name]
-
-    return keep
 
 
 def _sampled(release: Release) -> tuple[Labels, Images]:

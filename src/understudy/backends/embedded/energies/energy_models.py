@@ -111,6 +111,18 @@ class _Numbers:
         blocks = tuple(map(slice, bounds[:-1], bounds[1:]))
         return Layout(np.concatenate(parts).astype(np.int64), blocks, colours)
 
+    @cached_property
+    def principal_luma(self) -> _Principal:
+        axes = self.axes
+        maps = transform.LUMA_OCTAVES * transform.ANGLES
+        return _Principal(maps, axes.luma_mean, axes.luma)
+
+    @cached_property
+    def principal_chroma(self) -> _Principal:
+        axes = self.axes
+        maps = 2 * transform.CHROMA_OCTAVES * transform.ANGLES
+        return _Principal(maps, axes.chroma_mean, axes.chroma)
+
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of each channel the deviation that unmeasured frequencies are given: (c,) float32.
 
@@ -165,9 +177,11 @@ class EnergyEncoder:
             parts = [self._cosines(values)]
             with torch.inference_mode():
                 tensor = torch.from_numpy(values)
-                parts.append(self._luma(transform.luma_energies(tensor).numpy()))
+                parts.append(numbers.principal_luma(transform.luma_energies(tensor).numpy()))
                 if numbers.chroma:
-                    parts.append(self._chroma(transform.chroma_energies(tensor).numpy()))
+                    parts.append(
+                        numbers.principal_chroma(transform.chroma_energies(tensor).numpy())
+                    )
             out[rows] = np.concatenate(parts, axis=1)[: len(out[rows])]
 
         self._threads.each(encode_part, even_parts(images, _CALL))
@@ -192,32 +206,20 @@ class EnergyEncoder:
         cosines = np.zeros((numbers.channels, side, side, len(plane)))
         scale = numbers.axes.deviations.reshape(-1)[numbers.cosines].astype(np.float64)
         cosines[plane, row, column, np.arange(len(plane))] = 1 / scale
-        matrices = [cosines.reshape(-1, len(plane)), self._luma.matrix]
-        offsets = [np.zeros(len(plane)), -self._luma.offset]
+        matrices = [cosines.reshape(-1, len(plane)), numbers.principal_luma.matrix]
+        offsets = [np.zeros(len(plane)), -numbers.principal_luma.offset]
         if numbers.chroma:
             side, octaves = transform.CHROMA_PIXELS, transform.CHROMA_OCTAVES
             parts.append(transform.written_energies(shape, "chroma", colours[1:], side, octaves))
-            by_plane = self._chroma.matrix.reshape(2, octaves, -1, numbers.chroma)
+            by_plane = numbers.principal_chroma.matrix.reshape(2, octaves, -1, numbers.chroma)
             matrices.append(by_plane.swapaxes(0, 1).reshape(-1, numbers.chroma))
-            offsets.append(-self._chroma.offset)
+            offsets.append(-numbers.principal_chroma.offset)
         names = tuple(part[-1].output for part in parts)
         return EncoderOperations(
             (*chain.from_iterable(parts), Operation("Concat", names, "features", {"axis": 1})),
             np.asarray(scipy.linalg.block_diag(*matrices), dtype=np.float64),
             np.concatenate(offsets).astype(np.float64),
         )
-
-    @cached_property
-    def _luma(self) -> _Principal:
-        axes = self._numbers.axes
-        maps = transform.LUMA_OCTAVES * transform.ANGLES
-        return _Principal(maps, axes.luma_mean, axes.luma)
-
-    @cached_property
-    def _chroma(self) -> _Principal:
-        axes = self._numbers.axes
-        maps = 2 * transform.CHROMA_OCTAVES * transform.ANGLES
-        return _Principal(maps, axes.chroma_mean, axes.chroma)
 
 
 class _Principal:
@@ -303,9 +305,8 @@ class _Search:
         self._measured[self._cosines] = True
         luma = columns[(columns >= first) & (columns < last)] - first
         chroma = columns[columns >= last] - last
-        encoder = EnergyEncoder(numbers.shape)
-        self._luma = _axes_of(encoder._luma, luma)
-        self._chroma = _axes_of(encoder._chroma, chroma) if len(chroma) else None
+        self._luma = _axes_of(numbers.principal_luma, luma)
+        self._chroma = _axes_of(numbers.principal_chroma, chroma) if len(chroma) else None
         # Columns come block by block, and cosines, luma and chroma in this order.
         self._free = self._channels if len(chroma) else 1
 
