@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from understudy.core.errors import SourceError
+from understudy.core.image_identity import Values, originals_of
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
 from understudy.data.encoded_images import Options, require_declared, require_labels
@@ -86,3 +87,7 @@ class AdaptedSource:
     def digests(self, key: bytes) -> Iterator[bytes]:
         """The digests of the other source: declarations are no part of a record."""
         return self._source.digests(key)
+
+    def originals(self) -> Iterator[Values]:
+        """The records of the other source as they are stored."""
+        return originals_of(self._source)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from understudy.core.errors import RunError, SourceError
 from understudy.core.ports import Source
-from understudy.core.types import Batch, Labels, Shape, SyntheticBatch
+from understudy.core.types import Batch, Images, Labels, Shape, SyntheticBatch
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import inside
 
@@ -174,6 +174,10 @@ class CaptionedImages:
     def digests(self, key: bytes) -> Iterator[bytes]:
         """A keyed digest of each image."""
         return self._source.digests(key)
+
+    def originals(self) -> Iterator[Images]:
+        """Every image as it is stored."""
+        return self._source.originals()
 
 
 def with_captions(source: Source) -> Source:

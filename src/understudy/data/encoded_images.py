@@ -234,6 +234,15 @@ class RecordSource:
                 raise SourceError(str(error), record.location) from error
             yield hashlib.blake2b(content, digest_size=16, key=key).digest()
 
+    def originals(self) -> Iterator[np.ndarray]:
+        """Every image as it is stored, in its own size and colours, by several threads."""
+        look = partial(image_pixels, options=self._options, whole=True)
+        for record, pixels in in_order(look, self._usable(), lambda _: True):
+            try:
+                yield pixels()
+            except BadImage as error:
+                raise SourceError(f"{error}. {SKIP}", record.location) from error
+
     def locations(self) -> list[str]:
         """What an error calls each row, in order: its file, or its table and row there."""
         return [record.location for record in self._usable()]

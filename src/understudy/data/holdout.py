@@ -16,12 +16,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, SourceError
+from understudy.core.image_identity import Values, originals_of
 from understudy.core.ports import PhrasedSource, Source
 from understudy.core.types import Batch, Shape
 from understudy.data.encoded_images import RecordSource
@@ -153,6 +155,10 @@ class PartSource:
         """A keyed digest of each record of this part."""
         digests = zip(self._source.digests(key), self._chosen, strict=True)
         return (digest for digest, chosen in digests if chosen)
+
+    def originals(self) -> Iterator[Values]:
+        """Each record of this part as it is stored."""
+        return compress(originals_of(self._source), self._chosen)
 
     def _parts(self, size: int) -> Iterator[Batch]:
         first = 0

@@ -125,6 +125,15 @@ class ArraySource:
                 digest.update(row)
                 yield digest.digest()
 
+    def originals(self) -> Iterator[NDArray[Any]]:
+        """Every row as it is stored: images with their channels last, embeddings as float32."""
+        for block, keep in self._usable(self._values.block_rows):
+            if self.kind == "embeddings":
+                yield from as_float32(block[keep])
+                continue
+            images = block[..., None] if block.ndim == 3 else block
+            yield from (np.moveaxis(images, 1, 3) if self._channels_first else images)[keep]
+
     def _usable(self, rows: int) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
         """Blocks of values, each with the rows of it that were not passed over."""
         first = 0

@@ -37,6 +37,7 @@ from understudy.run.config import RunConfig
 from understudy.run.galleries import contact_sheet_of, sheets, write_gallery
 from understudy.run.outputs import RunFolder, open_release, write_json
 from understudy.run.prepare import Prepared
+from understudy.run.provenance import Provenance
 
 OPTIONS = {
     "class names": "--classes",
@@ -67,13 +68,14 @@ def run_record(
         ModelRecord(role.replace("_", " "), model.name, model.licence)
         for role, model in prepared.context.models.items()
     ]
-    origin = prepared.origin
-    given = {} if origin is None else {"candidates_guarantee": origin.guarantee}
-    public = [prepared.public, prepared.base, prepared.contrast]
-    if origin is not None and origin.guarantee == "no private data":
-        public.append(prepared.candidates)
-    if origin is not None and origin.record is not None:
-        models += [model for model in origin.record.models if model not in models]
+    origins = prepared.origins
+    released = [one for one in origins if one.record is not None or one.role == "candidates"]
+    given = {f"{one.role}_guarantee": one.guarantee for one in released}
+    private = {one.role for one in origins if one.guarantee != "no private data"}
+    public = [(role, getattr(prepared, role)) for role in ("public", "base", "contrast")]
+    public += [("candidates", prepared.candidates)]
+    for one in released:
+        models += [model for model in (one.record.models if one.record else ()) if model not in models]
     return RunRecord(
         method=release.method,
         receipt=receipt,
@@ -86,7 +88,9 @@ def run_record(
         image_shape=release.image_shape,
         dim=release.dim,
         models=tuple(models),
-        public_sources=tuple(source.name for source in public if source is not None),
+        public_sources=tuple(
+            source.name for role, source in public if source is not None and role not in private
+        ),
         facts={**release.facts, **facts, **given},
         how=prepared.method.summary,
         licence=config.licence,
@@ -94,17 +98,17 @@ def run_record(
         quality=quality,
         premises=(
             *premises_of(prepared.source, config),
-            *_public_samples(prepared),
-            *(origin.premises if origin is not None else ()),
+            *stated_premises(origins),
         ),
     )
 
 
-def _public_samples(prepared: Prepared) -> tuple[Premise, ...]:
-    """What the owner says of public images by naming them, where the samples are those."""
-    if prepared.method.released_role is None:
-        return ()
-    return (Premise("no private image had a part in the public images", True, "declared"),)
+def stated_premises(origins: Sequence[Provenance]) -> list[Premise]:
+    """What is taken for public of everything that entered a run, each once."""
+    premises: list[Premise] = []
+    for one in origins:
+        premises += [premise for premise in one.premises if premise not in premises]
+    return premises
 
 
 def is_unlabelled(source: Source, config: RunConfig) -> bool:

@@ -1,6 +1,6 @@
 """What a run is about to do and spend: ``--dry-run``, and what is shown before every charge.
 
-Reads no private pixel, spends nothing.
+Spends nothing. Private images are read to recognise the dataset, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON, RunConfig, make_config, source_name
 from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.prepare import Prepared, claim, prepare
+from understudy.run.prepare import Prepared, claim, prepare, require_no_private_input
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ def dry_run(config: RunConfig) -> RunPlan:
     prepared = prepare(config)
     fits = (words_fit(prepared), drawn_fit(prepared))
     with Ledger(prepared.config.ledger) as ledger:
+        require_no_private_input(prepared, ledger)
         dataset, others = ledger.look_up(prepared.source)
         return plan_of(prepared, ledger, dataset, others, [fit for fit in fits if fit is not None])
 

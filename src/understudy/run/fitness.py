@@ -50,7 +50,7 @@ def measured_quality(
     encoder = None if private.kind == "embeddings" else prepared.context.encoder
 
     def trained() -> NamedArrays:
-        release = open_release(folder.release, written.image_shape)
+        release = open_release(folder.draft, written.image_shape)
         features, labels = _features(release, private, encoder)
         return {"theta": softmax_weights(features, labels, len(private.classes))}
 

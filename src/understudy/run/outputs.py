@@ -98,6 +98,11 @@ class RunPaths:
         return self.out / "release"
 
     @property
+    def draft(self) -> Path:
+        """Where the release is written; it becomes `release` once its documents are complete."""
+        return self.owner / "draft"
+
+    @property
     def owner(self) -> Path:
         """What stays with the owner (mode 0700)."""
         return self.out / "owner"
@@ -167,6 +172,15 @@ class RunFolder(RunPaths):
             path.parent.mkdir(exist_ok=True)
             write_arrays(path, make())
         return read_arrays(path)
+
+    def start_release(self) -> None:
+        """Remove what a killed run has left of a release."""
+        for left in (self.release, self.draft):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def publish(self) -> None:
+        """Give the release, which is complete, its name: a run that is killed leaves none."""
+        self.draft.rename(self.release)
 
     @property
     def done(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -12,15 +12,17 @@ from typing import Any, Literal
 from understudy.backends.inference import require_inference
 from understudy.core.errors import ConfigError, SourceError
 from understudy.core.ports import Decoder, Source, TextEncoder
+from understudy.core.roles import flag_of
 from understudy.core.types import Receipt, Shape, Stage
 from understudy.data import open_source
 from understudy.data.captions import with_captions
 from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
-from understudy.methods.base import UNLABELLED, Context, Method, weights_of
+from understudy.methods.base import PROCEDURAL, UNLABELLED, Context, Method, weights_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
+from understudy.privacy.ledger.ledger import Ledger
 from understudy.privacy.probe import SECONDS, require_independent
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.run.books import with_epsilon
@@ -39,10 +41,19 @@ from understudy.run.models import (
     require_no_models,
     with_codec,
 )
-from understudy.run.provenance import Provenance, made_of, provenance_of
+from understudy.run.provenance import (
+    Provenance,
+    made_of,
+    provenance_of,
+    provenance_of_model,
+    provenance_of_role,
+)
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_room
+from understudy.run.shared_records import PublicInput, require_no_shared_records
 from understudy.steps.quality import QualityFilter
+
+_PUBLIC_ROLES = ("candidates", "base", "public", "contrast")
 
 QUALITY = "quality"
 """The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
@@ -67,7 +78,8 @@ class Prepared:
         context: What is known before anything private is read: the models, among others.
         rows_held_out: Private rows that the run leaves out (`RunConfig.hold_out`); owner-only.
         quality: Which of the images of a sample is released; None: the first.
-        origin: Where the candidates come from; None without any.
+        origins: Where each dataset, model and file that was named comes from, as far as something
+            is stated of it.
         codec: Which encoder and decoder were chosen, and why; None: the user named one.
     """
 
@@ -84,8 +96,20 @@ class Prepared:
     context: Context
     quality: QualityFilter | None = None
     rows_held_out: int = 0
-    origin: Provenance | None = None
+    origins: tuple[Provenance, ...] = ()
     codec: CodecChoice | None = None
+
+    @property
+    def origin(self) -> Provenance | None:
+        """Where the candidates come from; None without any."""
+        return next((one for one in self.origins if one.role == "candidates"), None)
+
+    @property
+    def public_inputs(self) -> tuple[tuple[str, Source], ...]:
+        """The datasets besides the private one that the user named, each by its role."""
+        roles = {one.role for one in self.origins}
+        named = {name: getattr(self, name) for name in _PUBLIC_ROLES}
+        return tuple((role, one) for role, one in named.items() if one and role in roles)
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
@@ -109,6 +133,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_no_models(config)
     config, codec = with_codec(config, chosen, params, source.shape)
     names = names_of_roles(config, chosen, params)
+    origins = _origins_of(config, names)
     context = Context(
         source.shape,
         public=True,
@@ -122,11 +147,9 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     test = open_matching(config.test, "test")
     base = open_matching(names.get("base"), "base")
     public = open_matching(procedural_name(names.get("public"), context), "public")
-    _require_public(names.get(chosen.released_role or ""))
     contrast = open_matching(contrast_name(names.get("contrast"), context), "contrast")
-    candidates = origin = None
+    candidates = None
     if (candidates_name := names.get("candidates")) is not None:
-        origin = provenance_of(candidates_name, declared_public=config.candidates_public)
         candidates = _open_candidates(source, candidates_name)
     context = replace(
         context,
@@ -146,7 +169,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
-    return Prepared(config, chosen, params, *parts, origin=origin, codec=codec)
+    return Prepared(config, chosen, params, *parts, origins=origins, codec=codec)
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
@@ -161,9 +184,39 @@ def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
             with that of the run. Asked before the run, nothing is spent.
     """
     own = prepared.plan.receipt(prepared.config.privacy_unit) if paid is None else paid
-    if prepared.origin is None:
-        return own
-    return made_of([("candidates", prepared.origin)], own)
+    return made_of([(one.role, one) for one in prepared.origins], own)
+
+
+def require_no_private_input(prepared: Prepared, ledger: Ledger) -> None:
+    """Refuse a run whose public inputs hold private records (`shared_records`).
+
+    Raises:
+        ConfigError: As said.
+    """
+    inputs = [PublicInput(flag_of(role), source) for role, source in prepared.public_inputs]
+    require_no_shared_records(inputs, prepared.source, ledger)
+
+
+def _origins_of(config: RunConfig, names: Mapping[str, str | None]) -> tuple[Provenance, ...]:
+    """Where everything comes from that was named and that images may have had a part in.
+
+    Raises:
+        InputError: It lies in a run that is not finished, or in a release that is not sound.
+    """
+    origins: list[Provenance | None] = []
+    for role, name in names.items():
+        if name is None or name == PROCEDURAL:
+            continue
+        if role == "candidates":
+            origins.append(provenance_of(name, declared_public=config.candidates_public))
+        elif role in _PUBLIC_ROLES:
+            origins.append(provenance_of_role(name, role))
+        else:
+            origins.append(provenance_of_model(name, role))
+    measure, _, file = (config.quality or "").partition(":")
+    if measure == "niqe" and file:
+        origins.append(provenance_of_role(file, measure))
+    return tuple(one for one in origins if one is not None)
 
 
 def require_room_of(prepared: Prepared) -> None:
@@ -319,22 +372,6 @@ def _require_rest(config: RunConfig, chosen: Method) -> None:
         raise ConfigError(
             f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
             "out --otherwise"
-        )
-
-
-def _require_public(name: str | None) -> None:
-    """Refuse a release about private images where public images are to be the samples.
-
-    Raises:
-        ConfigError: As said.
-    """
-    if name is None:
-        return
-    guarantee = provenance_of(name).guarantee
-    if guarantee not in ("unknown", "no private data"):  # naming any others declares them public
-        raise ConfigError(
-            f"{name} is a release about private images ({guarantee}), and the samples would be its "
-            "own: name images that are public"
         )
 
 

@@ -1,68 +1,112 @@
-"""What candidates and references say of themselves: the guarantee of the release they are of."""
+"""Where everything that enters a run beside private images comes from, and what it guarantees.
+
+Candidates, references, base sets, public images, models and files that are fitted to images go
+through here: a release that `verify` finds sound brings its guarantee with it, which composes with
+that of the run; one that is not sound, or lies in a run that is not finished, is refused; and of
+anything else, what its owner declares is stated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt
+from understudy.data.procedural import PROCEDURAL_PREFIX
+from understudy.data.webdataset import brace_expand, is_tar
 from understudy.privacy.account import composed, inherited
-from understudy.report import Premise, RunRecord, read_record
+from understudy.report import Premise, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA, Guarantee
-from understudy.run.outputs import RunPaths, read_json
+from understudy.run.checksums import CHECKSUMS
+from understudy.run.outputs import RunPaths
+from understudy.run.verify import verify
 
 _STATEMENT = "privacy.json"
+_HALVES = ("train", "test", "data")
+_DEPTH = 3  # folders below a dataset's that are looked into for releases
+
+_IMAGES_OF = {
+    "candidates": "the candidates",
+    "public": "the public images",
+    "base": "the base images",
+    "contrast": "the contrast images",
+    "reference": "the reference",
+    "niqe": "the images that NIQE's model is fitted to",
+}
+"""What an owner declares to be public by naming it, by its role."""
+
+_SELECTED = ("candidates", "reference")
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a set of rows comes from, as far as it is stated.
+    """Where something that enters a run comes from, as far as it is stated.
 
     Attributes:
         name: What the user named.
+        role: What it is to the run.
         place: The folder of the release; None where it is none.
-        record: What the release says of itself; None without one.
+        record: What the release says of itself; None without one, or where that is not sound.
         declared_public: Whether the owner says that no private image had a part in it.
+        faults: What `verify` finds wrong with the release.
     """
 
     name: str
+    role: str = "candidates"
     place: Path | None = None
     record: RunRecord | None = None
     declared_public: bool = False
+    faults: tuple[str, ...] = ()
 
     @property
     def guarantee(self) -> Guarantee | Literal["unknown"]:
-        """The kind of its guarantee; of rows that nobody said anything of: unknown."""
+        """The kind of its guarantee; unknown where nothing says it that can be believed."""
         if self.record is not None:
             return self.record.guarantee
         return "no private data" if self.declared_public else "unknown"
+
+    @property
+    def unproven(self) -> bool:
+        """Whether private images may have had a part in it without noise: it counts as private."""
+        return self.guarantee in ("none", "unknown")
 
     @property
     def premises(self) -> tuple[Premise, ...]:
         """What its guarantee takes for public, or what the owner declared of it."""
         if self.record is not None:
             return self.record.premises
-        if not self.declared_public:
+        if not self.declared_public or self.role not in _IMAGES_OF:
             return ()
-        return (Premise("no private image had a part in the candidates", True, "declared"),)
+        words = f"no private image had a part in {_IMAGES_OF[self.role]}"
+        return (Premise(words, True, "declared"),)
 
     def require_guarantee(self, role: str) -> None:
-        """Refuse rows that no claim can be made of.
+        """Refuse what no claim can be made of.
 
         Args:
-            role: What they are here: ``"candidates"``, ``"reference"``.
+            role: What it is here: ``"candidates"``, ``"reference"``.
 
         Raises:
-            ConfigError: They have no guarantee, or nothing says where they come from.
+            ConfigError: It has no guarantee, or nothing sound says where it comes from.
         """
         if self.guarantee == "none":
             raise ConfigError(
                 f"{self.name} ({role}) has no guarantee: private images had a part in it, without "
                 "noise, and what is made of it can never carry a claim, whatever epsilon is spent "
-                "on it. Take other candidates, or give up the claim (--no-guarantee)"
+                "on it. Take another one that is public or has a guarantee"
+                + (", or give up the claim (--no-guarantee)" if role in _SELECTED else "")
+            )
+        if self.faults:
+            raise ConfigError(
+                f"{self.name} ({role}) is no sound release, so no guarantee is inherited from it: "
+                f"{_of_faults(self.faults)}. See `understudy verify {self.place}`, and take the "
+                "release as it was written. Nothing was charged"
             )
         if self.guarantee == "unknown":
             how = (
@@ -78,39 +122,182 @@ class Provenance:
             )
 
 
-def provenance_of(name: str, *, declared_public: bool = False) -> Provenance:
+def provenance_of(
+    name: str, role: str = "candidates", *, declared_public: bool = False
+) -> Provenance:
     """Where rows come from: a run's folder, a release, a folder or a file in one, or anything else.
 
     Args:
         name: As `understudy.data.open_source` takes it.
-        declared_public: Whether the owner declares that no private image had a part in them.
+        role: What it is to the run.
+        declared_public: Whether the owner declares, in an option of its own, that no private image
+            had a part in it.
 
     Raises:
-        ConfigError: The declaration contradicts what the release says.
-        RunError: The run is not finished, or its statement cannot be read.
+        ConfigError: The declaration contradicts what the release says; the name is that of an
+            archive of a release, or of a folder with releases in it; or it lies in the owner's part
+            of a run.
+        RunError: It lies in a run that is not finished.
     """
-    path = Path(name).expanduser()
-    place = _release_of(path)
-    if place is None:
-        paths = RunPaths(path)
-        if paths.start.is_file():
-            raise RunError(f"{name}: holds a run that is not finished: go on with it (--resume)")
-        return Provenance(name, declared_public=declared_public)
-    record = read_record(read_json(place / _STATEMENT))
-    if declared_public and record.guarantee != "no private data":
+    for path in _paths_of(name):
+        _require_outside_of_runs(name, path)
+        _require_no_archive(name, path)
+        if (place := _release_of(name, path)) is not None:
+            return _of_release(name, role, place, declared_public=declared_public)
+    return Provenance(name, role, declared_public=declared_public)
+
+
+def provenance_of_role(name: str, role: str) -> Provenance | None:
+    """Where a dataset comes from that its owner declares to be public by naming it.
+
+    Args:
+        name: As `understudy.data.open_source` takes it.
+        role: What it is to the run.
+
+    Returns:
+        None for drawings of this program's own.
+
+    Raises:
+        InputError: As `provenance_of`; or it is a release that is not sound.
+    """
+    if name.startswith(PROCEDURAL_PREFIX):
+        return None
+    origin = provenance_of(name, role)
+    if origin.faults:
+        origin.require_guarantee(role)
+    if origin.record is not None:
+        return origin
+    return Provenance(name, role, declared_public=True)
+
+
+def provenance_of_model(name: str, role: str) -> Provenance | None:
+    """Where the files of a model come from; None where none lies in or beside a release.
+
+    Args:
+        name: Such as ``"onnx:encoder.onnx?size=64"``, ``"embedded:studio?folder=mine"`` or a path.
+        role: What it is to the run.
+
+    Raises:
+        InputError: As `provenance_of_role`.
+    """
+    scheme, _, rest = name.partition(":")
+    plain, _, options = (rest or scheme).partition("?")
+    values = [option.partition("=")[2] for option in options.split("&")]
+    for path in filter(None, (name, plain, *values)):
+        if os.path.sep in path or Path(path).expanduser().exists():
+            origin = provenance_of_role(path, role)
+            if origin is not None and origin.record is not None:
+                return origin
+    return None
+
+
+def _of_release(name: str, role: str, place: Path, *, declared_public: bool) -> Provenance:
+    checked = verify(place)
+    record = checked.record if checked.sound else None
+    kind = f"{len(checked.faults)} faults" if record is None else record.guarantee
+    if declared_public and kind != "no private data":
         raise ConfigError(
-            f"{name} says itself how private images had a part in it ({record.guarantee}): leave "
-            "out --candidates-public"
+            f"{name} says itself how private images had a part in it ({kind}): leave out "
+            "--candidates-public"
+            + (f". What is wrong with it: {_of_faults(checked.faults)}" if record is None else "")
         )
-    return Provenance(name, place, record)
+    return Provenance(name, role, place, record, False, checked.faults)
 
 
-def _release_of(path: Path) -> Path | None:
-    """The release that a path is, holds as a run's folder, or lies in."""
-    places = [path / "release", path]
-    if path.exists():
-        places += [path.parent, path.parent.parent]
-    return next((place for place in places if (place / _STATEMENT).is_file()), None)
+def _of_faults(faults: Sequence[str]) -> str:
+    return f"`verify` finds {len(faults):,} faults, the first: {faults[0]}"
+
+
+def _paths_of(name: str) -> Iterator[Path]:
+    """Every path on this machine that a name of a dataset stands for, links followed."""
+    plain = name if Path(name).expanduser().exists() else name.partition("?")[0]
+    for part in brace_expand(plain):
+        path = Path(part).expanduser().absolute()
+        if path.exists():
+            yield path
+            if (resolved := path.resolve()) != path:
+                yield resolved
+
+
+def _require_outside_of_runs(name: str, path: Path) -> None:
+    """Refuse what lies in a run that is not finished, at any depth, or in its owner's part.
+
+    Raises:
+        RunError: The run is not finished.
+        ConfigError: The path is in the folder ``owner`` of a run.
+    """
+    for folder in (path, *path.parents):
+        paths = RunPaths(folder)
+        if paths.start.is_file() and not paths.record.is_file():
+            raise RunError(
+                f"{name}: lies in a run that is not finished ({folder}): go on with it (--resume)"
+            )
+        if folder.name == "owner" and RunPaths(folder.parent).start.is_file():
+            raise ConfigError(
+                f"{name}: lies in the owner's part of a run, which holds private images: name its "
+                f"release, {folder.parent / 'release'}"
+            )
+
+
+def _require_no_archive(name: str, path: Path) -> None:
+    """Refuse a release in an archive, which cannot be verified there.
+
+    Raises:
+        ConfigError: As said.
+    """
+    members: list[str] = []
+    try:
+        if path.is_file() and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                members = archive.namelist()
+        elif path.is_file() and is_tar(path.name):
+            with tarfile.open(path) as tar:
+                members = tar.getnames()
+    except (OSError, tarfile.TarError, zipfile.BadZipFile):
+        return  # it says so where it is opened
+    if any(member.rpartition("/")[2] == _STATEMENT for member in members):
+        raise ConfigError(
+            f"{name}: is an archive of a release ({_STATEMENT} is in it): unpack it, so that it "
+            "can be verified, and name the folder"
+        )
+
+
+def _release_of(name: str, path: Path) -> Path | None:
+    """The release that a path is, holds as a run's folder, or lies in.
+
+    Raises:
+        ConfigError: The path is a folder that holds releases among other things.
+        RunError: It holds a run that is not finished.
+    """
+    halves = [path / half for half in _HALVES]
+    for place in (path / "release", path, path.parent, path.parent.parent):
+        if (place / _STATEMENT).is_file():
+            return place
+    for place in path.parents[2:]:
+        if (place / _STATEMENT).is_file() and (place / CHECKSUMS).is_file():
+            return place
+    below = list(_folders_below(path, _DEPTH)) if path.is_dir() else []
+    for folder in below:
+        _require_outside_of_runs(name, folder)
+    inner = [folder for folder in below if (folder / _STATEMENT).is_file()]
+    if not inner:
+        return None
+    if len(inner) == 1 and inner[0] in halves:
+        return inner[0]
+    listed = ", ".join(str(folder) for folder in inner[:3])
+    raise ConfigError(
+        f"{name}: holds {len(inner)} release(s) in folders of its own ({listed}): name one release"
+    )
+
+
+def _folders_below(folder: Path, depth: int) -> Iterator[Path]:
+    """The folders of a folder, so deep; links are not followed."""
+    with os.scandir(folder) as entries:
+        folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for one in folders:
+        yield one
+        if depth > 1 and os.access(one, os.R_OK | os.X_OK):
+            yield from _folders_below(one, depth - 1)
 
 
 def made_of(parts: Sequence[tuple[str, Provenance]], own: Receipt | None = None) -> Receipt:
@@ -119,16 +306,19 @@ def made_of(parts: Sequence[tuple[str, Provenance]], own: Receipt | None = None)
     Its delta is that of this run, else that of the first release.
 
     Args:
-        parts: What they are, and where they come from; each release once.
+        parts: What they are, and where they come from; a release that is several counts once.
         own: What this run pays for; None: it asks nothing of private records.
 
     Raises:
         ConfigError: A part of no guarantee, or guarantees that do not compose.
     """
-    receipts = [] if own is None else [own]
+    receipts, places = [] if own is None else [own], set[Path]()
     for role, part in parts:
         part.require_guarantee(role)
-        if part.record is not None and part.guarantee == "differential privacy":
+        if part.record is None or part.place is None or part.place.resolve() in places:
+            continue
+        places.add(part.place.resolve())
+        if part.guarantee == "differential privacy":
             receipts.append(inherited(part.record.receipt, role))
     if not receipts:
         return NO_PRIVATE_DATA

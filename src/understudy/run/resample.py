@@ -8,7 +8,6 @@ private record is read and no ledger is opened.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -269,11 +268,11 @@ def _draw(earlier: EarlierRun, folder: RunFolder, resampling: Resampling, events
     begun, prepared = time.perf_counter(), earlier.prepared
     release = prepared.method.run(earlier.materials(resampling, events), prepared.params)
     fitted = time.perf_counter()
-    shutil.rmtree(folder.release, ignore_errors=True)  # of one that was killed
+    folder.start_release()
     step = events.step("sampling and writing the release", release.count)
     sums: dict[str, str] = {}
     facts = write_release(
-        release, folder.release, format=prepared.config.format, progress=step, sums=sums
+        release, folder.draft, format=prepared.config.format, progress=step, sums=sums
     )
     if prepared.quality is not None:
         facts |= prepared.quality.facts
@@ -303,7 +302,8 @@ def _documents(
         total=None,  # which is of then
         quality=None,  # which is of that release
     )
-    write_release_documents(folder.release, record, sums)
+    write_release_documents(folder.draft, record, sums)
+    folder.publish()
     images = None
     if release.image_shape is not None:
         images = release_pools(open_release(folder.release, release.image_shape), release.classes)

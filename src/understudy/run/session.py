@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -116,11 +115,11 @@ class Session:
             release = self._fitted(stop, dataset)
         prepared = self.prepared
         with self._timed("sample and write"):
-            shutil.rmtree(folder.release, ignore_errors=True)  # of a run that was killed
+            folder.start_release()
             sums: dict[str, str] = {}
             facts = write_release(
                 release,
-                folder.release,
+                folder.draft,
                 format=config.format,
                 sums=sums,
                 progress=self.events.step("sampling and writing the release", release.count),
@@ -246,7 +245,8 @@ class Session:
         record = run_record(prepared, release, receipt, facts, quality)
         if prepared.config.publish_total:
             record = replace(record, total=stated_total(self.ledger, dataset.id))
-        write_release_documents(folder.release, record, sums)
+        write_release_documents(folder.draft, record, sums)
+        folder.publish()
         synthetic = open_release(folder.release, release.image_shape)
         accuracies: tuple[Accuracy, ...] = ()
         if prepared.test is not None:

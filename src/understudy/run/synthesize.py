@@ -15,7 +15,7 @@ from understudy.run.config import RunConfig, make_config, source_name
 from understudy.run.dry import RunPlan
 from understudy.run.early_stop import require_otherwise
 from understudy.run.outputs import run_folder
-from understudy.run.prepare import claim, prepare, require_room_of
+from understudy.run.prepare import claim, prepare, require_no_private_input, require_room_of
 from understudy.run.progress import ProgressMode, reporting
 from understudy.run.run_result import Result
 from understudy.run.safeguards import stops_explained
@@ -244,6 +244,7 @@ def run(
         ):
             if folder.done:
                 raise RunComplete(config.out)
+            require_no_private_input(prepared, ledger)
             return Session(prepared, folder, ledger, events, charged).carry_out(plan)
 
 

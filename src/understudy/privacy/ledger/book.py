@@ -14,13 +14,14 @@ from understudy.core.errors import LedgerError
 from understudy.privacy.accounting import Event, epsilon_of, event_from_json, event_to_json
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.chain import GENESIS, Head, Link, canonical
-from understudy.privacy.ledger.fingerprint import SAME, Sketch
+from understudy.privacy.ledger.fingerprint import SAME, Fingerprint, RecordDigests, Sketch
 from understudy.privacy.ledger.records import (
     Charge,
     Dataset,
     Disclosure,
     LedgerRow,
     LedgerSpending,
+    SharedRecords,
 )
 
 LedgerEntry = Mapping[str, Any]
@@ -48,7 +49,7 @@ class Page:
 
     id: str
     names: list[str] = field(default_factory=list)
-    sketches: list[Sketch] = field(default_factory=list, repr=False)
+    sketches: list[Fingerprint] = field(default_factory=list, repr=False)
     unit: str | None = None
     adjacency: str | None = None
     budget: Budget | None = None
@@ -66,6 +67,13 @@ class Page:
     def events(self) -> list[Event]:
         """Everything charged, in order."""
         return list(self.charged.values())
+
+    def knows_values_of(self, fingerprint: Fingerprint) -> bool:
+        """Whether the decoded values of a dataset are known: earlier versions stored none."""
+        values = fingerprint.values
+        return values is None or any(
+            known.values is not None and known.values.is_of(values) for known in self.sketches
+        )
 
     def without(self, returned: Collection[ReleaseKey]) -> Page:
         """The page as it is once these charges are returned."""
@@ -110,7 +118,7 @@ class Book:
         if links:
             self.head = Head(links[-1].seq, links[-1].hash, "")
 
-    def same_as(self, sketch: Sketch) -> tuple[Page, bool] | None:
+    def same_as(self, sketch: Fingerprint) -> tuple[Page, bool] | None:
         """The dataset with this fingerprint, and whether row for row; None for a new one.
 
         Equal rows first; else the most similar dataset, if it is similar enough and answers for
@@ -130,6 +138,22 @@ class Book:
                 return page, False
         return None
 
+    def fingerprint(self, stored: Sketch) -> Fingerprint | None:
+        """That of the rows with these stored bytes, decoded values included; None: not known."""
+        known = (one for page in self.pages.values() for one in page.sketches)
+        return next((one for one in known if one.values and one.stored == stored), None)
+
+    def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
+        """See `Ledger.shared_records`."""
+        shared = []
+        for page in self.pages.values():
+            kinds = [one.shared(records) for one in page.sketches]
+            stored, values, looks = (set[int]().union(*parts) for parts in zip(*kinds, strict=True))
+            if stored or values or looks:
+                counts = len(stored), len(values - stored), len(looks - values - stored)
+                shared.append(SharedRecords(page.dataset(), *counts))
+        return shared
+
     def unreleased(self, run: str) -> list[ReleaseKey]:
         """What a run was charged and has released nothing for."""
         return [key for key in self.charges if key[0] == run and key not in self.releases]
@@ -146,7 +170,7 @@ class Book:
                     entries.append({"kind": kind, "dataset": page.id, **release})
         return entries
 
-    def overlapping(self, sketches: Sequence[Sketch]) -> list[Page]:
+    def overlapping(self, sketches: Sequence[Fingerprint]) -> list[Page]:
         """The datasets with which any of these shares half of the smaller one, or more."""
         return [
             page
@@ -161,7 +185,7 @@ class Book:
     def _register(self, entry: LedgerEntry) -> None:
         page = self.pages.setdefault(entry["dataset"], Page(entry["dataset"]))
         page.names.append(entry["name"])
-        page.sketches.append(Sketch.from_json(entry["sketch"]))
+        page.sketches.append(Fingerprint.from_json(entry["sketch"]))
 
     def _budget(self, entry: LedgerEntry) -> None:
         budget = Budget.recorded(entry["epsilon"], entry["delta"])

@@ -1,21 +1,34 @@
 """A fingerprint of a dataset that survives copying, renaming, reordering and a few changed files.
 
-Made of keyed digests, so it says nothing without the ledger's key, and in one pass with
-memory for k digests, whatever the size of the dataset.
+Of stored bytes and of decoded pixels, so that a dataset stays the same where its files are
+converted without loss; and of looks, by which single images are recognised that were encoded anew,
+resized or mirrored. Made of keyed digests, so it says nothing without the ledger's key, and with
+memory for a few thousand digests, whatever the size of the dataset.
 """
 
 from __future__ import annotations
 
 import heapq
+from base64 import b64decode, b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from understudy.core.errors import LedgerError
 
+if TYPE_CHECKING:  # importing it takes NumPy, which `ledger list` does without
+    from understudy.core.image_identity import Looks
+    from understudy.core.ports import Source
+
 SIZE = 1024
+VALUES_SIZE = 4096
+"""Digests of decoded values, and records with looks: more of them, for single records count."""
+
 SAME = 0.5
+_EQUAL_BANDS = 3  # that two images have in common which look the same
+_MANY, _MANY_SHARE, _LEAST_SHARE = 5, 0.1, 0.05
 _BYTES = 16
 _FIRST_SIZE = 256  # of the sketches of 0.1.0, whose rows do not name it
 
@@ -39,8 +52,12 @@ class Sketch:
     size: int = SIZE
 
     @classmethod
-    def of(cls, digests: Iterable[bytes]) -> Sketch:
+    def of(cls, digests: Iterable[bytes], size: int = SIZE) -> Sketch:
         """Sketch a dataset by the digests of its rows.
+
+        Args:
+            digests: Of its rows.
+            size: k.
 
         Raises:
             LedgerError: No row at all, or a digest that is not 16 bytes long.
@@ -51,15 +68,15 @@ class Sketch:
                 raise LedgerError(f"a row's digest must be 16 bytes long, found {len(digest)}")
             value = int.from_bytes(digest, "big")
             total = (total + value) % 2 ** (8 * _BYTES)
-            if value in smallest or (len(heap) == SIZE and value > -heap[0]):
+            if value in smallest or (len(heap) == size and value > -heap[0]):
                 continue
             smallest.add(value)
             heapq.heappush(heap, -value)
-            if len(heap) > SIZE:
+            if len(heap) > size:
                 smallest.remove(-heapq.heappop(heap))
         if not smallest:
             raise LedgerError("the dataset has no rows, so it cannot be recognised later")
-        return cls(total, tuple(sorted(smallest)))
+        return cls(total, tuple(sorted(smallest)), size)
 
     def is_of(self, other: Sketch) -> bool:
         """Whether both are of the same records, in any order: by the exact sum."""
@@ -118,3 +135,191 @@ class Sketch:
             ),
             int(value.get("size", _FIRST_SIZE)),
         )
+
+
+@dataclass(frozen=True)
+class RecordDigests:
+    """Keyed digests of every record of a dataset that is at hand.
+
+    Attributes:
+        stored: (n,) of the stored bytes.
+        values: (n,) of the decoded values; None for images of one colour, which hold nothing.
+        looks: Of the decoded images.
+        key: The ledger's.
+    """
+
+    stored: tuple[bytes, ...]
+    values: tuple[bytes | None, ...]
+    looks: Looks
+    key: bytes
+
+    @classmethod
+    def of(cls, source: Source, key: bytes) -> RecordDigests:
+        """Those of a source, in two passes over it."""
+        from understudy.core.image_identity import Looks, is_blank, originals_of, value_digest
+
+        values: list[bytes | None] = []
+
+        def noted() -> Iterator[Any]:
+            for record in originals_of(source):
+                values.append(None if is_blank(record) else value_digest(record, key))
+                yield record
+
+        looks = Looks.of(noted())
+        return cls(tuple(source.digests(key)), tuple(values), looks, key)
+
+    @cached_property
+    def stored_set(self) -> frozenset[bytes]:
+        """The digests of the stored bytes."""
+        return frozenset(self.stored)
+
+    @cached_property
+    def values_set(self) -> frozenset[bytes | None]:
+        """The digests of the decoded values."""
+        return frozenset(self.values)
+
+    @cached_property
+    def bands(self) -> list[list[list[bytes]]]:
+        """For each record, for it and what it is mirrored and turned to, digests of its looks."""
+        from understudy.core.image_identity import band_digests
+
+        return band_digests(self.looks, self.key, turned=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a ledger stores of the records of a dataset.
+
+    Attributes:
+        stored: Of the stored bytes.
+        values: Of the decoded values; None in rows of earlier versions.
+        looks: For up to `VALUES_SIZE` records, the digests of their looks, in one string.
+        records: How many the dataset had.
+    """
+
+    stored: Sketch
+    values: Sketch | None = None
+    looks: bytes = b""
+    records: int = 0
+
+    @classmethod
+    def of(cls, source: Source, key: bytes, stored: Sketch | None = None) -> Fingerprint:
+        """The fingerprint of a source.
+
+        Args:
+            source: The dataset.
+            key: The ledger's.
+            stored: Of its stored bytes, where it is known already.
+        """
+        from understudy.core.image_identity import Looks, band_digests, originals_of, value_digest
+
+        if stored is None:
+            stored = Sketch.of(source.digests(key))
+        images: dict[bytes, Any] = {}
+
+        def digests() -> Iterator[bytes]:
+            for record in originals_of(source):
+                digest = value_digest(record, key)
+                images[digest] = Looks.of([record])
+                if len(images) > 2 * VALUES_SIZE:
+                    _drop_highest(images)
+                yield digest
+
+        values = Sketch.of(digests(), VALUES_SIZE)
+        _drop_highest(images)
+        parts = band_digests(Looks.joined(images.values()), key)
+        text = b"".join(band for part in parts for bands in part for band in bands)
+        return cls(stored, values, text, len(source))
+
+    def is_of(self, other: Fingerprint) -> bool:
+        """Whether both are of the same records, by stored bytes or by decoded values."""
+        return any(one.is_of(another) for one, another in self._pairs(other))
+
+    def similarity(self, other: Fingerprint) -> float:
+        """As `Sketch.similarity`, by stored bytes or by decoded values, whichever is larger."""
+        return max(one.similarity(another) for one, another in self._pairs(other))
+
+    def overlap(self, other: Fingerprint) -> float:
+        """As `Sketch.overlap`, by stored bytes or by decoded values, whichever is larger."""
+        return max(one.overlap(another) for one, another in self._pairs(other))
+
+    def shared(self, records: RecordDigests) -> tuple[set[int], set[int], set[int]]:
+        """Which of the records are of this dataset: by stored bytes, decoded values and looks."""
+        blank = [row for row, digest in enumerate(records.values) if digest is None]
+        stored = _rows_in(self.stored, records.stored) - set(blank)
+        values = set() if self.values is None else _rows_in(self.values, records.values)
+        return stored, values, self._looking_the_same(records)
+
+    def _looking_the_same(self, records: RecordDigests) -> set[int]:
+        """One record counts where all its bands agree, and many where three do."""
+        from understudy.core.image_identity import BAND_BYTES, BANDS
+
+        length = BANDS * BAND_BYTES
+        index: list[dict[bytes, list[int]]] = [{} for _ in range(BANDS)]
+        known = len(self.looks) // length
+        for number in range(known):
+            for band in range(BANDS):
+                at = number * length + band * BAND_BYTES
+                index[band].setdefault(self.looks[at : at + BAND_BYTES], []).append(number)
+        bands = records.bands if known else []
+        most = {row: _most_equal(ways, index) for row, ways in enumerate(bands)}
+        many = {row for row, equal in most.items() if equal >= _EQUAL_BANDS}
+        share = max(_LEAST_SHARE, _MANY_SHARE * min(1.0, known / max(self.records, 1)))
+        if len(many) >= max(_MANY, share * len(records.stored)):
+            return many
+        return {row for row in many if most[row] == BANDS}
+
+    def _pairs(self, other: Fingerprint) -> list[tuple[Sketch, Sketch]]:
+        pairs = [(self.stored, other.stored)]
+        if self.values is not None and other.values is not None:
+            pairs.append((self.values, other.values))
+        return pairs
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, for a ledger row."""
+        content = self.stored.to_json()
+        if self.values is not None:
+            content["values"] = self.values.to_json()
+            content["looks"] = b64encode(self.looks).decode()
+            content["records"] = self.records
+        return content
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Fingerprint:
+        """The fingerprint of a ledger row, that of an earlier version without decoded values."""
+        values = value.get("values")
+        return cls(
+            Sketch.from_json(value),
+            None if values is None else Sketch.from_json(values),
+            b64decode(value.get("looks", "")),
+            int(value.get("records", 0)),
+        )
+
+
+def _drop_highest(images: dict[bytes, Any]) -> None:
+    """Keep the records of the lowest digests, as a sketch does."""
+    for digest in sorted(images)[VALUES_SIZE:]:
+        del images[digest]
+
+
+def _rows_in(sketch: Sketch, digests: Sequence[bytes | None]) -> set[int]:
+    known = set(sketch.lowest)
+    return {
+        row
+        for row, digest in enumerate(digests)
+        if digest is not None and int.from_bytes(digest, "big") in known
+    }
+
+
+def _most_equal(
+    ways: Sequence[Sequence[bytes]], index: Sequence[Mapping[bytes, Sequence[int]]]
+) -> int:
+    """The most bands that an image, mirrored or turned, has in common with one record."""
+    most = 0
+    for bands in ways:
+        counts: dict[int, int] = {}
+        for band, records in zip(bands, index, strict=True):
+            for record in records.get(band, ()):
+                counts[record] = counts.get(record, 0) + 1
+        most = max(most, *counts.values(), 0)
+    return most

@@ -8,8 +8,9 @@ ever added, each sealed to the one before it (`_chain`).
 Datasets that share records answer for one another: a run on one is charged to every known dataset
 that shares half or more of its records, or of the other's, in the same transaction.
 
-What it does not do: it does not recognise images that were stored anew in other bytes (resized,
-re-encoded); it does not charge a dataset for a run on another that shares less than half of the
+What it does not do: it recognises a dataset that was resized or re-encoded with loss only where it
+is to be a public input of a run (`Ledger.shared_records`), not as a dataset to be charged; it does
+not charge a dataset for a run on another that shares less than half of the
 smaller of the two; and the holder of the database holds its key, so guard it like the images.
 """
 
@@ -37,7 +38,7 @@ from understudy.privacy.ledger.book import (
     row_of,
 )
 from understudy.privacy.ledger.database import Connection, Database
-from understudy.privacy.ledger.fingerprint import Sketch
+from understudy.privacy.ledger.fingerprint import Fingerprint, RecordDigests, Sketch
 from understudy.privacy.ledger.records import (
     Charge,
     Dataset,
@@ -45,6 +46,7 @@ from understudy.privacy.ledger.records import (
     LedgerRow,
     LedgerSpending,
     Preview,
+    SharedRecords,
 )
 from understudy.privacy.ledger.rules import (
     allowed,
@@ -64,6 +66,7 @@ __all__ = [
     "LedgerRow",
     "LedgerSpending",
     "Preview",
+    "SharedRecords",
 ]
 
 _DEFAULT_DELTA = 1e-5
@@ -117,12 +120,12 @@ class Ledger:
     def recognise(self, source: Source) -> Dataset | None:
         """The dataset that a source is, under whatever name; None for one never registered.
 
-        Goes by the stored bytes of the rows, not by names, order or labels: equal rows exactly
-        first, else the known dataset that shares the most rows, if (by estimate) at least half of
+        Goes by the stored bytes of the rows or by their decoded values, not by names, order or
+        labels: equal rows exactly first, else the known dataset that shares the most rows, if (by estimate) at least half of
         the rows found in either are found in both. So neither a copy nor a few files more or fewer
         open a fresh budget. One that overlaps other known datasets besides, such as a union of
-        two, is a dataset of its own (see `concerned`). One pass over the source, in memory that
-        does not grow with it.
+        two, is a dataset of its own (see `concerned`). One pass over the bytes of the source and,
+        unless these are known, one over its decoded values, in memory that does not grow with it.
         """
         return self.look_up(source)[0]
 
@@ -131,21 +134,19 @@ class Ledger:
 
         Also of a source that was never registered: for dry runs.
         """
-        sketch = Sketch.of(source.digests(self.key))
+        fingerprint = self._fingerprint(source)
         with self._reading() as book:
-            match = book.same_as(sketch)
+            match = book.same_as(fingerprint)
             if match is None:
-                return None, tuple(page.dataset() for page in book.overlapping([sketch]))
+                return None, tuple(page.dataset() for page in book.overlapping([fingerprint]))
             own, *overlapping = (page.dataset() for page in book.answerable(match[0]))
             return own, tuple(overlapping)
 
     def concerned(self, dataset_id: str) -> list[Dataset]:
-        """The other datasets that a run on this one is charged to: those that overlap with it.
+        """The other datasets that a run on this one is charged to, any of which may refuse it.
 
-        Two datasets overlap where (by estimate) half or more of the records of the smaller one are
-        in the larger one, so a dataset answers for its parts and for what it is a part of. Any of
-        them may refuse the run. What was charged to them before this one was registered stays
-        theirs alone.
+        Those of which (by estimate) half or more of the records of the smaller one are in the
+        larger one. What was charged to them before this one was registered stays theirs alone.
         """
         with self._reading() as book:
             page = _page(book, dataset_id)
@@ -157,18 +158,29 @@ class Ledger:
         A changed copy is noted, and recognised from then on as the same: a dataset that grows month
         by month stays one dataset, though nothing is left of the first month.
         """
-        sketch = Sketch.of(source.digests(self.key))
+        fingerprint = self._fingerprint(source)
         with self._writing() as (connection, book):
-            match = book.same_as(sketch)
-            if match is not None and match[1]:
+            match = book.same_as(fingerprint)
+            if match is not None and match[1] and match[0].knows_values_of(fingerprint):
                 return match[0].dataset()
             if match is None:
                 page, kind = Page(secrets.token_hex(8), [source.name]), "dataset"
             else:
                 page, kind = match[0], "variant"
             entry = {"kind": kind, "dataset": page.id, "name": source.name}
-            self._append(connection, [{**entry, "sketch": sketch.to_json()}])
+            self._append(connection, [{**entry, "sketch": fingerprint.to_json()}])
             return page.dataset()
+
+    def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
+        """The datasets that records of a public input are of, and how many of which kind.
+
+        A dataset of more records than its fingerprint holds is known by a sample of them.
+
+        Args:
+            records: Their digests under this ledger's key.
+        """
+        with self._reading() as book:
+            return book.shared_records(records)
 
     def find(self, name_or_id: str) -> Dataset:
         """A dataset by one of the names it was met under, or by the beginning of its id.
@@ -452,6 +464,13 @@ class Ledger:
                 except LedgerError as error:
                     problems.append(f"{row_label(link)}: {error}")
         return problems
+
+    def _fingerprint(self, source: Source) -> Fingerprint:
+        """Of a source; without another pass for its decoded values where its bytes are known."""
+        stored = Sketch.of(source.digests(self.key))
+        with self._reading() as book:
+            known = book.fingerprint(stored)
+        return known or Fingerprint.of(source, self.key, stored)
 
     @contextmanager
     def _reading(self) -> Iterator[Book]:

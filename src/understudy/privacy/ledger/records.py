@@ -100,6 +100,23 @@ class LedgerSpending:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedRecords:
+    """How many records of a public input are of a dataset that the ledger knows. Owner-only.
+
+    Attributes:
+        dataset: The dataset.
+        stored: By their stored bytes.
+        values: Others, by their decoded values.
+        looks: Others, by their looks: encoded anew, resized or mirrored.
+    """
+
+    dataset: Dataset
+    stored: int
+    values: int
+    looks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What a charge would do.
 

@@ -8,7 +8,6 @@ records a disclosure before the private records are used, and the release is nam
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -241,10 +240,10 @@ class _Choice:
                 charged = Charged(ledger.address, dataset.id, spending(ledger, dataset.id))
         with self._timed("write"):
             release = release_of(self.opened, rows, chosen)
-            shutil.rmtree(self.folder.release, ignore_errors=True)  # of a run that was killed
+            self.folder.start_release()
             step = self.events.step("writing the release", release.count)
             form = self.config.format
-            facts = write_release(release, self.folder.release, format=form, progress=step)
+            facts = write_release(release, self.folder.draft, format=form, progress=step)
             write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
         record = record_of(self.opened, release, {**chosen.facts, **facts}, attacks)
         known = OwnerFacts(self.seconds, steering.rows_held_out, charged)

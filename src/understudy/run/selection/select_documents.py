@@ -192,7 +192,8 @@ def write_documents(
         record: Its public facts.
         facts: What only the owner may see.
     """
-    write_release_documents(folder.release, record)
+    write_release_documents(folder.draft, record)
+    folder.publish()
     images = None
     if release.image_shape is not None:
         images = release_pools(open_release(folder.release, release.image_shape), release.classes)
