@@ -30,6 +30,23 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def users_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that stands for the user's own, where a ledger is that no test names."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("users")
+        patch.setenv("XDG_DATA_HOME", str(folder / "session"))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(
+    users_data: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger of its own for each test that names none; fixtures of modules share one."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(users_data / f"{abs(hash(request.node.nodeid)):x}"))
+
+
 @pytest.fixture(scope="session")
 def missing() -> Missing:
     """Call it as ``missing("postgres", reason)``: skips, or fails where the piece is required."""

@@ -23,6 +23,7 @@ from understudy.privacy.accounting import mu_of
 from understudy.privacy.ledger.ledger import Ledger
 from understudy.report import ModelRecord, RunRecord, public_documents, read_record
 from understudy.report.meaning import NO_GUARANTEE, NO_PRIVATE_DATA, composed_mu
+from understudy.run.checksums import write_checksums
 from understudy.run.outputs import read_json
 from understudy.run.provenance import provenance_of
 from understudy.run.report import load
@@ -34,6 +35,8 @@ from understudy.run.selection.select_documents import TABLE
 from understudy.run.synthesize import synthesize
 
 SILENT: dict[str, Any] = {"progress": "none"}
+PRIVATE = ("private", "candidates")
+"""What is disclosed where nothing says that the candidates are public."""
 
 
 @pytest.fixture
@@ -111,17 +114,18 @@ def test_the_ledger_knows_of_it_before_the_records_are_used(
     monkeypatch.setattr("understudy.run.selection.select.steering_of", unread)
     with pytest.raises(RunStopped, match=r"what is disclosed was recorded before this.*--resume"):
         choose(site)
-    assert disclosures(site) == [(str(site / "private.npz"), 1)]
+    assert disclosures(site) == [(str(site / f"{name}.npz"), 1) for name in PRIVATE]
     monkeypatch.undo()
     choose(site, resume=True)
-    assert disclosures(site) == [(str(site / "private.npz"), 1)]
+    assert disclosures(site) == [(str(site / f"{name}.npz"), 1) for name in PRIVATE]
     with pytest.raises(RunError, match="is complete"):
         choose(site, resume=True)
 
 
 def test_a_reference_of_real_records_is_disclosed_too(site: Path) -> None:
     choose(site, reference=site / "others.npz")
-    assert disclosures(site) == [(str(site / name), 1) for name in ("private.npz", "others.npz")]
+    names = (*PRIVATE, "others")
+    assert disclosures(site) == [(str(site / f"{name}.npz"), 1) for name in names]
     assert not (site / "out" / "owner" / "holdout.json").exists()
 
 
@@ -221,6 +225,7 @@ def captioned_release(folder: Path) -> None:
     )
     for name, text in public_documents(record).items():
         (folder / name).write_text(text, encoding="utf-8")
+    write_checksums(folder)
 
 
 def test_images_keep_their_size_and_captions(tmp_path: Path) -> None:
@@ -492,7 +497,7 @@ def test_candidates_without_a_guarantee_never_carry_a_claim(site: Path) -> None:
             **SILENT,
         )
     with Ledger(str(site / "ledger.db")) as ledger:
-        assert [ledger.spent(one.id).events for one in ledger.datasets()] == [0]
+        assert [ledger.spent(one.id).events for one in ledger.datasets()] == [0, 0]
 
 
 def test_a_unit_that_differs_from_that_of_the_candidates_is_refused_before_spending(

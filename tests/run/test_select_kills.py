@@ -82,7 +82,7 @@ def test_a_selection_killed_there_is_resumed(
     assert done.code == 0, done.err
     check_once(ledger)
     with Ledger(str(ledger)) as book:
-        assert [len(book.spent(one.id).disclosures) for one in book.datasets()] == [1, 1]
+        assert [len(book.spent(one.id).disclosures) for one in book.datasets()] == [1, 1, 1]
     assert sum(bool(line["sample"]) for line in choice(out)) == 36
     assert "no guarantee: private images steered this" in done.out
     assert "no guarantee" in understudy.run("runs", site).out

@@ -57,7 +57,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     select(site / "more", out=site / "composed", **both)
     disclosed = {"no_guarantee": True, "ledger": str(site / "ledger.db"), **SILENT}
     select(
-        site / "private.npz",
+        embeddings(site / "candidates.npz", seed=1),
         private=site / "private.npz",
         out=site / "unprotected",
         keep=20,

@@ -9,7 +9,8 @@ The limits were set on five sets of real images, 28 to 128 pixels a side (X-rays
 satellite tiles, garments), each against 243 to 5,000 unrelated ones of its kind: `RATIO` of the
 nearest unrelated pair was 0.03 (garments), and 0.18 or more elsewhere; of re-encoded and halved
 images it was below 0.01 for nearly all photographs, and below `RATIO_OF_MANY` for half or more of
-the garments.
+the garments. Where records look alike among themselves, as drawings of simple shapes do, the
+limits are stricter, and where no two do, one pair may differ as much as one of many.
 
 Where only digests of one side are at hand, looks are cut into bands of signs of secret projections
 (Charikar 2002), and each band is a keyed digest.
@@ -40,6 +41,10 @@ _LEAST_ORDER = 8  # fewer say too little: images below 12 pixels a side are comp
 _USED = 0.7  # of the frequencies that a side of so many pixels can hold; halving blurs the others
 _CONTRAST = 0.05  # grey levels: images below are flat, and equal one another
 _COMPLEXITY = 2.0  # effective number of frequencies: gradients have one
+_FEW_ALIKE, _STRICTER = 0.03, 10.0  # where more records than this look alike: drawings, bursts
+_TIMES_ALIKE = 3.0  # as many of a set of copies look like a record as records do among themselves
+_EQUAL = 1 - 1e-5
+_DISTINCT, _ENOUGH = 0.15, 256  # no two of so many records are that near: satellite tiles
 _SAMPLE = 512  # images that show how near unrelated ones lie
 _NEIGHBOURS_SHARE, _NEIGHBOURS = 0.02, 10  # which of the sample is an image's surrounding
 _BLOCK = 2048
@@ -156,30 +161,61 @@ def same_looks(images: Looks, records: Looks) -> NDArray[np.bool_]:
         images: What is compared, such as public images.
         records: What with.
     """
-    ratios = np.full(len(images), np.inf)
-    for order in sorted(set(images.orders) | set(records.orders) - {0}):
+    single, many = (np.zeros(len(images), dtype=np.bool_) for _ in range(2))
+    alike = 0.0
+    for order in sorted({*images.orders.tolist(), *records.orders.tolist()} - {0}):
         # Pairs of which the smaller image has so many frequencies: each pair once.
         for mine, theirs in _pairs(images.orders, records.orders, order):
-            rows = np.flatnonzero(mine)
-            part = _ratios(images.at(rows), records.at(np.flatnonzero(theirs)), int(order))
-            ratios[rows] = np.minimum(ratios[rows], part)
-    many = ratios <= RATIO_OF_MANY
-    if many.sum() >= max(_MANY, _MANY_SHARE * len(images)):
-        return np.asarray(many)
-    return np.asarray(ratios <= RATIO)
+            rows, others = np.flatnonzero(mine), records.at(np.flatnonzero(theirs))
+            ratios = _ratios(images.at(rows), others, order)
+            share, limit = _alike(others, order)
+            alike = max(alike, share)
+            single[rows] |= ratios <= limit
+            many[rows] |= ratios <= RATIO_OF_MANY
+    enough = max(_MANY, max(_MANY_SHARE, _TIMES_ALIKE * alike) * len(images))
+    return np.asarray(single | many) if many.sum() >= enough else single
+
+
+def _alike(records: Looks, order: int) -> tuple[float, float]:
+    """Share of records that look like another one of their own set, and the limit for one pair.
+
+    Pixels that are equal, or next to equal, say nothing: they are copies.
+    """
+    rng = np.random.default_rng(0)
+    sample = records.at(rng.permutation(len(records))[:_SAMPLE])
+    ratios = _ratios(sample, records, order, below=_EQUAL, near=_DISTINCT)
+    share = float((ratios <= RATIO_OF_MANY).mean())
+    if share > _FEW_ALIKE:
+        return share, RATIO / _STRICTER
+    distinct = len(sample) >= _ENOUGH and not (ratios <= _DISTINCT).any()
+    return share, RATIO_OF_MANY if distinct else RATIO
 
 
 def _pairs(
     mine: NDArray[np.int64], theirs: NDArray[np.int64], order: int
 ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    if order:
-        for one, other in ((mine == order, theirs >= order), (mine > order, theirs == order)):
-            if one.any() and other.any():
-                yield one, other
+    for one, other in ((mine == order, theirs >= order), (mine > order, theirs == order)):
+        if one.any() and other.any():
+            yield one, other
 
 
-def _ratios(images: Looks, records: Looks, order: int) -> NDArray[np.float64]:
-    """(n,) dissimilarity to the nearest record over that of what surrounds the two."""
+def _ratios(
+    images: Looks,
+    records: Looks,
+    order: int,
+    *,
+    below: float = 2.0,
+    near: float = RATIO_OF_MANY,
+) -> NDArray[np.float64]:
+    """(n,) dissimilarity to the nearest record over that of what surrounds the two.
+
+    Args:
+        images: n images.
+        records: What they are compared with.
+        order: Of the frequencies that are compared.
+        below: Similarities from here on are left out.
+        near: The largest dissimilarity that is looked at; beyond it, the ratio is infinite.
+    """
     own, clear = images.directions(order)
     other, usable = records.directions(order)
     rows, other = np.flatnonzero(clear), other[usable]
@@ -193,18 +229,19 @@ def _ratios(images: Looks, records: Looks, order: int) -> NDArray[np.float64]:
         mine = slice(first, first + _BLOCK)
         for start in range(0, len(other), _BLOCK):
             similar = _similarities(own[mine], other[start : start + _BLOCK])
+            similar[similar >= below] = -1.0
             at = similar.argmax(axis=1)
             value = similar[np.arange(len(at)), at]
             better = value > best[mine]
             best[mine][better], nearest[mine][better] = value[better], at[better] + start
-    near = np.flatnonzero(1 - best <= RATIO_OF_MANY)
-    if len(near):
+    close = np.flatnonzero(1 - best <= near)
+    if len(close):
         rng = np.random.default_rng(0)
         samples = [part[rng.permutation(len(part))[:_SAMPLE]] for part in (other, own)]
         around = np.maximum(
-            _surrounding(own[near], samples[0]), _surrounding(other[nearest[near]], samples[1])
+            _surrounding(own[close], samples[0]), _surrounding(other[nearest[close]], samples[1])
         )
-        ratios[rows[near]] = (1 - best[near]) / np.maximum(1 - around, 1e-9)
+        ratios[rows[close]] = (1 - best[close]) / np.maximum(1 - around, 1e-9)
     return ratios
 
 

@@ -232,6 +232,7 @@ def _require_outside_of_runs(name: str, path: Path) -> None:
             raise RunError(
                 f"{name}: lies in a run that is not finished ({folder}): go on with it (--resume)"
             )
+    for folder in (path, *path.parents):
         if folder.name == "owner" and RunPaths(folder.parent).start.is_file():
             raise ConfigError(
                 f"{name}: lies in the owner's part of a run, which holds private images: name its "

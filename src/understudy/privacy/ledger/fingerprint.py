@@ -29,6 +29,7 @@ VALUES_SIZE = 4096
 SAME = 0.5
 _EQUAL_BANDS = 3  # that two images have in common which look the same
 _MANY, _MANY_SHARE, _LEAST_SHARE = 5, 0.1, 0.05
+_TIMES_ALIKE = 3  # as many of a set of copies look like a record as records do among themselves
 _BYTES = 16
 _FIRST_SIZE = 256  # of the sketches of 0.1.0, whose rows do not name it
 
@@ -251,23 +252,31 @@ class Fingerprint:
         return stored, values, self._looking_the_same(records)
 
     def _looking_the_same(self, records: RecordDigests) -> set[int]:
-        """One record counts where all its bands agree, and many where three do."""
+        """One record counts where all its bands agree, and many where three do.
+
+        Unless the records of this dataset look as much alike among themselves.
+        """
         from understudy.core.image_identity import BAND_BYTES, BANDS
 
         length = BANDS * BAND_BYTES
+        known = [self.looks[at : at + length] for at in range(0, len(self.looks), length)]
+        own = [[look[i : i + BAND_BYTES] for i in range(0, length, BAND_BYTES)] for look in known]
         index: list[dict[bytes, list[int]]] = [{} for _ in range(BANDS)]
-        known = len(self.looks) // length
-        for number in range(known):
-            for band in range(BANDS):
-                at = number * length + band * BAND_BYTES
-                index[band].setdefault(self.looks[at : at + BAND_BYTES], []).append(number)
-        bands = records.bands if known else []
-        most = {row: _most_equal(ways, index) for row, ways in enumerate(bands)}
+        for number, bands in enumerate(own):
+            for numbers, band in zip(index, bands, strict=True):
+                numbers.setdefault(band, []).append(number)
+        ways_of = records.bands if own else []
+        most = {row: _most_equal(ways, index) for row, ways in enumerate(ways_of)}
         many = {row for row, equal in most.items() if equal >= _EQUAL_BANDS}
-        share = max(_LEAST_SHARE, _MANY_SHARE * min(1.0, known / max(self.records, 1)))
+        if not many:
+            return set()
+        equal = [_most_equal([bands], index, besides=number) for number, bands in enumerate(own)]
+        alike = sum(_EQUAL_BANDS <= one < BANDS for one in equal) / len(own)
+        usual = _MANY_SHARE * min(1.0, len(own) / max(self.records, 1))
+        share = max(_LEAST_SHARE, usual, _TIMES_ALIKE * alike)
         if len(many) >= max(_MANY, share * len(records.stored)):
             return many
-        return {row for row in many if most[row] == BANDS}
+        return {row for row in many if most[row] == BANDS} if alike <= _MANY_SHARE else set()
 
     def _pairs(self, other: Fingerprint) -> list[tuple[Sketch, Sketch]]:
         pairs = [(self.stored, other.stored)]
@@ -312,14 +321,23 @@ def _rows_in(sketch: Sketch, digests: Sequence[bytes | None]) -> set[int]:
 
 
 def _most_equal(
-    ways: Sequence[Sequence[bytes]], index: Sequence[Mapping[bytes, Sequence[int]]]
+    ways: Sequence[Sequence[bytes]],
+    index: Sequence[Mapping[bytes, Sequence[int]]],
+    besides: int | None = None,
 ) -> int:
-    """The most bands that an image, mirrored or turned, has in common with one record."""
+    """The most bands that an image, mirrored or turned, has in common with one record.
+
+    Args:
+        ways: The bands of the image in each orientation.
+        index: For each band, the records by its digest.
+        besides: A record that does not count.
+    """
     most = 0
     for bands in ways:
-        counts: dict[int, int] = {}
+        counts: dict[int | None, int] = {}
         for band, records in zip(bands, index, strict=True):
             for record in records.get(band, ()):
                 counts[record] = counts.get(record, 0) + 1
+        counts.pop(besides, None)
         most = max(most, *counts.values(), 0)
     return most

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +48,7 @@ from understudy.run.selection.select_inputs import Opened, open_selection
 from understudy.run.selection.select_measures import attacks_on, penalties_of
 from understudy.run.selection.spaces import EmbeddedRows, embedded_rows, nearest_distances
 from understudy.run.selection.steering import Steering, steering_of
+from understudy.run.shared_records import require_no_shared_records
 from understudy.run.synthesize import run
 from understudy.steps.space import Space
 
@@ -219,16 +220,16 @@ class _Choice:
         self.seconds[part] = round(time.perf_counter() - start, 2)
 
     def carry_out(self) -> Result:
-        with self._timed("embed the candidates"):
-            rows = self._embedded(self.opened.candidates)
-            _require_candidates(rows, self.classes)
-            keep = float(self.config.keep)
-            budgets = class_budgets(rows.labels, len(self.classes), keep, self.settings.budgets)
-        private = self.opened.private is not None
-        with Ledger(self.config.ledger) if private else nullcontext() as ledger:
-            dataset = None
-            if ledger is not None:
-                dataset = self._disclose(ledger, int(budgets.sum()), len(rows.labels))
+        with Ledger(self.config.ledger) as ledger:
+            with self._timed("compare the datasets"):
+                require_no_shared_records(self.opened.inputs, self.opened.private, ledger)
+            with self._timed("embed the candidates"):
+                rows = self._embedded(self.opened.candidates)
+                _require_candidates(rows, self.classes)
+                keep = float(self.config.keep)
+                sizes = len(self.classes), keep, self.settings.budgets
+                budgets = class_budgets(rows.labels, *sizes)
+            dataset = self._disclose(ledger, int(budgets.sum()), len(rows.labels))
             with self._timed("embed the records"):
                 steering = steering_of(self.opened, self.folder.owner, rows, self._embedded)
             with self._timed("select"):
@@ -236,7 +237,7 @@ class _Choice:
             with self._timed("attack"):
                 attacks, warnings = self._attacks(rows, chosen, steering)
             charged = None
-            if ledger is not None and dataset is not None:
+            if dataset is not None:
                 charged = Charged(ledger.address, dataset.id, spending(ledger, dataset.id))
         with self._timed("write"):
             release = release_of(self.opened, rows, chosen)
@@ -253,24 +254,26 @@ class _Choice:
     def _embedded(self, source: Source) -> EmbeddedRows:
         return embedded_rows(source, self.opened.spaces, self.classes, self.events)
 
-    def _disclose(self, ledger: Ledger, selected: int, candidates: int) -> Dataset:
-        """Record what is disclosed, before any private record is used.
+    def _disclose(self, ledger: Ledger, selected: int, candidates: int) -> Dataset | None:
+        """Record what is disclosed, before any private record is used; None: nothing is.
 
-        Of a reference of real records too: it steers as they do.
+        Of a reference of real records too: it steers as they do. And of candidates of which
+        nothing sound says that they are not private: their rows are released as they are.
         """
-        what = (
-            f"which {selected:,} of {candidates:,} candidates ({self.opened.origin.name}) are "
-            "released, chosen by these records without noise"
-        )
-        sources = [self.opened.private]
-        if self.opened.non_members:
-            sources.append(self.opened.reference)
-        datasets = [ledger.register(source) for source in sources if source is not None]
-        self.folder.begun = True
-        self.disclosed.append("what is disclosed was recorded")
-        for dataset in datasets:
+        opened, name = self.opened, self.opened.origin.name
+        which = f"which {selected:,} of {candidates:,} candidates ({name}) are released"
+        steered = f"{which}, chosen by these records without noise"
+        disclosed = [] if opened.private is None else [(opened.private, steered)]
+        for source in opened.unproven:
+            rows = f"{selected:,} of these {candidates:,} records as they are, without noise"
+            disclosed.append((source, rows if source is opened.candidates else steered))
+        datasets = [(ledger.register(source), what) for source, what in disclosed]
+        if datasets:
+            self.folder.begun = True
+            self.disclosed.append("what is disclosed was recorded")
+        for dataset, what in datasets:
             ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
-        return datasets[0]
+        return datasets[0][0] if datasets else None
 
     def _selection(
         self, candidates: EmbeddedRows, budgets: NDArray[np.int64], steering: Steering

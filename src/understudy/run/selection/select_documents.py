@@ -19,6 +19,7 @@ from understudy.run.documents import (
     Charged,
     premises_of,
     release_scatter,
+    stated_premises,
     write_contact_sheet,
     write_release_documents,
 )
@@ -30,6 +31,11 @@ from understudy.run.selection.select_config import METHOD
 from understudy.run.selection.select_inputs import Opened, parts_of_release
 from understudy.run.selection.spaces import EmbeddedRows
 
+_UNPROVEN = (
+    "rows of a set of images, chosen as those on which a model trains best; nothing sound says that "
+    "no private image had a part in them, so they count as private images, released as they are "
+    "without noise"
+)
 _HOW = {
     "no guarantee": "rows of a set of candidates, chosen as those on which a model trains best for "
     "records that steered the choice without noise, less a penalty for what is near to private "
@@ -102,8 +108,9 @@ def record_of(
     record = opened.origin.record
     receipt = _receipt(opened)
     premises = [] if opened.private is None else [*premises_of(opened.private, config.run)]
-    for part in (opened.origin, opened.reference_origin):
-        premises += [one for one in (part.premises if part else ()) if one not in premises]
+    parts = opened.origin, opened.reference_origin, *opened.others
+    stated = stated_premises([part for part in parts if part is not None])
+    premises += [one for one in stated if one not in premises]
     licence = config.licence
     if licence == "unknown" and record is not None:
         licence = record.licence
@@ -121,7 +128,7 @@ def record_of(
         models=_models(opened),
         public_sources=_public_sources(opened),
         facts={**release.facts, **facts},
-        how=_HOW[config.form],
+        how=_UNPROVEN if opened.private is None and opened.unproven else _HOW[config.form],
         licence=licence,
         contact="" if record is None else record.contact,
         premises=tuple(premises),
@@ -132,8 +139,8 @@ def record_of(
 def _receipt(opened: Opened) -> Receipt:
     if opened.private is not None:
         return NO_GUARANTEE
-    parts = parts_of_release(opened.origin, opened.reference_origin)
-    if any(part.guarantee in ("none", "unknown") for _, part in parts):
+    parts = parts_of_release(opened.origin, opened.reference_origin, opened.others)
+    if any(part.unproven for _, part in parts):
         return NO_GUARANTEE
     return made_of(parts)
 
@@ -158,7 +165,8 @@ def _models(opened: Opened) -> tuple[ModelRecord, ...]:
 def _public_sources(opened: Opened) -> tuple[str, ...]:
     record = opened.origin.record
     names = [*(record.public_sources if record else ())]
-    if opened.public is not None:
+    private = [one for one in opened.others if one.guarantee != "no private data"]
+    if opened.public is not None and all(one.role != "public" for one in private):
         names.append(opened.public.name)
     if opened.origin.declared_public:
         names.append(opened.candidates.name)

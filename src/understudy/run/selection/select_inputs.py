@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,17 @@ from understudy.data.encoded_images import RecordSource
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.run.outputs import open_release
 from understudy.run.prepare import require_classes, require_same_kind
-from understudy.run.provenance import Provenance, made_of, provenance_of
+from understudy.run.provenance import (
+    Provenance,
+    made_of,
+    provenance_of,
+    provenance_of_model,
+    provenance_of_role,
+)
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.selection.select_measures import SelectSettings
 from understudy.run.selection.spaces import Spaces
+from understudy.run.shared_records import PublicInput
 
 _AT_ONCE = 512
 
@@ -35,6 +43,7 @@ class Opened:
         origin: Where they come from.
         names: What each candidate is called, for the owner's table.
         reference_origin: Where the reference comes from; None: the private records or none.
+        others: Where the public images and the models come from, as far as that is stated.
         reference: Records that steer; None: the private ones, or the candidates themselves.
         private: The private dataset, in the candidates' shape; None without one.
         public: Public images that the space is whitened on; None: the candidates.
@@ -51,6 +60,29 @@ class Opened:
     private: Source | None
     public: Source | None
     spaces: Spaces
+    others: tuple[Provenance, ...] = ()
+
+    @property
+    def unproven(self) -> list[Source]:
+        """Candidates and reference that count as private: nothing sound says that they are not."""
+        pairs = (self.origin, self.candidates), (self.reference_origin, self.reference)
+        return [
+            source for origin, source in pairs if origin and source is not None and origin.unproven
+        ]
+
+    @property
+    def inputs(self) -> list[PublicInput]:
+        """Everything but the private dataset, to be compared with it and with the ledger."""
+        roles = {
+            "candidates": self.candidates,
+            "--reference": self.reference,
+            "--public": self.public,
+        }
+        return [
+            PublicInput(role, source, recorded=any(source is one for one in self.unproven))
+            for role, source in roles.items()
+            if source is not None
+        ]
 
     @property
     def non_members(self) -> bool:
@@ -75,9 +107,16 @@ def open_selection(config: SelectConfig) -> Opened:
     origin = provenance_of(config.candidates, declared_public=config.candidates_public)
     reference_origin = None
     if config.reference is not None and config.reference != HELD_OUT_PART:
-        reference_origin = provenance_of(config.reference)
+        reference_origin = provenance_of(config.reference, "reference")
+    models = ("encoder", config.encoder), ("penalty encoder", config.penalty_encoder)
+    named = [
+        None if config.public is None else provenance_of_role(config.public, "public"),
+        *(None if name is None else provenance_of_model(name, role) for role, name in models),
+        None if config.lpips is None else provenance_of_model(config.lpips, "perceptual distance"),
+    ]
+    others = tuple(one for one in named if one is not None)
     if config.form == "post-processing" and not config.no_guarantee:
-        made_of(parts_of_release(origin, reference_origin))
+        made_of(parts_of_release(origin, reference_origin, others))
     candidates = _open(config.candidates, origin, None, config)
     private, reference, public = _others(config, candidates, reference_origin)
     names = candidates.locations() if isinstance(candidates, RecordSource) else ()
@@ -96,6 +135,7 @@ def open_selection(config: SelectConfig) -> Opened:
         private,
         public,
         spaces,
+        others,
     )
     _require_non_members(opened)
     return opened
@@ -197,10 +237,10 @@ def _require_non_members(opened: Opened) -> None:
 
 
 def parts_of_release(
-    origin: Provenance, reference: Provenance | None
+    origin: Provenance, reference: Provenance | None, others: Sequence[Provenance]
 ) -> list[tuple[str, Provenance]]:
-    """What a release is made of without private data; a release that is both counts once."""
+    """What a release is made of without private data."""
     parts = [("candidates", origin)]
-    if reference is not None and (reference.place is None or reference.place != origin.place):
+    if reference is not None:
         parts.append(("reference", reference))
-    return parts
+    return [*parts, *((one.role, one) for one in others)]
