@@ -91,7 +91,7 @@ def value_digest(values: Values, key: bytes) -> bytes:
     if values.ndim == 1:
         precision = np.float16 if len(values) >= _HALF_PRECISION_DIM else np.float32
         with np.errstate(over="ignore"):
-            values = values.astype(precision) + precision(0)  # no negative zero
+            values = np.add(values.astype(precision), precision(0))  # no negative zero
     elif values.shape[2] == 3 and (values == values[:, :, :1]).all():
         values = values[:, :, :1]
     digest = hashlib.blake2b(repr(values.shape).encode(), digest_size=16, key=key)
@@ -254,7 +254,7 @@ def _surrounding(directions: NDArray[np.float32], sample: NDArray[np.float32]) -
         np.partition(_similarities(directions[i : i + _BLOCK], sample), -1 - rank, axis=1)
         for i in range(0, len(directions), _BLOCK)
     ]
-    return np.concatenate(blocks)[:, -1 - rank]
+    return np.asarray(np.concatenate(blocks)[:, -1 - rank])
 
 
 def band_digests(looks: Looks, key: bytes, *, turned: bool = False) -> list[list[list[bytes]]]:
@@ -295,9 +295,7 @@ def _orientations(directions: NDArray[np.float32]) -> Iterator[NDArray[np.float3
                 yield turned * down[:, None] * across
 
 
-def _similarities(
-    one: NDArray[np.float32], other: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _similarities(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
     """(n, m) cosines, the largest over mirrored and turned images.
 
     Mirroring changes the sign of the odd frequencies along a side, so four products of the even
@@ -313,7 +311,7 @@ def _similarities(
         similarities.append(
             np.maximum(same + both + np.abs(across + along), same - both + np.abs(across - along))
         )
-    return np.maximum(*similarities)
+    return np.asarray(np.maximum(*similarities))
 
 
 def _flat(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -74,8 +74,8 @@ def run_record(
     private = {one.role for one in origins if one.guarantee != "no private data"}
     public = [(role, getattr(prepared, role)) for role in ("public", "base", "contrast")]
     public += [("candidates", prepared.candidates)]
-    for one in released:
-        models += [model for model in (one.record.models if one.record else ()) if model not in models]
+    for record in (one.record for one in released if one.record is not None):
+        models += [model for model in record.models if model not in models]
     return RunRecord(
         method=release.method,
         receipt=receipt,

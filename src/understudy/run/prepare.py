@@ -109,7 +109,9 @@ class Prepared:
         """The datasets besides the private one that the user named, each by its role."""
         roles = {one.role for one in self.origins}
         named = {name: getattr(self, name) for name in _PUBLIC_ROLES}
-        return tuple((role, one) for role, one in named.items() if one and role in roles)
+        return tuple(
+            (role, one) for role, one in named.items() if one is not None and role in roles
+        )
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:

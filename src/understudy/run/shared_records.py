@@ -75,9 +75,7 @@ def require_no_shared_records(
         )
 
 
-def _shared(
-    records: RecordDigests, own: RecordDigests
-) -> tuple[tuple[int, int, int], list[int]]:
+def _shared(records: RecordDigests, own: RecordDigests) -> tuple[tuple[int, int, int], list[int]]:
     """How many records are private by bytes, others by values, others by looks; and which."""
     stored = {
         row

@@ -138,6 +138,19 @@ class Book:
                 return page, False
         return None
 
+    def find(self, name_or_id: str) -> Page:
+        """See `Ledger.find`."""
+        pages = list(self.pages.values())
+        matches = [a for a in pages if name_or_id in a.names]
+        matches = matches or [a for a in pages if name_or_id and a.id.startswith(name_or_id)]
+        if len(matches) == 1:
+            return matches[0]
+        listed = ", ".join(f"{a.id} ({a.name})" for a in matches or pages) or "none yet"
+        problem = "more than one dataset" if matches else "no dataset"
+        raise LedgerError(
+            f"the ledger knows {problem} called {name_or_id!r}; use the id of one of: {listed}"
+        )
+
     def fingerprint(self, stored: Sketch) -> Fingerprint | None:
         """That of the rows with these stored bytes, decoded values included; None: not known."""
         known = (one for page in self.pages.values() for one in page.sketches)

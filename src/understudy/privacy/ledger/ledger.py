@@ -8,10 +8,9 @@ ever added, each sealed to the one before it (`_chain`).
 Datasets that share records answer for one another: a run on one is charged to every known dataset
 that shares half or more of its records, or of the other's, in the same transaction.
 
-What it does not do: it recognises a dataset that was resized or re-encoded with loss only where it
-is to be a public input of a run (`Ledger.shared_records`), not as a dataset to be charged; it does
-not charge a dataset for a run on another that shares less than half of the
-smaller of the two; and the holder of the database holds its key, so guard it like the images.
+What it does not do: it recognises images that were encoded anew with loss as public inputs of a run
+alone (`Ledger.shared_records`); it does not charge a dataset for a run on another that shares less
+than half of the smaller of the two; and the holder of the database holds its key.
 """
 
 from __future__ import annotations
@@ -121,11 +120,10 @@ class Ledger:
         """The dataset that a source is, under whatever name; None for one never registered.
 
         Goes by the stored bytes of the rows or by their decoded values, not by names, order or
-        labels: equal rows exactly first, else the known dataset that shares the most rows, if (by estimate) at least half of
-        the rows found in either are found in both. So neither a copy nor a few files more or fewer
-        open a fresh budget. One that overlaps other known datasets besides, such as a union of
-        two, is a dataset of its own (see `concerned`). One pass over the bytes of the source and,
-        unless these are known, one over its decoded values, in memory that does not grow with it.
+        labels: equal rows first, else the known dataset that shares the most rows, if (by estimate)
+        at least half of the rows of either are in both. So neither a copy nor a few files more or
+        fewer open a fresh budget. A union of two known datasets is a dataset of its own (see
+        `concerned`). Memory does not grow with the source.
         """
         return self.look_up(source)[0]
 
@@ -172,12 +170,9 @@ class Ledger:
             return page.dataset()
 
     def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
-        """The datasets that records of a public input are of, and how many of which kind.
+        """The datasets that records of a public input, by their digests, are of, and how many.
 
         A dataset of more records than its fingerprint holds is known by a sample of them.
-
-        Args:
-            records: Their digests under this ledger's key.
         """
         with self._reading() as book:
             return book.shared_records(records)
@@ -189,16 +184,7 @@ class Ledger:
             LedgerError: No dataset, or more than one.
         """
         with self._reading() as book:
-            pages = list(book.pages.values())
-        matches = [a for a in pages if name_or_id in a.names]
-        matches = matches or [a for a in pages if name_or_id and a.id.startswith(name_or_id)]
-        if len(matches) == 1:
-            return matches[0].dataset()
-        listed = ", ".join(f"{a.id} ({a.name})" for a in matches or pages) or "none yet"
-        problem = "more than one dataset" if matches else "no dataset"
-        raise LedgerError(
-            f"the ledger knows {problem} called {name_or_id!r}; use the id of one of: {listed}"
-        )
+            return book.find(name_or_id).dataset()
 
     def datasets(self) -> list[Dataset]:
         """Every dataset, in the order they were registered."""
@@ -466,7 +452,7 @@ class Ledger:
         return problems
 
     def _fingerprint(self, source: Source) -> Fingerprint:
-        """Of a source; without another pass for its decoded values where its bytes are known."""
+        """Of a source, whose values are decoded where its bytes are not known."""
         stored = Sketch.of(source.digests(self.key))
         with self._reading() as book:
             known = book.fingerprint(stored)

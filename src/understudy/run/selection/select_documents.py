@@ -32,9 +32,9 @@ from understudy.run.selection.select_inputs import Opened, parts_of_release
 from understudy.run.selection.spaces import EmbeddedRows
 
 _UNPROVEN = (
-    "rows of a set of images, chosen as those on which a model trains best; nothing sound says that "
-    "no private image had a part in them, so they count as private images, released as they are "
-    "without noise"
+    "rows of a set of images, chosen as those on which a model trains best; nothing sound says "
+    "that no private image had a part in them, so they count as private images, released as they "
+    "are without noise"
 )
 _HOW = {
     "no guarantee": "rows of a set of candidates, chosen as those on which a model trains best for "
