@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,14 +27,15 @@ from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
 from understudy.methods.selection.reference import RecordReference
+from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
 from understudy.privacy.unit import Adjacency
-from understudy.report import StatedAttack
 from understudy.run.accuracy import collect
 from understudy.run.documents import Charged, spending
 from understudy.run.dry import RunPlan
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.record_copies import Fingerprints
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config
@@ -46,7 +47,8 @@ from understudy.run.selection.select_documents import (
     write_documents,
 )
 from understudy.run.selection.select_inputs import Opened, open_selection
-from understudy.run.selection.select_measures import attacks_on, penalties_of
+from understudy.run.selection.select_measures import penalties_of
+from understudy.run.selection.selection_leak import Leak, leak_of
 from understudy.run.selection.spaces import EmbeddedRows, embedded_rows, nearest_distances
 from understudy.run.selection.steering import Steering, steering_of
 from understudy.run.synthesize import run
@@ -212,6 +214,7 @@ class _Choice:
         self.classes = opened.candidates.classes
         self.seconds: dict[str, float] = {}
         self.distances: Vector | None = None
+        self.warnings: list[str] = []
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -226,19 +229,26 @@ class _Choice:
             keep = float(self.config.keep)
             budgets = class_budgets(rows.labels, len(self.classes), keep, self.settings.budgets)
         private = self.opened.private is not None
+        leak = Leak()
         with Ledger(self.config.ledger) if private else nullcontext() as ledger:
-            dataset = None
+            disclosed = None
             if ledger is not None:
-                dataset = self._disclose(ledger, int(budgets.sum()), len(rows.labels))
+                prints = Fingerprints.of(self.opened.candidates)
+                disclosed = self._disclose(ledger, prints, int(budgets.sum()))
             with self._timed("embed the records"):
                 steering = steering_of(self.opened, self.folder.owner, rows, self._embedded)
             with self._timed("select"):
                 chosen = self._selection(rows, budgets, steering)
-            with self._timed("attack"):
-                attacks, warnings = self._attacks(rows, chosen, steering)
             charged = None
-            if ledger is not None and dataset is not None:
-                charged = Charged(ledger.address, dataset.id, spending(ledger, dataset.id))
+            if ledger is not None and disclosed is not None:
+                with self._timed("attack"):
+                    leak = leak_of(rows, chosen.indices, steering, prints, self.opened.spaces)
+                datasets, disclosure = disclosed
+                more = replace(disclosure, details={**disclosure.details, **leak.as_dict()})
+                for dataset in datasets:
+                    ledger.disclose(dataset.id, more)
+                charged = Charged(ledger.address, datasets[0].id, spending(ledger, datasets[0].id))
+                self._warn_of(leak)
         with self._timed("write"):
             release = release_of(self.opened, rows, chosen)
             shutil.rmtree(self.folder.release, ignore_errors=True)  # of a run that was killed
@@ -246,23 +256,33 @@ class _Choice:
             form = self.config.format
             facts = write_release(release, self.folder.release, format=form, progress=step)
             write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
-        record = record_of(self.opened, release, {**chosen.facts, **facts}, attacks)
+        record = record_of(self.opened, release, {**chosen.facts, **facts}, leak)
         known = OwnerFacts(self.seconds, steering.rows_held_out, charged)
         result = write_documents(self.opened, self.folder, release, record, known)
-        return replace(result, warnings=(*chosen.warnings, *warnings))
+        return replace(result, warnings=(*chosen.warnings, *self.warnings))
 
     def _embedded(self, source: Source) -> EmbeddedRows:
         return embedded_rows(source, self.opened.spaces, self.classes, self.events)
 
-    def _disclose(self, ledger: Ledger, selected: int, candidates: int) -> Dataset:
+    def _disclose(
+        self, ledger: Ledger, prints: Fingerprints, selected: int
+    ) -> tuple[list[Dataset], Disclosure]:
         """Record what is disclosed, before any private record is used.
 
         Of a reference of real records too: it steers as they do.
         """
+        pool = Sketch.of(prints.keyed(ledger.key))
+        self._warn_of_earlier(ledger, pool)
         what = (
-            f"which {selected:,} of {candidates:,} candidates ({self.opened.origin.name}) are "
-            "released, chosen by these records without noise"
+            f"which {selected:,} of {len(prints.digests):,} candidates ({self.opened.origin.name}) "
+            "are released, chosen by these records without noise"
         )
+        details = {
+            "candidates": {"count": len(prints.digests), "digest": pool.to_json()["total"]},
+            "keep": self.config.keep,
+            "settings": asdict(self.settings),
+        }
+        disclosure = Disclosure(self.folder.run, what, details, pool)
         sources = [self.opened.private]
         if self.opened.non_members:
             sources.append(self.opened.reference)
@@ -270,8 +290,29 @@ class _Choice:
         self.folder.begun = True
         self.disclosed.append("what is disclosed was recorded")
         for dataset in datasets:
-            ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
-        return datasets[0]
+            ledger.disclose(dataset.id, disclosure)
+        return datasets, disclosure
+
+    def _warn_of_earlier(self, ledger: Ledger, pool: Sketch) -> None:
+        """Say at once where candidates of this pool were selected before, and what that tells."""
+        runs = {
+            one.run: dataset.name
+            for dataset, one in ledger.selections_of(pool)
+            if one.run != self.folder.run
+        }
+        if not runs:
+            return
+        times = "once" if len(runs) == 1 else f"{len(runs)} times"
+        warning = (
+            f"these candidates, or many of them, were selected {times} before (run "
+            f"{', '.join(run[:8] for run in runs)}; by {', '.join(sorted(set(runs.values())))}): "
+            "whoever has two releases of one pool compares them. Candidates that are in none of "
+            "them are those that private images kept away, most of them near-copies, and what is "
+            "in all of them is what private images asked for. Give the releases to different "
+            "people, or draw new candidates"
+        )
+        self.warnings.append(warning)
+        self.events.warning(warning)
 
     def _selection(
         self, candidates: EmbeddedRows, budgets: NDArray[np.int64], steering: Steering
@@ -336,35 +377,27 @@ class _Choice:
             public = collect(source, self.opened.spaces.proxy, self.events.step).values
         return proxy_space(candidates.proxy, public, self.settings.axes)
 
-    def _attacks(
-        self, candidates: EmbeddedRows, chosen: Selection, steering: Steering
-    ) -> tuple[tuple[StatedAttack, ...], tuple[str, ...]]:
-        """What an attacker gains, before the selection and after it; and what to say of it."""
-        if steering.members is None:
-            return (), ()
-        attacks: tuple[StatedAttack, ...] = ()
-        if steering.calibrating is not None and steering.measured is not None:
-            encoder = self.opened.spaces.proxy
-            attacks = attacks_on(
-                candidates,
-                chosen.indices,
-                steering.members,
-                steering.calibrating,
-                steering.measured,
-                "the embeddings" if encoder is None else encoder.name,
+    def _warn_of(self, leak: Leak) -> None:
+        """What the owner should know of what was measured, and of what was not."""
+        copies = leak.copies
+        if copies is not None and copies.exact + copies.near:
+            self.warnings.append(
+                f"of {copies.samples:,} released rows {copies.exact:,} are exact copies of private "
+                f"records, and {copies.near:,} more are near-copies: the release states it"
             )
-        warnings: tuple[str, ...] = () if attacks else (_UNMEASURED,)
+        if not leak.attacks:
+            self.warnings.append(_UNMEASURED)
         if self.config.hold_out is None and (share := self.opened.share_held_out) is not None:
-            warnings += (
-                f"{share} of the private records were set aside: half of them calibrate the "
-                "distances and half measure what the selection leaks (--hold-out)",
+            self.warnings.append(
+                f"{share} of the private records were set aside to calibrate the distances "
+                "(--hold-out)"
             )
-        return attacks, warnings
 
 
 _UNMEASURED = (
-    "what the selection leaks was not measured: there are too few held-out records that steered "
-    "nothing (--hold-out 20%)"
+    "what an attacker gains was not measured: name held-out records, real ones that are not "
+    "private and had no part in the candidates (--reference SOURCE, 32 or more). A part of the "
+    "private dataset cannot stand for them: the candidates may have been made from it"
 )
 
 

@@ -17,6 +17,7 @@ from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.run.outputs import open_release
 from understudy.run.prepare import require_classes, require_same_kind
 from understudy.run.provenance import Provenance, made_of, provenance_of
+from understudy.run.record_copies import shared_records
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.selection.select_measures import SelectSettings
 from understudy.run.selection.spaces import Spaces
@@ -185,7 +186,11 @@ def _require_non_members(opened: Opened) -> None:
     Raises:
         ConfigError: As said.
     """
-    if opened.private is None or opened.non_members or opened.share_held_out is not None:
+    if opened.private is None:
+        return
+    if opened.non_members:
+        _require_others(opened)
+    if opened.non_members or opened.share_held_out is not None:
         return
     if opened.settings.penalised:
         raise ConfigError(
@@ -194,6 +199,29 @@ def _require_non_members(opened: Opened) -> None:
         )
     if opened.config.reference == HELD_OUT_PART:
         raise ConfigError("--reference held-out needs a part that is held out: --hold-out 20%")
+
+
+def _require_others(opened: Opened) -> None:
+    """Refuse a reference of real records that are not held out.
+
+    Raises:
+        ConfigError: Some of its records are private ones or candidates; or a part of the private
+            dataset is to be held out besides.
+    """
+    if opened.share_held_out is not None:
+        raise ConfigError(
+            "the records of --reference are the held-out ones, half to calibrate distances and "
+            "half to measure what leaks: leave out --hold-out"
+        )
+    reference = opened.reference
+    for other, words in ((opened.private, "private"), (opened.candidates, "candidates too")):
+        shared = 0 if reference is None or other is None else shared_records(reference, other)
+        if reference is not None and shared:
+            raise ConfigError(
+                f"{shared:,} of {len(reference):,} records of --reference {reference.name} are "
+                f"{words}: a reference of real records is of others, on whom the leak is measured. "
+                "Leave them out, or name other records. Nothing was spent or disclosed"
+            )
 
 
 def parts_of_release(
