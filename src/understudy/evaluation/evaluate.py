@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,9 @@ import numpy as np
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs, Verdict
+from understudy.data.holdout import PartSource
 from understudy.evaluation import Part
+from understudy.evaluation.apart import require_apart_rows
 from understudy.evaluation.attack_adapter import AttackResults, attack_release, infer_classes
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
@@ -127,7 +129,7 @@ def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
         refresh(release.parent)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Measurement:
     """One evaluation, every part of it known to fit."""
 
@@ -136,6 +138,7 @@ class _Measurement:
     options: EvaluationOptions
     events: Events
     seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def bars(self) -> Bars:
@@ -145,7 +148,7 @@ class _Measurement:
     def run(self) -> tuple[Evaluation, Pairs | None]:
         """Read, measure, judge."""
         with self._timed("read"):
-            sides = self._sides()
+            sides = self._apart(self._sides())
         features, whole = self.inputs.features, Part()
         with self._timed("fidelity"):
             fidelity = FidelityAdapter(features, *sides, self._classes(), self.bars)
@@ -162,7 +165,7 @@ class _Measurement:
             whole.values += adapter.values(leakage)
             pairs = adapter.pairs(leakage)
             whole.values += self._compared(near_sides, leakage)
-        results = Attacks()
+        results = Attacks(left_out=not self.options.attacks)
         if self.options.attacks:
             with self._timed("attacks"):
                 attacked = self._attacked(sides, non_members)
@@ -175,7 +178,7 @@ class _Measurement:
             verdicts.judge_fidelity(whole.values),
             verdicts.judge_utility(whole.values),
             verdicts.judge_leakage(leakage, results),
-            verdicts.judge_attacks(results),
+            verdicts.judge_attacks(results, leakage),
         ]
         whole.settings |= self._of_non_members(results)
         return self._evaluation(whole, judged, sides), pairs
@@ -195,6 +198,25 @@ class _Measurement:
             self._read(self.inputs.release, "the release"),
             self._read(self.inputs.test, "test rows"),
         )
+
+    def _apart(self, sides: _Sides) -> _Sides:
+        """The same sides, the test set without the few rows that are private or in the release.
+
+        Raises:
+            ConfigError: They are many: the test set is not apart.
+        """
+        if self.inputs.test is self.inputs.held_out:  # a part of the private dataset, by a coin
+            return sides
+        apart = require_apart_rows(*sides)
+        if apart.all():
+            return sides
+        self.notes.append(
+            f"{(~apart).sum():,} of {len(apart):,} test rows, which are private rows or in the "
+            "release too"
+        )
+        source = PartSource(self.inputs.test, apart)
+        self.inputs = replace(self.inputs, test=source)
+        return (*sides[:2], self._read(source, "test rows that are apart"))
 
     def _read(self, source: Source, words: str) -> EmbeddedDataset:
         features = self.inputs.features
@@ -313,11 +335,11 @@ class _Measurement:
             return None, [f"the released classifier: {error}"]
 
     def _settings(self, whole: Part, sides: _Sides) -> dict[str, Any]:
-        left_out = []
+        left_out = list(self.notes)
         if not self.options.trains:
             left_out.append("trained models: add --full")
         if not self.options.attacks:
-            left_out.append("attacks: left out by --no-attacks")
+            left_out.append("attacks: left out by you (--no-attacks)")
         if not self._classes():
             left_out.append("classes: the release has none, or other ones than the private rows")
         if self.inputs.release.kind == "embeddings":

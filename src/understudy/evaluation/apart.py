@@ -1,0 +1,76 @@
+"""Whether a test set is apart: no row of it is a private row, or a row of the release."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.evaluation.embedding_pass import EmbeddedDataset
+from understudy.metrics.copies import excess
+from understudy.metrics.fingerprints import Digests, Hashes, copied, nearest_hashes, record_digests
+
+_FEW = 0.01
+"""Part of a test set that may be shared and is left out: duplicates that large datasets have."""
+
+_NEAR_BITS = 2  # of 64, in which the perceptual hash of an image stored anew differs at most
+_ASKED = 1_000  # private images, at most, that are compared with the others
+_LEAST, _TIMES, _P_VALUE = 0.01, 2.0, 1e-6
+"""Near-duplicates are an overlap from this part of the test set on, at so many times what private
+images are to one another, where chance is as unlikely as that."""
+
+
+def require_apart_rows(
+    private: EmbeddedDataset, release: EmbeddedDataset, test: EmbeddedDataset
+) -> NDArray[np.bool_]:
+    """Which rows of a test set are neither private nor in the release, value for value.
+
+    Raises:
+        ConfigError: Too many are; or the test set holds private images that were stored anew, by
+            their perceptual hashes.
+    """
+    images = release.source.kind == "images"
+    digests = _digests(test, images)
+    shared = np.zeros(len(digests), dtype=np.bool_)
+    for side, words in ((private, "private rows"), (release, "rows of the release")):
+        same = copied(digests, _digests(side, images))
+        if same.mean() > _FEW:
+            raise ConfigError(
+                f"{int(same.sum()):,} of {len(same):,} rows of the test set ({test.source.name}) "
+                f"are {words}: a test set is of real rows that were in neither, or nothing that is "
+                "measured on it means anything. Leave them out, or name another (--test)"
+            )
+        shared |= same
+    if images:
+        _require_no_stored_anew(private, test, shared)
+    if shared.all():
+        raise ConfigError(f"no row of the test set ({test.source.name}) is apart")
+    return ~shared
+
+
+def _digests(side: EmbeddedDataset, images: bool) -> Digests:
+    """Of the pixels, or of what rows are embedded to where the release holds embeddings."""
+    return side.digests if images else record_digests(side.features)
+
+
+def _require_no_stored_anew(
+    private: EmbeddedDataset, test: EmbeddedDataset, shared: NDArray[np.bool_]
+) -> None:
+    near = nearest_hashes(test.hashes, private.hashes)[1] <= _NEAR_BITS
+    hits = int((near & ~shared).sum())
+    usual = _near_another(private.hashes)
+    counted = excess(hits, len(near), int(usual.sum()), len(usual))
+    if counted.p_value < _P_VALUE and counted.rate > max(_LEAST, _TIMES * counted.chance):
+        raise ConfigError(
+            f"{hits:,} of {len(near):,} images of the test set ({test.source.name}) are private "
+            "images that were stored anew, by their perceptual hashes; of private images "
+            f"{counted.chance:.1%} are so near to another one. A test set is of other images: "
+            "leave them out, or name another (--test)"
+        )
+
+
+def _near_another(hashes: Hashes) -> NDArray[np.bool_]:
+    """Which private images, some of them, are near-duplicates of another one."""
+    rows = np.random.default_rng(0).permutation(len(hashes))[:_ASKED]
+    near = [(np.bitwise_count(hashes ^ hashes[row]) <= _NEAR_BITS).sum() > 1 for row in rows]
+    return np.array(near, dtype=np.bool_)
