@@ -114,6 +114,8 @@ def _require_writable(json_file: Path | None, table: Path | None) -> None:
 def _show(evaluation: Evaluation) -> None:
     """The verdicts, then the metric values of all rows and their baselines."""
     _console.print("owner only: measured on private rows without noise; do not pass it on")
+    if claim := evaluation.settings.get("claim"):
+        _console.print(f"guarantee: {claim}")
     for verdict in evaluation.verdicts:
         _console.print(f"{verdict.group + ':':<10}{verdict.grade:<8} {verdict.sentence}")
     for group in _GROUPS:

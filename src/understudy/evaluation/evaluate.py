@@ -24,7 +24,7 @@ from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
-from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs
+from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
 from understudy.metrics import verdicts
 from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
@@ -33,7 +33,7 @@ from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
 from understudy.run.config import source_name
-from understudy.run.outputs import release_folder, write_arrays, write_json
+from understudy.run.outputs import write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.run.released_classifier import released_classifier
 from understudy.run.report import refresh
@@ -71,7 +71,8 @@ def evaluate(
     ``owner/pairs.npz``, and the owner's report is made anew.
 
     Args:
-        folder: A run's folder, or its release.
+        folder: A run's folder, or its release; or any other dataset, somebody else's, which is
+            measured as it is.
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
@@ -92,7 +93,7 @@ def evaluate(
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
-    release = release_folder(Path(folder))
+    release = evaluated_place(Path(folder))
     with reporting(progress) as events:
         chosen = EvaluationOptions(
             features=features,
@@ -350,6 +351,7 @@ class _Measurement:
         return {
             "kind": "owner-only",
             "features": self.inputs.features.whole,
+            "claim": self.inputs.claim,
             "real": self.inputs.real.name,
             "test": self.inputs.test.name,
             "rows": counts,
