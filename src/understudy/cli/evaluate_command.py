@@ -44,8 +44,13 @@ _Table = Annotated[
 
 
 def evaluate_command(
-    folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
     real: Annotated[str, typer.Option(help="The private dataset.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="A run's folder, a release, or somebody else's dataset.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A classifier: ONNX or LiteRT.")
+    ] = None,
     test: Annotated[
         str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
     ] = None,
@@ -77,6 +82,7 @@ def evaluate_command(
             folder,
             real=real,
             test=test,
+            model=model,
             features=features,
             full=full,
             networks=cast("list[Network] | None", network),

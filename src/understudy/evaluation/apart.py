@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,22 +32,41 @@ def require_apart_rows(
             their perceptual hashes.
     """
     images = release.source.kind == "images"
-    digests = _digests(test, images)
-    shared = np.zeros(len(digests), dtype=np.bool_)
-    for side, words in ((private, "private rows"), (release, "rows of the release")):
-        same = copied(digests, _digests(side, images))
-        if same.mean() > _FEW:
-            raise ConfigError(
-                f"{int(same.sum()):,} of {len(same):,} rows of the test set ({test.source.name}) "
-                f"are {words}: a test set is of real rows that were in neither, or nothing that is "
-                "measured on it means anything. Leave them out, or name another (--test)"
-            )
-        shared |= same
+    sides = {"private rows": private, "rows of the release": release}
+    shared = require_few_shared(
+        _digests(test, images),
+        {words: _digests(side, images) for words, side in sides.items()},
+        test.source.name,
+    )
     if images:
         _require_no_stored_anew(private, test, shared)
-    if shared.all():
-        raise ConfigError(f"no row of the test set ({test.source.name}) is apart")
     return ~shared
+
+
+def require_few_shared(
+    digests: Digests, sides: Mapping[str, Digests], name: str
+) -> NDArray[np.bool_]:
+    """Which rows of a test set are among other rows, value for value.
+
+    Args:
+        digests: (n,) of the test set.
+        sides: Of the other rows, by what they are.
+        name: Of the test set.
+
+    Raises:
+        ConfigError: More than one in a hundred is.
+    """
+    shared = np.zeros(len(digests), dtype=np.bool_)
+    for words, others in sides.items():
+        same = copied(digests, others)
+        if same.mean() > _FEW:
+            raise ConfigError(
+                f"{int(same.sum()):,} of {len(same):,} rows of the test set ({name}) are {words}: "
+                "a test set is of real rows that were in neither, or nothing that is measured on "
+                "it means anything. Leave them out, or name another (--test)"
+            )
+        shared |= same
+    return shared
 
 
 def _digests(side: EmbeddedDataset, images: bool) -> Digests:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from understudy.evaluation.attack_adapter import AttackResults, attack_release, 
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
+from understudy.evaluation.evaluate_model import ModelOptions, evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
 from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
@@ -46,10 +47,11 @@ _Sides = tuple[EmbeddedDataset, EmbeddedDataset, EmbeddedDataset]
 
 
 def evaluate(
-    folder: str | PathLike[str],
+    folder: str | PathLike[str] | None = None,
     *,
     real: str | Path,
     test: str | Path | None = None,
+    model: str | Path | None = None,
     features: str | None = None,
     full: bool = False,
     networks: Sequence[Network] | None = None,
@@ -72,10 +74,12 @@ def evaluate(
 
     Args:
         folder: A run's folder, or its release; or any other dataset, somebody else's, which is
-            measured as it is.
+            measured as it is. None: only ``model`` is measured.
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
+        model: A classifier in a file, ONNX or LiteRT, such as `understudy.train` writes: it is
+            tested on the test set and attacked by its losses.
         features: An encoder, whose features are compared; None: the default one.
         full: Train models, too.
         networks: Which models; naming one asks for training.
@@ -93,7 +97,9 @@ def evaluate(
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
-    release = evaluated_place(Path(folder))
+    if folder is None and model is None:
+        raise ConfigError("say what is evaluated: a run's folder, a release, or --model FILE")
+    release = None if folder is None else evaluated_place(Path(folder))
     with reporting(progress) as events:
         chosen = EvaluationOptions(
             features=features,
@@ -111,10 +117,30 @@ def evaluate(
         )
         records = source_name("real", real)
         others = None if test is None else source_name("test", test)
-        inputs = Inputs.open(release, records, others, chosen)
+        inputs = None if release is None else Inputs.open(release, records, others, chosen)
+        of_model = None
+        if model is not None:
+            of_file = ModelOptions(label, encoder, skip_bad, attacks)
+            of_model = evaluate_model(model, records, others, of_file, events)
+        if release is None or inputs is None:
+            return cast(Evaluation, of_model)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
+    if of_model is not None:
+        evaluation = _with_model(evaluation, of_model)
     _keep(release, evaluation, pairs)
     return evaluation
+
+
+def _with_model(evaluation: Evaluation, of_model: Evaluation) -> Evaluation:
+    """The values of a release, and those of a classifier in a file."""
+    settings = {"model": of_model.settings["model"]}
+    return replace(
+        evaluation,
+        values=(*evaluation.values, *of_model.values),
+        curves=(*evaluation.curves, *of_model.curves),
+        settings={**evaluation.settings, **settings},
+        seconds={**evaluation.seconds, **of_model.seconds},
+    )
 
 
 def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
