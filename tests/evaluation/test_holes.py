@@ -17,6 +17,8 @@ from tests.run.samples import QUICK, embeddings
 import understudy
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.results import Evaluation, Verdict
+from understudy.evaluation.inputs import EvaluationOptions, Inputs
+from understudy.evaluation.time_estimate import estimated_seconds
 
 FEATURES = "embedded:dct?coefficients=60"
 Rows = list[tuple[str, NDArray[np.uint8]]]
@@ -86,8 +88,13 @@ def test_a_test_set_that_overlaps_is_refused(
         evaluate(world, "honest", test=test)
 
 
-def test_private_images_stored_anew_are_no_test_set(world: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mirror", [False, True])
+def test_private_images_stored_anew_are_no_test_set(
+    world: Path, tmp_path: Path, mirror: bool
+) -> None:
     rows = [(name, stored_anew(image)) for name, image in list(blobs(0, 60))]
+    if mirror:
+        rows = [(name, image[:, ::-1]) for name, image in rows]
     with pytest.raises(ConfigError, match="private images that were stored anew"):
         evaluate(world, "honest", test=mixed(world, tmp_path, rows, 60))
 
@@ -220,3 +227,46 @@ def test_an_unfinished_run_and_a_missing_folder_are_not_evaluated(
     for place in (tmp_path / "out", tmp_path / "out" / "release", tmp_path / "none"):
         with pytest.raises(RunError, match="no release"):
             understudy.evaluate(place, real=world / "real", test=world / "test")
+
+
+# How long it takes
+
+
+class Announced(Exception):
+    """Raised by the first warning."""
+
+
+class FirstWarning:
+    """Events that stop at the first warning."""
+
+    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Any:
+        return self
+
+    def __call__(self, done: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def notice(self, message: str, *, owner_only: bool = False) -> None: ...
+
+    def warning(self, message: str) -> None:
+        raise Announced(message)
+
+
+def test_what_takes_longer_than_a_minute_is_announced_before_it_begins(world: Path) -> None:
+    pytest.importorskip("torch")
+    long = {"networks": ["cnn"], "epochs": 10_000}
+    with pytest.raises(Announced, match=r"takes about \d+ (min|h) .*training"):
+        evaluate(world, "honest", progress=FirstWarning(), **long)
+    evaluate(world, "honest", progress=FirstWarning(), attacks=False)
+
+
+def test_an_estimate_grows_with_the_work(world: Path) -> None:
+    pytest.importorskip("torch")
+    seconds = {}
+    for epochs in (20, 2_000):
+        options = EvaluationOptions(features=FEATURES, networks=["cnn"], epochs=epochs)
+        inputs = Inputs.open(
+            world / "honest" / "release", str(world / "real"), str(world / "test"), options
+        )
+        seconds[epochs] = estimated_seconds(inputs, options)["training"]
+    assert seconds[2_000] > 5 * seconds[20] > 0

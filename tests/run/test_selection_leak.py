@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 from tests.run.samples import QUICK, save
 
@@ -162,16 +164,43 @@ def drawings(seed: int, count: int) -> NDArray[np.uint8]:
     return np.asarray(np.clip(128 + 500 * smooth, 0, 255), dtype=np.uint8)
 
 
-def test_private_images_in_other_files_are_no_reference(tmp_path: Path) -> None:
+def as_jpeg(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    file = io.BytesIO()
+    Image.fromarray(image[..., 0]).save(file, "JPEG", quality=75)
+    return np.asarray(Image.open(file))[..., None]
+
+
+def by_half(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.asarray(Image.fromarray(image[..., 0]).resize((12, 12)))[..., None]
+
+
+STORED = {
+    "again": lambda image: image,
+    "by JPEG": as_jpeg,
+    "at half the size": by_half,
+    "mirrored": lambda image: image[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("how", STORED)
+def test_private_images_in_other_files_are_no_reference(tmp_path: Path, how: str) -> None:
     images = drawings(0, 60)
     labels = CLASSES[np.arange(60) % 3]
     store(tmp_path / "private.npz", images, labels, "images")
     store(tmp_path / "candidates.npz", drawings(1, 60), labels, "images")
     for number, (image, name) in enumerate(zip(images, labels, strict=True)):
         (tmp_path / "same" / name).mkdir(parents=True, exist_ok=True)
-        save(image, tmp_path / "same" / name / f"{number}.png")
-    with pytest.raises(ConfigError, match=r"60 of 60 records .* are private"):
+        save(STORED[how](image), tmp_path / "same" / name / f"{number}.png")
+    with pytest.raises(ConfigError, match=r"of 60 records .* are private"):
         choose(tmp_path, reference=tmp_path / "same")
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_other_images_of_the_same_kind_are_a_reference(tmp_path: Path) -> None:
+    labels = CLASSES[np.arange(300) % 3]
+    for seed, name in enumerate(("private", "candidates", "reference")):
+        store(tmp_path / f"{name}.npz", drawings(seed, 300), labels, "images")
+    assert len(choose(tmp_path, reference=tmp_path / "reference.npz").attacks) == 3
 
 
 # Copies

@@ -28,6 +28,10 @@ _Networks = Annotated[
         "resnet-in, wrn40-4, resnet50, vgg11, mobilenetv2."
     ),
 ]
+_Folder = Annotated[
+    Path | None, typer.Argument(help="A run's folder, a release, or somebody else's dataset.")
+]
+_Model = Annotated[Path | None, typer.Option(metavar="FILE", help="A classifier: ONNX or LiteRT.")]
 _DpSgd = Annotated[
     bool, typer.Option("--dp-sgd", help="With --full: DP-SGD on the private rows, too.")
 ]
@@ -45,12 +49,8 @@ _Table = Annotated[
 
 def evaluate_command(
     real: Annotated[str, typer.Option(help="The private dataset.")],
-    folder: Annotated[
-        Path | None, typer.Argument(help="A run's folder, a release, or somebody else's dataset.")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A classifier: ONNX or LiteRT.")
-    ] = None,
+    folder: _Folder = None,
+    model: _Model = None,
     test: Annotated[
         str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
     ] = None,

@@ -9,17 +9,11 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.evaluation.embedding_pass import EmbeddedDataset
-from understudy.metrics.copies import excess
-from understudy.metrics.fingerprints import Digests, Hashes, copied, nearest_hashes, record_digests
+from understudy.metrics.fingerprints import Digests, copied, record_digests
+from understudy.run.record_copies import Fingerprints, stored_anew
 
 _FEW = 0.01
 """Part of a test set that may be shared and is left out: duplicates that large datasets have."""
-
-_NEAR_BITS = 2  # of 64, in which the perceptual hash of an image stored anew differs at most
-_ASKED = 1_000  # private images, at most, that are compared with the others
-_LEAST, _TIMES, _P_VALUE = 0.01, 2.0, 1e-6
-"""Near-duplicates are an overlap from this part of the test set on, at so many times what private
-images are to one another, where chance is as unlikely as that."""
 
 
 def require_apart_rows(
@@ -39,7 +33,7 @@ def require_apart_rows(
         test.source.name,
     )
     if images:
-        _require_no_stored_anew(private, test, shared)
+        _require_no_stored_anew(private, test)
     return ~shared
 
 
@@ -74,24 +68,15 @@ def _digests(side: EmbeddedDataset, images: bool) -> Digests:
     return side.digests if images else record_digests(side.features)
 
 
-def _require_no_stored_anew(
-    private: EmbeddedDataset, test: EmbeddedDataset, shared: NDArray[np.bool_]
-) -> None:
-    near = nearest_hashes(test.hashes, private.hashes)[1] <= _NEAR_BITS
-    hits = int((near & ~shared).sum())
-    usual = _near_another(private.hashes)
-    counted = excess(hits, len(near), int(usual.sum()), len(usual))
-    if counted.p_value < _P_VALUE and counted.rate > max(_LEAST, _TIMES * counted.chance):
+def _require_no_stored_anew(private: EmbeddedDataset, test: EmbeddedDataset) -> None:
+    images, known = (
+        Fingerprints(side.digests, side.hashes, side.mirrored) for side in (test, private)
+    )
+    hits, chance = stored_anew(images, known)
+    if hits > _FEW * len(images.digests):
         raise ConfigError(
-            f"{hits:,} of {len(near):,} images of the test set ({test.source.name}) are private "
-            "images that were stored anew, by their perceptual hashes; of private images "
-            f"{counted.chance:.1%} are so near to another one. A test set is of other images: "
-            "leave them out, or name another (--test)"
+            f"{hits:,} of {len(images.digests):,} images of the test set ({test.source.name}) are "
+            "private images that were stored anew, by their perceptual hashes; of private images "
+            f"{chance:.1%} are so near to another one. A test set is of other images: leave them "
+            "out, or name another (--test)"
         )
-
-
-def _near_another(hashes: Hashes) -> NDArray[np.bool_]:
-    """Which private images, some of them, are near-duplicates of another one."""
-    rows = np.random.default_rng(0).permutation(len(hashes))[:_ASKED]
-    near = [(np.bitwise_count(hashes ^ hashes[row]) <= _NEAR_BITS).sum() > 1 for row in rows]
-    return np.array(near, dtype=np.bool_)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from understudy.core.ports import Source
 from understudy.core.types import Embeddings
 from understudy.data.batches import batch_size
+from understudy.metrics.copies import excess
 from understudy.metrics.fingerprints import (
     Digests,
     Hashes,
@@ -29,6 +30,11 @@ NEAR_BITS = 6
 
 _NEAR_PART = 0.25
 """Of the distance between private records: a near-copy lies no farther from one of them."""
+
+_STORED_ANEW_BITS = 0, 2, 6, 10
+_TIMES, _P_VALUE = 2.0, 1e-6
+"""Images are stored anew where hashes agree so many times as often as chance makes them, and where
+chance is as unlikely as that."""
 
 _ASKED = 1_000  # private records, at most, whose nearest other private record is looked for
 
@@ -85,19 +91,63 @@ class Fingerprints:
         )
 
 
-def shared_records(first: Source, second: Source) -> int:
-    """How many records of the first source are in the second one, value for value.
+def shared_records(records: Fingerprints, known: Fingerprints) -> int:
+    """How many records are among others: value for value, or images that were stored anew.
 
     Both are compared as they are opened: images at the same size, whatever files they came from.
     Blank images do not count.
     """
-    prints = [
-        np.concatenate(
-            [record_digests(batch.values) for batch in source.batches(batch_size(source))]
+    exact = int(copied(records.digests, known.digests).sum())
+    return max(exact, stored_anew(records, known)[0])
+
+
+def stored_anew(records: Fingerprints, known: Fingerprints) -> tuple[int, float]:
+    """How many images are others that were encoded anew, resized or mirrored; and what chance is.
+
+    By perceptual hashes that agree, nearly, more often than those of the others do among
+    themselves: some images are all alike. Of several numbers of bits the one that finds most.
+
+    Args:
+        records: n images; embeddings are never stored anew.
+        known: The others.
+
+    Returns:
+        0 and 0.0 where there are no more than chance explains.
+    """
+    result = 0, 0.0
+    if records.hashes is None or records.mirrored is None or len(known.digests) < 2:
+        return result
+    near = np.minimum(*(_bits(hashes, known) for hashes in (records.hashes, records.mirrored)))
+    rows = np.arange(len(known.digests))
+    usual = _bits_to_others(known, rows[some(len(rows), _ASKED)])
+    for bits in _STORED_ANEW_BITS:
+        counted = excess(
+            int((near <= bits).sum()), len(near), int((usual <= bits).sum()), len(usual)
         )
-        for source in (first, second)
-    ]
-    return int(copied(prints[0], prints[1]).sum())
+        more = counted.p_value < _P_VALUE and counted.rate > _TIMES * counted.chance
+        if more and counted.hits > result[0]:
+            result = counted.hits, counted.chance
+    return result
+
+
+def _bits(hashes: Hashes, known: Fingerprints) -> NDArray[np.int64]:
+    """(n,) bits in which each hash differs from the nearest of the others; 64: there are none."""
+    if known.hashes is None:
+        return np.full(len(hashes), 64, dtype=np.int64)
+    return nearest_hashes(hashes, known.hashes)[1]
+
+
+def _bits_to_others(known: Fingerprints, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(k,) the same of some of the images, each beside all the others, mirrored or not."""
+    least = np.full(len(asked), 64, dtype=np.int64)
+    for own in (known.hashes, known.mirrored):
+        if own is None or known.hashes is None:
+            continue
+        for at, row in enumerate(asked.tolist()):
+            bits = np.bitwise_count(known.hashes ^ own[row])
+            bits[row] = 64
+            least[at] = min(least[at], int(bits.min()))
+    return least
 
 
 def copies_of(
@@ -131,7 +181,7 @@ def copies_of(
     if samples.hashes is not None and samples.mirrored is not None and private.hashes is not None:
         for hashes in (samples.hashes, samples.mirrored):
             near |= nearest_hashes(hashes, private.hashes)[1] <= NEAR_BITS
-        usual |= _near_another(private.hashes, asked)
+        usual |= _bits_to_others(private, asked) <= NEAR_BITS
         words = (
             f"a perceptual hash that differs in {NEAR_BITS} of 64 bits at most, mirrored or not; "
             f"or {words}"
@@ -139,9 +189,3 @@ def copies_of(
     return StatedCopies(
         len(exact), int(exact.sum()), int((near & ~exact).sum()), float(usual.mean()), words
     )
-
-
-def _near_another(hashes: Hashes, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the images asked for have the hash of another one, nearly."""
-    near = [np.bitwise_count(hashes ^ hashes[row]) <= NEAR_BITS for row in asked.tolist()]
-    return np.array([hits.sum() > 1 for hits in near], dtype=np.bool_)

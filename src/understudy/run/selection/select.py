@@ -108,9 +108,8 @@ def select(
             None: the distance in the penalty encoder's space.
         public: A public dataset that the space is whitened on; None: the candidates.
         settings: Settings of the selection, such as ``{"reconstruction": 2}``.
-        hold_out: Share of the private records set aside, half to calibrate distances and half to
-            measure what the selection leaks; None: 20 % where the reference holds no records that
-            are not private; 0: nothing.
+        hold_out: Share of the private records set aside to calibrate distances; None: 20 % where
+            the reference holds no records that are not private; 0: nothing.
         unit: Column that says whose record it is; None: every image is a unit.
         unit_rows: With ``epsilon``: at most so many records of a unit are used.
         adjacency: With ``epsilon``: what makes two datasets adjacent.

@@ -17,7 +17,7 @@ from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.run.outputs import open_release
 from understudy.run.prepare import require_classes, require_same_kind
 from understudy.run.provenance import Provenance, made_of, provenance_of
-from understudy.run.record_copies import shared_records
+from understudy.run.record_copies import Fingerprints, shared_records
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.selection.select_measures import SelectSettings
 from understudy.run.selection.spaces import Spaces
@@ -213,14 +213,17 @@ def _require_others(opened: Opened) -> None:
             "the records of --reference are the held-out ones, half to calibrate distances and "
             "half to measure what leaks: leave out --hold-out"
         )
-    reference = opened.reference
+    if opened.reference is None:
+        return
+    records = Fingerprints.of(opened.reference)
     for other, words in ((opened.private, "private"), (opened.candidates, "candidates too")):
-        shared = 0 if reference is None or other is None else shared_records(reference, other)
-        if reference is not None and shared:
+        shared = 0 if other is None else shared_records(records, Fingerprints.of(other))
+        if shared:
             raise ConfigError(
-                f"{shared:,} of {len(reference):,} records of --reference {reference.name} are "
-                f"{words}: a reference of real records is of others, on whom the leak is measured. "
-                "Leave them out, or name other records. Nothing was spent or disclosed"
+                f"{shared:,} of {len(records.digests):,} records of --reference "
+                f"{opened.reference.name} are {words}: a reference of real records is of others, "
+                "on whom the leak is measured. Leave them out, or name other records. Nothing was "
+                "spent or disclosed"
             )
 
 

@@ -15,7 +15,7 @@ from understudy.run.selection.select_config import HELD_OUT_PART
 from understudy.run.selection.select_inputs import Opened
 from understudy.run.selection.spaces import EmbeddedRows
 
-_FEW_HELD_OUT = 16
+_FEW_HELD_OUT = 32
 """Records of a reference that are not parted any more: all of them steer, none measures."""
 
 
