@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import ConfigError, MissingExtra, RunError
+from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
@@ -192,11 +192,20 @@ def _claim(path: Path) -> str:
 
 
 def _open_outside(path: Path, options: EvaluationOptions) -> Source:
-    """A dataset that is no release: somebody else's."""
+    """A dataset that is no release: somebody else's.
+
+    Raises:
+        RunError: It is no dataset either.
+    """
     try:
         return open_source(str(path), label=options.label, skip_bad=options.skip_bad)
     except NoColumns:
         return open_source(str(path), skip_bad=options.skip_bad)
+    except SourceError as error:
+        raise RunError(
+            f"{path}: holds no release (no privacy.json, here or in release/), and cannot be read "
+            f"as a dataset: {error}"
+        ) from error
 
 
 def _facts_of(source: Source) -> dict[str, Any]:

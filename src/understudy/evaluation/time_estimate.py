@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from understudy.core.ports import Source
+from understudy.evaluation.embedding_pass import FeatureExtractor
 from understudy.evaluation.inputs import EvaluationOptions, Inputs
 from understudy.metrics.discriminant import DISCRIMINANT
 from understudy.metrics.labelled import Labelled
@@ -47,9 +48,12 @@ def estimated_seconds(inputs: Inputs, options: EvaluationOptions) -> dict[str, f
     """
     sides = (inputs.release, inputs.real, inputs.test)
     rows = [len(side) for side in sides]
-    batch = next(iter(inputs.release.batches(_PROBED)))
-    features, _ = inputs.features(batch.values)  # loads what is loaded once
-    reading = _timed(lambda: inputs.features(batch.values)) / len(batch.labels)
+    real = next(iter(inputs.real.batches(_PROBED)))
+    embed = inputs.features
+    if inputs.real.kind == "embeddings":
+        embed = FeatureExtractor(embed.name)
+    features, _ = embed(real.values)  # loads what is loaded once
+    reading = _timed(lambda: embed(real.values)) / len(real.labels)
     block = np.ones((_BLOCK, features.shape[1]), dtype=np.float32)
     pair = _timed(lambda: block @ block.T) / _BLOCK**2 * (1 + _SORTED)
     searched = [min(count, options.rows) for count in rows]
@@ -59,6 +63,7 @@ def estimated_seconds(inputs: Inputs, options: EvaluationOptions) -> dict[str, f
         "attacks": _SCORED * sum(searched[1:]) if options.attacks else 0.0,
     }
     if options.trains:
+        batch = next(iter(inputs.release.batches(_PROBED)))
         probe = Labelled(batch.values, np.arange(len(batch.labels)) % 2, ("one", "another"))
         networks = options.networks or usual_networks(inputs.release)
         seconds["training"] = sum(
