@@ -109,6 +109,8 @@ def _part(command: Any, arguments: list[str], context: Any) -> dict[str, Any]:
 def _wrong_values(name: str, values: dict[str, Any]) -> str | None:
     """A model whose backend does not exist; a method or a setting that there is not."""
     for option, model in values.items():
+        if (name, option) == ("evaluate", "model"):  # a file
+            continue
         if option in MODELS and (problem := _wrong_model(str(model))):
             return problem
     if name != "synthesize" or "config" in values:

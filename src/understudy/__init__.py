@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from understudy.core.types import Stage
     from understudy.core.version import __version__ as __version__
     from understudy.evaluation.evaluate import evaluate
+    from understudy.evaluation.side_by_side import compare
     from understudy.methods.base import Context, Materials, Method
     from understudy.privacy.budget import Budget
     from understudy.privacy.ledger.ledger import Ledger
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from understudy.run.recommendation import Recommendation
     from understudy.run.recommendation import recommended_run as plan
     from understudy.run.report import RunReport
-    from understudy.run.report import compare_folders as compare
     from understudy.run.report import load as report
     from understudy.run.resample import resample
     from understudy.run.run_result import Result
@@ -88,7 +88,7 @@ _HOMES = {
     "__version__": "core.version",
     "audit": "audit.audit",
     "check": "run.check:checked_dataset",
-    "compare": "run.report:compare_folders",
+    "compare": "evaluation.side_by_side",
     "dry_run": "run.dry:planned_run",
     "evaluate": "evaluation.evaluate",
     "plan": "run.recommendation:recommended_run",

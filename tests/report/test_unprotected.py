@@ -96,7 +96,8 @@ def test_no_document_of_an_unprotected_release_states_an_epsilon(unprotected: Ru
 
 def test_a_statement_says_where_nothing_was_measured(unprotected: RunRecord) -> None:
     text = statement_text(replace(unprotected, attacks=()))
-    assert "no held-out records to measure it with" in text
+    assert "What attacks gain was not measured" in text
+    assert "%" not in text.split("## What was measured")[1].split("## Models")[0]
     assert "was not measured" in public_report(replace(unprotected, attacks=()))
 
 

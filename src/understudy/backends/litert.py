@@ -130,6 +130,11 @@ class LiteRtModel:
             yield self._numbers(output), (height, width)
 
     @property
+    def channels(self) -> int:
+        """Of the images that the model takes."""
+        return self._channels
+
+    @property
     def size(self) -> tuple[int, int]:
         """(height, width) of the images that the model takes."""
         return self._size[0], self._size[1]

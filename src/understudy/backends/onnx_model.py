@@ -94,10 +94,14 @@ class OnnxModel:
         raise BackendError(f"{self.path}: its {what}s are {', '.join(names)}; {advice}")
 
     @property
+    def metadata(self) -> dict[str, str]:
+        """What the file says of itself."""
+        return dict(self._session.get_modelmeta().custom_metadata_map)
+
+    @property
     def licence(self) -> str:
         """What the file says of its licence, else where to look."""
-        metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
-        for key, value in metadata.items():
+        for key, value in self.metadata.items():
             if key.lower() in ("license", "licence") and value:
                 return value
         return f"see {self.path.name}"

@@ -28,6 +28,10 @@ _Networks = Annotated[
         "resnet-in, wrn40-4, resnet50, vgg11, mobilenetv2."
     ),
 ]
+_Folder = Annotated[
+    Path | None, typer.Argument(help="A run's folder, a release, or somebody else's dataset.")
+]
+_Model = Annotated[Path | None, typer.Option(metavar="FILE", help="A classifier: ONNX or LiteRT.")]
 _DpSgd = Annotated[
     bool, typer.Option("--dp-sgd", help="With --full: DP-SGD on the private rows, too.")
 ]
@@ -44,8 +48,9 @@ _Table = Annotated[
 
 
 def evaluate_command(
-    folder: Annotated[Path, typer.Argument(help="A run's folder, or its release.")],
     real: Annotated[str, typer.Option(help="The private dataset.")],
+    folder: _Folder = None,
+    model: _Model = None,
     test: Annotated[
         str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
     ] = None,
@@ -77,6 +82,7 @@ def evaluate_command(
             folder,
             real=real,
             test=test,
+            model=model,
             features=features,
             full=full,
             networks=cast("list[Network] | None", network),
@@ -114,6 +120,8 @@ def _require_writable(json_file: Path | None, table: Path | None) -> None:
 def _show(evaluation: Evaluation) -> None:
     """The verdicts, then the metric values of all rows and their baselines."""
     _console.print("owner only: measured on private rows without noise; do not pass it on")
+    if claim := evaluation.settings.get("claim"):
+        _console.print(f"guarantee: {claim}")
     for verdict in evaluation.verdicts:
         _console.print(f"{verdict.group + ':':<10}{verdict.grade:<8} {verdict.sentence}")
     for group in _GROUPS:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.option_values import Progress
 from understudy.cli.printing import AsJson, print_json
 from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
@@ -59,16 +60,25 @@ def report_command(
 
 def compare_command(
     releases: Annotated[list[Path], typer.Argument(help="Two or more runs or releases.")],
+    real: Annotated[
+        str | None, typer.Option(help="The private dataset: evaluate every release with it.")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Real rows that were not in it; else what was held out.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="With --real: train models, too.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page.")] = None,
     as_json: AsJson = False,
     table: TableFile = None,
+    progress: Progress = "auto",
 ) -> None:
     """Put several releases side by side."""
+    from understudy.evaluation.side_by_side import compare
     from understudy.run import report as reports
 
     if table is not None:
         reports.require_table(table)
-    comparison = reports.compare_folders(releases)
+    comparison = compare(releases, real=real, test=test, full=full, progress=progress)
     if as_json:
         print_json(comparison.as_dict())
     else:

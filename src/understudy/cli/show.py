@@ -161,6 +161,13 @@ def class_shares(facts: Mapping[str, Any]) -> None:
 def result(run_result: Result) -> None:
     """What a run made."""
     _console.print(_guarantee(run_result.receipt))
+    if (copies := run_result.copies) is not None:
+        _console.print(
+            f"copies: of {copies.samples:,} rows {copies.exact:,} are exact copies of private "
+            f"records, {copies.near:,} more are near-copies; stated in the release"
+        )
+        if not run_result.attacks:
+            _console.print("leak: not measured: name held-out records (--reference SOURCE)")
     for attack in run_result.attacks:
         _console.print(
             f"{attack.subject}: an attacker by {attack.attack} names {attack.tpr[0]:.1%} of the "
@@ -373,7 +380,7 @@ def dataset_charges(entry: DatasetAccount) -> None:
             k: row.data[k] for k in ("epsilon", "delta") if k in row.data
         }
         words = " ".join(f"{k}={v:.4g}" for k, v in event.items() if isinstance(v, float))
-        words = words or str(row.data.get("what", ""))
+        words = words or str(row.data.get("what", "")) or _measured(row.data.get("details", {}))
         table.add_row(
             str(row.seq),
             row.time,
@@ -395,6 +402,19 @@ def budget_set(entry: DatasetAccount) -> None:
         _console.print("more than that is spent already: every further run will be refused")
     if entry.spent.disclosures:
         _console.print(f"and {_disclosures(len(entry.spent.disclosures))} that no epsilon covers")
+
+
+def _measured(details: Mapping[str, Any]) -> str:
+    """What was measured of a selection, in a few words; empty where nothing was."""
+    words = []
+    if copies := details.get("copies"):
+        words.append(f"copies: {copies['exact']:,} exact, {copies['near']:,} near")
+    attacks = details.get("attacks")
+    if isinstance(attacks, str):
+        words.append(f"leak: {attacks}")
+    elif attacks:
+        words.append(f"leak: {max(attack['tpr'][0] for attack in attacks):.1%} named")
+    return "; ".join(words)
 
 
 def _disclosures(count: int) -> str:

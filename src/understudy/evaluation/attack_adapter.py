@@ -31,7 +31,7 @@ from understudy.metrics.blind_attack import (
 )
 from understudy.metrics.fingerprints import area_means
 from understudy.metrics.labelled import Labelled, match_classes
-from understudy.metrics.roc import ADVANTAGE, MEMBERS_FOUND, Roc, roc
+from understudy.metrics.roc import ADVANTAGE, MEMBERS_FOUND, Roc, roc, stronger_roc
 from understudy.metrics.subsets import some
 from understudy.metrics.verdicts import Attacks
 from understudy.run.progress import Bars
@@ -128,9 +128,10 @@ class _BlindComparison:
     name: str
 
     def judge(self, scores: Vector) -> tuple[Roc, Added]:
-        """The curve of an attack's scores, and what they add to the blind ones."""
+        """The curve of an attack's scores by the stronger sign, and what they add to the blind."""
         member = self.blind.member
-        return roc(scores[member], scores[~member]), self.blind.added(scores)
+        curve = stronger_roc(scores[member], scores[~member])
+        return curve, self.blind.added(-scores if curve.reversed else scores)
 
     def values(self, area: Metric, each: Roc, added: Added) -> list[MetricValue]:
         """One attack's: what it reaches, with the blind attack's baseline, and what it adds.

@@ -127,6 +127,7 @@ class EmbeddedDataset:
         sums: Moments of the features of all rows, by class where that fits into memory.
         digests: (n,) of all rows' pixels.
         hashes: (n,) perceptual hashes of all rows.
+        mirrored: (n,) those of the rows seen in a mirror.
     """
 
     source: Source
@@ -139,6 +140,7 @@ class EmbeddedDataset:
     sums: dict[int, MomentSums] = field(default_factory=dict)
     digests: Digests = field(default_factory=lambda: np.zeros(0, dtype="V16"))
     hashes: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    mirrored: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     def all_sums(self) -> MomentSums:
         """Moments of all rows."""
@@ -206,7 +208,11 @@ def embed_dataset(
             probabilities=None if probabilities is None else probabilities[take],
         )
         if images is not None:
-            all_columns.add(digests=pixel_digests(images), hashes=perceptual_hashes(images))
+            all_columns.add(
+                digests=pixel_digests(images),
+                hashes=perceptual_hashes(images),
+                mirrored=perceptual_hashes(images[:, :, ::-1]),
+            )
         done += len(labels)
         bar(len(labels))
     embedded = EmbeddedDataset(
@@ -221,6 +227,7 @@ def embed_dataset(
     )
     if source.kind == "images":
         embedded.digests, embedded.hashes = all_columns["digests"], all_columns["hashes"]
+        embedded.mirrored = all_columns["mirrored"]
     return embedded
 
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs, Verdict
+from understudy.data.holdout import PartSource
 from understudy.evaluation import Part
+from understudy.evaluation.apart import require_apart_rows
 from understudy.evaluation.attack_adapter import AttackResults, attack_release, infer_classes
 from understudy.evaluation.caption_adapter import measure_captions
 from understudy.evaluation.comparisons import NearestPairs, compare_features
 from understudy.evaluation.embedding_pass import EmbeddedDataset, FeatureExtractor, embed_dataset
+from understudy.evaluation.evaluate_model import ModelOptions, evaluate_model
 from understudy.evaluation.fidelity_adapter import FidelityAdapter, resamples
-from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs
+from understudy.evaluation.inputs import SEARCHED_ROWS, EvaluationOptions, Inputs, evaluated_place
 from understudy.evaluation.leakage_adapter import LeakageAdapter, measure_reconstruction
+from understudy.evaluation.time_estimate import announced, estimated_seconds
 from understudy.metrics import verdicts
 from understudy.metrics.discriminant import DISCRIMINANT, EncodedClassifier
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
@@ -31,7 +35,7 @@ from understudy.metrics.utility import Network
 from understudy.metrics.verdicts import HOLD_OUT, Attacks, Leakage
 from understudy.run.accuracy import collect, usual_networks
 from understudy.run.config import source_name
-from understudy.run.outputs import release_folder, write_arrays, write_json
+from understudy.run.outputs import write_arrays, write_json
 from understudy.run.progress import Bars, ProgressMode, reporting
 from understudy.run.released_classifier import released_classifier
 from understudy.run.report import refresh
@@ -44,10 +48,11 @@ _Sides = tuple[EmbeddedDataset, EmbeddedDataset, EmbeddedDataset]
 
 
 def evaluate(
-    folder: str | PathLike[str],
+    folder: str | PathLike[str] | None = None,
     *,
     real: str | Path,
     test: str | Path | None = None,
+    model: str | Path | None = None,
     features: str | None = None,
     full: bool = False,
     networks: Sequence[Network] | None = None,
@@ -69,10 +74,13 @@ def evaluate(
     ``owner/pairs.npz``, and the owner's report is made anew.
 
     Args:
-        folder: A run's folder, or its release.
+        folder: A run's folder, or its release; or any other dataset, somebody else's, which is
+            measured as it is. None: only ``model`` is measured.
         real: The private dataset.
         test: The real test set, of rows that were not in the private dataset; None: the part of
             the private dataset that the run held out.
+        model: A classifier in a file, ONNX or LiteRT, such as `understudy.train` writes: it is
+            tested on the test set and attacked by its losses.
         features: An encoder, whose features are compared; None: the default one.
         full: Train models, too.
         networks: Which models; naming one asks for training.
@@ -90,7 +98,9 @@ def evaluate(
     Raises:
         InputError: Something is missing, or does not fit together; nothing was measured yet.
     """
-    release = release_folder(Path(folder))
+    if folder is None and model is None:
+        raise ConfigError("say what is evaluated: a run's folder, a release, or --model FILE")
+    release = None if folder is None else evaluated_place(Path(folder))
     with reporting(progress) as events:
         chosen = EvaluationOptions(
             features=features,
@@ -108,10 +118,32 @@ def evaluate(
         )
         records = source_name("real", real)
         others = None if test is None else source_name("test", test)
-        inputs = Inputs.open(release, records, others, chosen)
+        inputs = None if release is None else Inputs.open(release, records, others, chosen)
+        of_model = None
+        if model is not None:
+            of_file = ModelOptions(label, encoder, skip_bad, attacks)
+            of_model = evaluate_model(model, records, others, of_file, events)
+        if release is None or inputs is None:
+            return cast(Evaluation, of_model)
+        if sentence := announced(estimated_seconds(inputs, chosen)):
+            events.warning(sentence)
         evaluation, pairs = _Measurement(release, inputs, chosen, events).run()
+    if of_model is not None:
+        evaluation = _with_model(evaluation, of_model)
     _keep(release, evaluation, pairs)
     return evaluation
+
+
+def _with_model(evaluation: Evaluation, of_model: Evaluation) -> Evaluation:
+    """The values of a release, and those of a classifier in a file."""
+    settings = {"model": of_model.settings["model"]}
+    return replace(
+        evaluation,
+        values=(*evaluation.values, *of_model.values),
+        curves=(*evaluation.curves, *of_model.curves),
+        settings={**evaluation.settings, **settings},
+        seconds={**evaluation.seconds, **of_model.seconds},
+    )
 
 
 def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
@@ -127,7 +159,7 @@ def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
         refresh(release.parent)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Measurement:
     """One evaluation, every part of it known to fit."""
 
@@ -136,6 +168,7 @@ class _Measurement:
     options: EvaluationOptions
     events: Events
     seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def bars(self) -> Bars:
@@ -145,7 +178,7 @@ class _Measurement:
     def run(self) -> tuple[Evaluation, Pairs | None]:
         """Read, measure, judge."""
         with self._timed("read"):
-            sides = self._sides()
+            sides = self._apart(self._sides())
         features, whole = self.inputs.features, Part()
         with self._timed("fidelity"):
             fidelity = FidelityAdapter(features, *sides, self._classes(), self.bars)
@@ -162,7 +195,7 @@ class _Measurement:
             whole.values += adapter.values(leakage)
             pairs = adapter.pairs(leakage)
             whole.values += self._compared(near_sides, leakage)
-        results = Attacks()
+        results = Attacks(left_out=not self.options.attacks)
         if self.options.attacks:
             with self._timed("attacks"):
                 attacked = self._attacked(sides, non_members)
@@ -175,7 +208,7 @@ class _Measurement:
             verdicts.judge_fidelity(whole.values),
             verdicts.judge_utility(whole.values),
             verdicts.judge_leakage(leakage, results),
-            verdicts.judge_attacks(results),
+            verdicts.judge_attacks(results, leakage),
         ]
         whole.settings |= self._of_non_members(results)
         return self._evaluation(whole, judged, sides), pairs
@@ -195,6 +228,25 @@ class _Measurement:
             self._read(self.inputs.release, "the release"),
             self._read(self.inputs.test, "test rows"),
         )
+
+    def _apart(self, sides: _Sides) -> _Sides:
+        """The same sides, the test set without the few rows that are private or in the release.
+
+        Raises:
+            ConfigError: They are many: the test set is not apart.
+        """
+        if self.inputs.test is self.inputs.held_out:  # a part of the private dataset, by a coin
+            return sides
+        apart = require_apart_rows(*sides)
+        if apart.all():
+            return sides
+        self.notes.append(
+            f"{(~apart).sum():,} of {len(apart):,} test rows, which are private rows or in the "
+            "release too"
+        )
+        source = PartSource(self.inputs.test, apart)
+        self.inputs = replace(self.inputs, test=source)
+        return (*sides[:2], self._read(source, "test rows that are apart"))
 
     def _read(self, source: Source, words: str) -> EmbeddedDataset:
         features = self.inputs.features
@@ -313,11 +365,11 @@ class _Measurement:
             return None, [f"the released classifier: {error}"]
 
     def _settings(self, whole: Part, sides: _Sides) -> dict[str, Any]:
-        left_out = []
+        left_out = list(self.notes)
         if not self.options.trains:
             left_out.append("trained models: add --full")
         if not self.options.attacks:
-            left_out.append("attacks: left out by --no-attacks")
+            left_out.append("attacks: left out by you (--no-attacks)")
         if not self._classes():
             left_out.append("classes: the release has none, or other ones than the private rows")
         if self.inputs.release.kind == "embeddings":
@@ -328,6 +380,7 @@ class _Measurement:
         return {
             "kind": "owner-only",
             "features": self.inputs.features.whole,
+            "claim": self.inputs.claim,
             "real": self.inputs.real.name,
             "test": self.inputs.test.name,
             "rows": counts,

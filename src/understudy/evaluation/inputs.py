@@ -8,20 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.core.errors import ConfigError, MissingExtra, RunError
+from understudy.core.errors import ConfigError, MissingExtra, RunError, SourceError
 from understudy.core.ports import Encoder, PerceptualDistance, Source
 from understudy.data import open_source
 from understudy.data.captions import Captioned, open_captioned
 from understudy.data.holdout import split
+from understudy.data.labels import NoColumns
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.units import rule_of, unit_column
 from understudy.evaluation.embedding_pass import FeatureExtractor, load_features
 from understudy.metrics.nearest_neighbours import NEAREST_NEIGHBOURS
 from understudy.metrics.utility import Network
+from understudy.report.meaning import budget
 from understudy.run.held_out import read_hold_out
 from understudy.run.models import encoder_name, load_perceptual
-from understudy.run.outputs import open_release, read_json
+from understudy.run.outputs import RunPaths, open_release, read_json, release_folder
 from understudy.run.prepare import open_test, require_classes
+from understudy.run.verify import verify
 
 SEARCHED_ROWS = 60_000
 """Rows of a side whose nearest neighbours are searched by default, at most."""
@@ -80,6 +83,7 @@ class Inputs:
         guarantee: The release's epsilon and delta, where DP-SGD is to keep them.
         held_out: The random part of the private dataset that the run left out: non-members from
             the members' own pool. None where it left none out.
+        claim: What the publisher of the release says of its guarantee, and whether it was verified.
     """
 
     release: Source
@@ -91,13 +95,14 @@ class Inputs:
     distance: PerceptualDistance | None
     guarantee: tuple[float, float] | None
     held_out: Source | None = None
+    claim: str = ""
 
     @classmethod
     def open(cls, path: Path, real: str, test: str | None, options: EvaluationOptions) -> Inputs:
         """Open everything, and refuse what does not fit.
 
         Args:
-            path: The release.
+            path: The release, or a dataset that nothing is stated of.
             real: The private dataset.
             test: The real test set; None: what the run held out.
             options: What is to be measured.
@@ -105,12 +110,20 @@ class Inputs:
         Raises:
             InputError: As said.
         """
-        facts = _facts(path)
+        stated = (path / "privacy.json").is_file()
+        outside = None if stated else _open_outside(path, options)
+        facts = _facts(path) if outside is None else _facts_of(outside)
         shape = tuple(facts["data"]["image_shape"] or ()) or None
         size = None if shape is None else (shape[0], shape[1])
-        release = open_release(path, shape)
-        captioned = None if shape is None else open_captioned(path)
-        train, held_out, tests = _real(path, real, test, options, _declared(facts, options, size))
+        release = open_release(path, shape) if outside is None else outside
+        captioned = None if shape is None or outside is not None else open_captioned(path)
+        train, held_out, tests = _real(
+            path,
+            real,
+            test,
+            _declared(facts, options, size),
+            unprotected=facts.get("guarantee", {}).get("kind") == "none",
+        )
         require_classes(train, tests)
         encoder = None
         if release.kind == "embeddings":
@@ -132,8 +145,75 @@ class Inputs:
         distance = None if options.lpips is None else load_perceptual(options.lpips, release)
         guarantee = _guarantee(path, facts, options) if options.dp_sgd else None
         return cls(
-            release, captioned, train, tests, features, encoder, distance, guarantee, held_out
+            release,
+            captioned,
+            train,
+            tests,
+            features,
+            encoder,
+            distance,
+            guarantee,
+            held_out,
+            _claim(path) if stated else _NO_CLAIM,
         )
+
+
+def evaluated_place(folder: Path) -> Path:
+    """What is evaluated: the release of a run's folder, a release, or any other dataset.
+
+    Raises:
+        RunError: There is none, or the run that it is of is not finished.
+    """
+    try:
+        return release_folder(folder)
+    except RunError:
+        unfinished = any(RunPaths(each).start.is_file() for each in (folder, folder.parent))
+        if unfinished or not (folder.exists() or ":" in str(folder)):
+            raise
+        return folder
+
+
+_NO_CLAIM = (
+    "nothing is stated of it (no privacy.json): it is measured as it is, and whatever its owner "
+    "claims is unverified"
+)
+
+
+def _claim(path: Path) -> str:
+    """What a release states of its guarantee, and whether that was verified."""
+    checked = verify(path)
+    stated = "" if checked.record is None else budget(checked.record.receipt)
+    if checked.sound:
+        return f"it states {stated}; its files and numbers add up (understudy verify)"
+    return (
+        f"it states {stated or 'nothing that can be read'}, unverified: "
+        f"{len(checked.faults):,} faults, the first: {checked.faults[0]}"
+    )
+
+
+def _open_outside(path: Path, options: EvaluationOptions) -> Source:
+    """A dataset that is no release: somebody else's.
+
+    Raises:
+        RunError: It is no dataset either.
+    """
+    try:
+        return open_source(str(path), label=options.label, skip_bad=options.skip_bad)
+    except NoColumns:
+        return open_source(str(path), skip_bad=options.skip_bad)
+    except SourceError as error:
+        raise RunError(
+            f"{path}: holds no release (no privacy.json, here or in release/), and cannot be read "
+            f"as a dataset: {error}"
+        ) from error
+
+
+def _facts_of(source: Source) -> dict[str, Any]:
+    """What is known of a dataset that states nothing."""
+    images = source.kind == "images"
+    premises = [{"name": "colour channels", "value": source.shape[-1], "origin": "declared"}]
+    shape = list(source.shape) if images else None
+    return {"data": {"image_shape": shape}, "models": [], "premises": premises if images else []}
 
 
 def _declared(
@@ -158,7 +238,7 @@ def _declared(
 
 
 def _real(
-    path: Path, real: str, test: str | None, options: EvaluationOptions, declared: dict[str, Any]
+    path: Path, real: str, test: str | None, declared: dict[str, Any], *, unprotected: bool
 ) -> tuple[Source, Source | None, Source]:
     """The members, what the run held out of the private dataset (or None), and the test set.
 
@@ -167,6 +247,14 @@ def _real(
     """
     owner = path.parent / "owner"
     hold_out = read_hold_out(owner) if path.name == "release" else None
+    if hold_out is not None and unprotected:
+        # What was set aside calibrated a selection, and may have had a part in the candidates.
+        hold_out = None
+        if test is None:
+            raise ConfigError(
+                "say --test: real rows that were not in the private dataset. What a selection "
+                "without a guarantee set aside may have had a part in its candidates"
+            )
     if test is None and hold_out is None:
         raise ConfigError(
             "say --test: real rows that were not in the private dataset. This run held none out "

@@ -40,9 +40,7 @@ from understudy.metrics.reconstruction import (
 )
 from understudy.metrics.verdicts import Leakage
 from understudy.run.progress import Bars
-
-NEAR_BITS = 6
-"""Bits of 64 in which perceptual hashes of near-duplicates differ at most."""
+from understudy.run.record_copies import NEAR_BITS
 
 _SHORTLIST = 200  # of each kind of distance
 

@@ -118,7 +118,10 @@ def by_density_ratio(
     return np.asarray(over - under, dtype=np.float64)
 
 
-_AREA = "Area under the ROC: 0.5 is guessing, 1 is always right."
+_AREA = (
+    "Area under the ROC: 0.5 is guessing, 1 is always right. Of the attack and the same one asked "
+    "the other way round, the one that gains more."
+)
 
 DISTANCE_AUC = Metric(
     key="distance_auc",

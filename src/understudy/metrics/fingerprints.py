@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import scipy
@@ -48,6 +49,19 @@ def pixel_digests(images: Images) -> Digests:
         bytes(16) if flat else hashlib.blake2b(row.data, digest_size=16).digest()
         for row, flat in zip(rows, blank.tolist(), strict=True)
     ]
+    return np.array(digests, dtype="V16")
+
+
+def record_digests(values: NDArray[Any]) -> Digests:
+    """16 bytes of each record: of an image its `pixel_digests`, of an embedding its float32 bytes.
+
+    Args:
+        values: (n, height, width, channels) uint8 images, or (n, d) embeddings.
+    """
+    if values.ndim == 4:
+        return pixel_digests(values)
+    rows = np.ascontiguousarray(values, dtype=np.float32)
+    digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
     return np.array(digests, dtype="V16")
 
 

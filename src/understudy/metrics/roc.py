@@ -6,7 +6,7 @@ What a count of hits says about their probability is by Clopper and Pearson (193
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,7 @@ class Roc:
             the threshold taken as given.
         members: How many members.
         others: How many others.
+        reversed: Whether low scores were taken for members' (`stronger_roc`).
     """
 
     fpr: Vector
@@ -68,6 +69,7 @@ class Roc:
     tpr_at: Mapping[float, Interval]
     members: int
     others: int
+    reversed: bool = False
 
 
 def roc(
@@ -106,6 +108,23 @@ def roc(
         members=len(one),
         others=len(two),
     )
+
+
+def stronger_roc(members: NDArray[Any], others: NDArray[Any], *, confidence: float = 0.95) -> Roc:
+    """The curve by which an attack gains more: high scores taken for members', or low ones.
+
+    A release that keeps away from private records tells where they are, so an attacker asks both
+    ways round. The larger of two results is a choice made on the same records: each has an
+    interval of a higher confidence, so that both hold together with the one asked for.
+    """
+    each = 1 - (1 - confidence) / 2
+    forwards, backwards = (
+        roc(sign * np.asarray(members), sign * np.asarray(others), confidence=each)
+        for sign in (1, -1)
+    )
+    if backwards.auc.value <= forwards.auc.value:
+        return forwards
+    return replace(backwards, reversed=True)
 
 
 def ranks(scores: Vector) -> NDArray[np.int64]:

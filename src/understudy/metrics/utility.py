@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.errors import InputError
 from understudy.core.ports import Encoder
@@ -310,8 +311,25 @@ def fit(
     )
 
 
+class ScoredClassifier(Protocol):
+    """What tells classes apart: a trained network, or a file of one.
+
+    Attributes:
+        network: What it is called.
+    """
+
+    @property
+    def network(self) -> str:
+        """What it is called."""
+        ...
+
+    def probabilities(self, values: NDArray[Any], /) -> NDArray[Any]:
+        """(n, classes) of uint8 images or float32 embeddings."""
+        ...
+
+
 def score(
-    classifier: AnyClassifier,
+    classifier: ScoredClassifier,
     test: Labelled,
     classes: Sequence[str],
     *,

@@ -79,12 +79,14 @@ class Attacks:
         rocs: What each attack gave, by name.
         added: What it adds to the blind attack.
         held_out: Whether the non-members are a random part of the private dataset.
+        left_out: Whether the caller asked for no attacks.
     """
 
     blind: Roc | None = None
     rocs: Mapping[str, Roc] = field(default_factory=dict)
     added: Mapping[str, Added] = field(default_factory=dict)
     held_out: bool = False
+    left_out: bool = False
 
     @property
     def different(self) -> bool:
@@ -184,18 +186,37 @@ def sampling_loss(values: Sequence[MetricValue]) -> str:
     )
 
 
-def judge_attacks(results: Attacks) -> Verdict:
-    """By the attack that most surely adds something to what is known without the release."""
+def judge_attacks(results: Attacks, leakage: Leakage | None = None) -> Verdict:
+    """By the attack that most surely adds something to what is known without the release.
+
+    Args:
+        results: What attacks gave.
+        leakage: Copies, which bound the grade: whoever has the image finds its copy.
+    """
     area, tpr = _ADDED_AREA, _ADDED_FOUND
     rule = (
         "Good: no attack surely (95 %) adds more to the blind attack, which never sees the "
         f"release, than {area.good} of area under the ROC or {100 * tpr.good:.0f} points of the "
         f"private records at 1 % false alarms; fair: {area.fair:.1f}, {100 * tpr.fair:.0f} "
         f"points. Not judged where the blind attack alone surely has an area above {HOPELESS:.1f} "
-        "and nothing is added."
+        "and nothing is added. Never better than the copies in the release are graded."
     )
+    grade, words = _graded_attacks(results)
+    if leakage is not None:
+        bound, copies = _copies(leakage)
+        if bound != "good":
+            if grade == "unknown" or _ORDER.index(grade) < _ORDER.index(bound):
+                grade = bound
+            words = f"{copies} Whoever has such an image finds it in the release. {words}"
+    return Verdict("attack", grade, words, rule)
+
+
+def _graded_attacks(results: Attacks) -> tuple[Grade, str]:
+    """The grade of the attacks alone, and what is said of it."""
+    if results.left_out:
+        return "unknown", "You left the attacks out (--no-attacks)."
     if results.blind is None or not results.added:
-        return Verdict("attack", "unknown", "There are too few records to attack with.", rule)
+        return "unknown", "There are too few records to attack with."
     name = _best(results)
     best, added = results.rocs[name], results.added[name]
     words = (
@@ -203,12 +224,22 @@ def judge_attacks(results: Attacks) -> Verdict:
         f"with an area of {best.auc.value:.3f} (a guess: 0.5); without the release it is "
         f"{results.blind.auc.value:.3f}. The release adds {_signed(added.auc, 3)} to the area, and "
         f"{_signed(added.tpr_at[0.01], 1, 100)} points to the private records found at 1 % false "
-        f"alarms.{_difference(results)}"
+        f"alarms.{_direction(best)}{_difference(results)}"
     )
     grade = _grade_of(added, best.others)
     if grade == "good" and results.hopeless:
         grade = "unknown"
-    return Verdict("attack", grade, words, rule)
+    return grade, words
+
+
+def _direction(best: Roc) -> str:
+    """What it means where an attack gains by taking low scores for private records'."""
+    if not best.reversed:
+        return ""
+    return (
+        " It is asked the other way round: private records lie farther from the release than "
+        "non-members do, which tells them apart as well as lying nearer would."
+    )
 
 
 def _signed(one: Interval, digits: int, times: float = 1) -> str:
@@ -262,8 +293,9 @@ def judge_leakage(measured: Leakage, results: Attacks) -> Verdict:
         best, added = results.rocs[name], results.added[name]
         grade = _grade_of(added, best.others)
         if grade != "good":
+            where = "farther from" if best.reversed else "nearer to"
             words = (
-                "No single copies stand out, but private rows lie nearer to the release than "
+                f"No single copies stand out, but private rows lie {where} the release than "
                 f"held-out rows do: the attack by {name} tells them apart with an area of "
                 f"{best.auc.value:.2f} (a guess: 0.5). The release adds {_signed(added.auc, 3)} to "
                 "the area that is reached without it, and "

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Sample,
         Sheet,
         StatedAttack,
+        StatedCopies,
         StatedTotal,
     )
     from understudy.report.scatter import Scatter, scatter_of
@@ -57,6 +58,7 @@ __all__ = [
     "Scatter",
     "Sheet",
     "StatedAttack",
+    "StatedCopies",
     "StatedTotal",
     "as_csv",
     "as_parquet",
@@ -93,6 +95,7 @@ _HOMES = {
     "Scatter": "scatter",
     "Sheet": "record",
     "StatedAttack": "record",
+    "StatedCopies": "record",
     "StatedTotal": "record",
     "as_csv": "tables",
     "as_parquet": "tables",

@@ -33,6 +33,7 @@ from understudy.report.record import (
     PublicQuality,
     RunRecord,
     StatedAttack,
+    StatedCopies,
     StatedTotal,
 )
 
@@ -252,6 +253,18 @@ class AttackEntry(_StrictModel):
     auc: tuple[float, float, float] = Field(description="Area under the ROC; likewise.")
 
 
+class CopiesEntry(_StrictModel):
+    """How many samples of a release without a guarantee are copies of private records."""
+
+    samples: int = Field(description="How many samples the release has.")
+    exact: int = Field(description="How many equal a private record, value for value.")
+    near: int = Field(description="How many others are near-copies.")
+    usual: float = Field(
+        description="Part of the private records that are as near to another private record."
+    )
+    measured: str = Field(description="What a near-copy is, in words.")
+
+
 class TotalEntry(_StrictModel):
     """What all releases of the dataset so far come to, as its owner states it."""
 
@@ -285,6 +298,7 @@ class PrivacyFile(_Model):
     public_data: tuple[str, ...]
     premises: tuple[PremiseEntry, ...] = ()
     attacks: tuple[AttackEntry, ...] = ()
+    copies: CopiesEntry | None = Field(None, description="null: not counted.")
     quality: QualityEntry | None = Field(None, description="null: not measured publicly.")
     total: TotalEntry | None = Field(
         None, description="Of all releases of the dataset so far; null: the owner does not say."
@@ -304,6 +318,7 @@ class PrivacyFile(_Model):
             public_sources=self.public_data,
             premises=tuple(Premise(**premise.model_dump()) for premise in self.premises),
             attacks=tuple(StatedAttack(**attack.model_dump()) for attack in self.attacks),
+            copies=None if self.copies is None else StatedCopies(**self.copies.model_dump()),
             quality=None if self.quality is None else PublicQuality(**self.quality.model_dump()),
             total=None if self.total is None else StatedTotal(**self.total.model_dump()),
             **data.model_dump(),

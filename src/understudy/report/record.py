@@ -100,6 +100,27 @@ class StatedAttack:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedCopies:
+    """How many samples of a release without a guarantee are copies of private records.
+
+    A release without a guarantee states it; no other may, for it would be outside of its guarantee.
+
+    Attributes:
+        samples: How many samples the release has.
+        exact: How many equal a private record, value for value.
+        near: How many others are near-copies.
+        usual: Part of the private records that are as near to another private record.
+        measured: What a near-copy is, in words.
+    """
+
+    samples: int
+    exact: int
+    near: int
+    usual: float
+    measured: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatedTotal:
     """What all releases of the dataset so far come to, as its owner states it.
 
@@ -168,6 +189,7 @@ class RunRecord:
         licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
         premises: What of the private dataset was taken for public, and where that is from.
         attacks: What attacks gained; only where there is no guarantee that stating it would break.
+        copies: How many samples are copies of private records, likewise; None: not counted.
         contact: Whom to ask about the release, as its publisher says; empty: not said.
         total: What all releases of the dataset come to, where the owner has agreed to say it.
         quality: How good it is by a measure that the run paid for; None: not measured publicly.
@@ -191,20 +213,31 @@ class RunRecord:
     licence: str = "unknown"
     premises: tuple[Premise, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
+    copies: StatedCopies | None = None
     contact: str = ""
     total: StatedTotal | None = None
     quality: PublicQuality | None = None
 
     def __post_init__(self) -> None:
-        if self.attacks and not self.unprotected:
+        if (self.attacks or self.copies) and not self.unprotected:
             raise ConfigError(
-                "what attacks gained is measured on private data without noise: a release that has "
-                "a guarantee cannot state it"
+                "what attacks gained and what is a copy is measured on private data without "
+                "noise: a release that has a guarantee cannot state it"
             )
         sources = tuple(public_name(source) for source in self.public_sources)
         object.__setattr__(self, "public_sources", sources)
         if self.format != "embeddings" and self.image_shape is None:
             raise ConfigError(f"a release in format {self.format!r} needs the shape of its images")
+
+    @property
+    def selection(self) -> bool:
+        """Whether the rows are candidates as they are, of which a selection was made."""
+        return "selected" in self.facts and "candidates" in self.facts
+
+    @property
+    def candidates_covered(self) -> bool:
+        """Whether the candidates of a selection have a guarantee that is part of this one."""
+        return any(stage.origin == "candidates" for stage in self.receipt.stages)
 
     @property
     def public(self) -> bool:

@@ -44,6 +44,23 @@ NOT_COVERED = (
     "The images that pretrained models were trained on, where models are listed.",
 )
 
+SELECTION_COVERED = (
+    "Which candidates are in this folder, how many there are of each class, and all numbers in the "
+    "documents.",
+    *COVERED[1:2],
+    *COVERED[3:],
+)
+
+CANDIDATES_COVERED = (
+    "The candidates themselves, by the guarantee of their own release, whose stages are listed "
+    "under their origin.",
+)
+
+CANDIDATES_NOT_COVERED = (
+    "The candidates themselves, which are here unchanged: this guarantee takes them for public. A "
+    "candidate that is a copy of a private image is a copy in this folder.",
+)
+
 ASSUMPTIONS = (
     "The owner's machine, which held the images and added the noise, is trusted (central model).",
     "Public, whatever the images are: class names, image size and colours, options of the run, the "
@@ -69,6 +86,8 @@ UNPROTECTED_COVERED = ("Nothing: no bound holds on what this folder tells about 
 
 UNPROTECTED_NOT_COVERED = (
     "Which rows are here: private images decided that, without noise.",
+    "Which candidates are not here: an attacker who holds the candidates learns from those that "
+    "were left out, and from what is in none or in all of several selections of them.",
     "The rows themselves, where what drew them was fitted to private images.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. "
     "What is made of it has no guarantee either.",
@@ -150,6 +169,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         "premises": [asdict(premise) for premise in record.premises],
         "quality": None if record.quality is None else jsonable(asdict(record.quality)),
         "attacks": jsonable([asdict(attack) for attack in record.attacks]),
+        "copies": None if record.copies is None else jsonable(asdict(record.copies)),
         "total": None if record.total is None else asdict(record.total),
         "covered": list(covered),
         "not_covered": list(not_covered),
@@ -159,9 +179,17 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is covered, what is not, and what is assumed."""
+    covered: tuple[str, ...] = COVERED
+    not_covered: tuple[str, ...] = NOT_COVERED
+    if record.selection:
+        covered = SELECTION_COVERED
+        if record.candidates_covered:
+            covered += CANDIDATES_COVERED
+        else:
+            not_covered = CANDIDATES_NOT_COVERED + NOT_COVERED
     return _of_kind(
         record,
-        (COVERED, NOT_COVERED, ASSUMPTIONS),
+        (covered, not_covered, ASSUMPTIONS),
         (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
         (UNPROTECTED_COVERED, UNPROTECTED_NOT_COVERED, ()),
     )

@@ -166,23 +166,32 @@ def public_as_dict(folder: str | Path) -> dict[str, Any]:
     return public_json(_public(folder)[0])
 
 
-def compare_folders(folders: Sequence[str | PathLike[str]]) -> Comparison:
+def compare_folders(
+    folders: Sequence[str | PathLike[str]], evaluations: Sequence[Evaluation] = ()
+) -> Comparison:
     """Put several releases side by side.
 
     Args:
         folders: Two or more releases, or folders of runs.
+        evaluations: What was measured of each; none: what its run and its evaluation left.
 
     Raises:
         ConfigError: Fewer than two.
         RunError: A folder without a release.
     """
-    places = _different(folders)
+    places = different_folders(folders)
     if len(places) < 2:
         raise ConfigError(
             f"a comparison needs two or more different releases, found {len(places)}: "
             "understudy compare FOLDER FOLDER"
         )
-    return compare_releases(_named(places))
+    releases = _named(places)
+    if evaluations:
+        releases = tuple(
+            replace(one, evaluation=measured)
+            for one, measured in zip(releases, evaluations, strict=True)
+        )
+    return compare_releases(releases)
 
 
 def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out: Path) -> Path:
@@ -197,7 +206,7 @@ def write_comparison(folders: Sequence[str | Path], comparison: Comparison, out:
         ConfigError: No such folder to write to.
     """
     samples = []
-    for place, one in zip(_different(folders), comparison.releases, strict=True):
+    for place, one in zip(different_folders(folders), comparison.releases, strict=True):
         images = [s.images for s in _samples(release_folder(place), one.record)]
         if images:
             each = -(-_SAMPLES // len(images))
@@ -293,7 +302,7 @@ def _siblings(root: Path, run: RunFile) -> list[Path]:
     ]
 
 
-def _different(folders: Sequence[str | PathLike[str]]) -> list[Path]:
+def different_folders(folders: Sequence[str | PathLike[str]]) -> list[Path]:
     """Each folder once, in their order."""
     return list(dict.fromkeys(Path(folder).resolve() for folder in folders))
 

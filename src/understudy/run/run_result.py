@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.types import Receipt
-from understudy.report import PublicQuality, StatedAttack
+from understudy.report import PublicQuality, StatedAttack, StatedCopies
 from understudy.report.meaning import budget
 from understudy.run.accuracy import Accuracy
 
@@ -27,6 +27,7 @@ class Result:
         contact_sheet: Synthetic images on one sheet; None for embeddings alone.
         warnings: What the owner should know; empty if all is well.
         attacks: What attacks gained on a selection that has no guarantee.
+        copies: How many of its samples are copies of private records; None: not counted.
         quality: What was measured of its quality and published; None: nothing.
     """
 
@@ -39,6 +40,7 @@ class Result:
     contact_sheet: Path | None = None
     warnings: tuple[str, ...] = ()
     attacks: tuple[StatedAttack, ...] = ()
+    copies: StatedCopies | None = None
     quality: PublicQuality | None = None
 
     @property

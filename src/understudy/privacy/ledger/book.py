@@ -29,6 +29,9 @@ T = TypeVar("T")
 ReleaseKey = tuple[str, str, int]
 """A release: (run, stage, attempt)."""
 
+SAME_POOL = 0.1
+"""Candidates that share so much of the smaller set are of one pool: it takes few to compare."""
+
 
 @dataclass
 class Page:
@@ -167,6 +170,33 @@ class Book:
                 shared.append(SharedRecords(page.dataset(), *counts))
         return shared
 
+    def disclosed(self, page: Page, disclosure: Disclosure) -> list[LedgerEntry]:
+        """The rows that record a disclosure, or new details of it; none where all is recorded."""
+        known = page.disclosures.get(disclosure.run)
+        if known is not None:
+            if disclosure.details.items() <= known.details.items():
+                return []
+            more = {"run": disclosure.run, "details": dict(disclosure.details)}
+            pages = [one for one in self.pages.values() if disclosure.run in one.disclosures]
+            return [{"kind": "measured", "dataset": one.id, **more} for one in pages]
+        entry: dict[str, Any] = {"run": disclosure.run, "what": disclosure.what}
+        if disclosure.details:
+            entry["details"] = dict(disclosure.details)
+        if disclosure.pool is not None:
+            entry["sketch"] = disclosure.pool.to_json()
+        entries = [{"kind": "disclosure", "dataset": page.id, **entry}]
+        shared = {"kind": "shared disclosure", "run_on": page.id, **entry}
+        return entries + [{**shared, "dataset": one.id} for one in self.answerable(page)[1:]]
+
+    def selections_of(self, pool: Sketch) -> list[tuple[Page, Disclosure]]:
+        """The selections that were disclosed of candidates with this fingerprint, or nearly it."""
+        return [
+            (page, one)
+            for page in self.pages.values()
+            for one in page.disclosures.values()
+            if one.pool is not None and one.pool.overlap(pool) >= SAME_POOL
+        ]
+
     def unreleased(self, run: str) -> list[ReleaseKey]:
         """What a run was charged and has released nothing for."""
         return [key for key in self.charges if key[0] == run and key not in self.releases]
@@ -224,8 +254,14 @@ class Book:
         page.charged = _without(page.charged, [_release_key(entry)])
 
     def _disclose(self, entry: LedgerEntry) -> None:
-        disclosure = Disclosure(entry["run"], entry["what"], entry.get("details", {}))
+        pool = None if "sketch" not in entry else Sketch.from_json(entry["sketch"])
+        disclosure = Disclosure(entry["run"], entry["what"], entry.get("details", {}), pool)
         self.pages[entry["dataset"]].disclosures[disclosure.run] = disclosure
+
+    def _measure(self, entry: LedgerEntry) -> None:
+        disclosures = self.pages[entry["dataset"]].disclosures
+        known = disclosures[entry["run"]]
+        disclosures[entry["run"]] = replace(known, details={**known.details, **entry["details"]})
 
     def _delete(self, entry: LedgerEntry) -> None:
         self.pages[entry["dataset"]].deletions[entry["run"]] = entry["receipt"]
@@ -245,6 +281,7 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "release": Book._release,
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
+    "measured": Book._measure,
     "deletion": Book._delete,
 }
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from understudy.core.errors import BudgetRefused, LedgerError, PrivateValueError
 from understudy.privacy.accounting import Event, epsilon_of
@@ -249,8 +249,9 @@ class Ledger:
         """Record that something of a dataset leaves without noise; on disk when this returns.
 
         It stands in the rows of the dataset and of each one that overlaps with it (`concerned`),
-        beside what was spent: no epsilon covers it, so no budget can refuse it. The same run is
-        recorded once: a resumed run may repeat it.
+        beside what was spent: no epsilon covers it, so no budget can refuse it. The same run counts
+        once: a resumed run may repeat it, and new details of it, such as what was measured since,
+        are added in one more row.
 
         Args:
             dataset_id: The dataset.
@@ -260,16 +261,17 @@ class Ledger:
             LedgerError: No such dataset.
         """
         with self._writing() as (connection, book):
-            page = _page(book, dataset_id)
-            if disclosure.run in page.disclosures:
-                return
-            entry: dict[str, Any] = {"run": disclosure.run, "what": disclosure.what}
-            if disclosure.details:
-                entry["details"] = dict(disclosure.details)
-            entries = [{"kind": "disclosure", "dataset": page.id, **entry}]
-            shared = {"kind": "shared disclosure", "run_on": page.id, **entry}
-            entries += [{**shared, "dataset": other.id} for other in book.answerable(page)[1:]]
-            self._append(connection, entries)
+            if entries := book.disclosed(_page(book, dataset_id), disclosure):
+                self._append(connection, entries)
+
+    def selections_of(self, pool: Sketch) -> list[tuple[Dataset, Disclosure]]:
+        """The earlier selections of these candidates, or of many of them, without noise.
+
+        Args:
+            pool: The fingerprint of the candidates, of digests under this ledger's key.
+        """
+        with self._reading() as book:
+            return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
     def record_deletion(self, dataset_id: str, run: str, receipt: str) -> None:
         """Note that a server has deleted what was disclosed to it; again changes nothing.

@@ -9,6 +9,7 @@ from typing import Any
 from understudy.core.errors import LedgerError
 from understudy.privacy.accounting import Event
 from understudy.privacy.budget import Budget
+from understudy.privacy.ledger.fingerprint import Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,14 @@ class Disclosure:
         run: Id of the run, or digest of what a device submits.
         what: What was disclosed, in words.
         details: The same item by item: JSON values.
+        pool: Of a selection, the fingerprint of its candidates, by which another selection of them
+            is recognised; it is never shown.
     """
 
     run: str
     what: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    pool: Sketch | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.run or not self.what:
@@ -147,8 +151,9 @@ class LedgerRow:
         kind: ``"dataset"``, ``"variant"`` (a changed copy that was recognised), ``"budget"``,
             ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
             one), ``"return"`` (of a charge for which nothing was released), ``"shared return"``,
-            ``"release"``, ``"disclosure"``, ``"shared disclosure"`` or ``"deletion"`` (a
-            server has signed that it deleted what was disclosed).
+            ``"release"``, ``"disclosure"``, ``"shared disclosure"``, ``"measured"``
+            (what was measured of a disclosure since) or ``"deletion"`` (a server has signed that
+            it deleted what was disclosed).
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,14 +26,15 @@ from understudy.methods.selection.algorithm import Selection, select_candidates
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.linear_proxy import LinearProxy, proxy_space
 from understudy.methods.selection.reference import RecordReference
+from understudy.privacy.ledger.fingerprint import Sketch
 from understudy.privacy.ledger.ledger import Dataset, Disclosure, Ledger
 from understudy.privacy.unit import Adjacency
-from understudy.report import StatedAttack
 from understudy.run.accuracy import collect
 from understudy.run.documents import Charged, spending
 from understudy.run.dry import RunPlan
 from understudy.run.outputs import RunFolder, run_folder
 from understudy.run.progress import ProgressMode, reporting
+from understudy.run.record_copies import Fingerprints
 from understudy.run.run_result import Result
 from understudy.run.safeguards import require_apart, stops_explained
 from understudy.run.selection.select_config import SelectConfig, make_select_config
@@ -45,7 +46,8 @@ from understudy.run.selection.select_documents import (
     write_documents,
 )
 from understudy.run.selection.select_inputs import Opened, open_selection
-from understudy.run.selection.select_measures import attacks_on, penalties_of
+from understudy.run.selection.select_measures import penalties_of
+from understudy.run.selection.selection_leak import Leak, leak_of
 from understudy.run.selection.spaces import EmbeddedRows, embedded_rows, nearest_distances
 from understudy.run.selection.steering import Steering, steering_of
 from understudy.run.shared_records import require_no_shared_records
@@ -106,9 +108,8 @@ def select(
             None: the distance in the penalty encoder's space.
         public: A public dataset that the space is whitened on; None: the candidates.
         settings: Settings of the selection, such as ``{"reconstruction": 2}``.
-        hold_out: Share of the private records set aside, half to calibrate distances and half to
-            measure what the selection leaks; None: 20 % where the reference holds no records that
-            are not private; 0: nothing.
+        hold_out: Share of the private records set aside to calibrate distances; None: 20 % where
+            the reference holds no records that are not private; 0: nothing.
         unit: Column that says whose record it is; None: every image is a unit.
         unit_rows: With ``epsilon``: at most so many records of a unit are used.
         adjacency: With ``epsilon``: what makes two datasets adjacent.
@@ -212,6 +213,7 @@ class _Choice:
         self.classes = opened.candidates.classes
         self.seconds: dict[str, float] = {}
         self.distances: Vector | None = None
+        self.warnings: list[str] = []
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -220,6 +222,7 @@ class _Choice:
         self.seconds[part] = round(time.perf_counter() - start, 2)
 
     def carry_out(self) -> Result:
+        leak, charged = Leak(), None
         with Ledger(self.config.ledger) as ledger:
             with self._timed("compare the datasets"):
                 require_no_shared_records(self.opened.inputs, self.opened.private, ledger)
@@ -229,16 +232,22 @@ class _Choice:
                 keep = float(self.config.keep)
                 sizes = len(self.classes), keep, self.settings.budgets
                 budgets = class_budgets(rows.labels, *sizes)
-            dataset = self._disclose(ledger, int(budgets.sum()), len(rows.labels))
+            prints = Fingerprints.of(self.opened.candidates)
+            disclosed = self._disclose(ledger, prints, int(budgets.sum()))
             with self._timed("embed the records"):
                 steering = steering_of(self.opened, self.folder.owner, rows, self._embedded)
             with self._timed("select"):
                 chosen = self._selection(rows, budgets, steering)
-            with self._timed("attack"):
-                attacks, warnings = self._attacks(rows, chosen, steering)
-            charged = None
-            if dataset is not None:
-                charged = Charged(ledger.address, dataset.id, spending(ledger, dataset.id))
+            if self.opened.private is not None:
+                with self._timed("attack"):
+                    leak = leak_of(rows, chosen.indices, steering, prints, self.opened.spaces)
+                self._warn_of(leak)
+            for dataset, disclosure in disclosed:
+                details = {**disclosure.details, **leak.as_dict()}
+                ledger.disclose(dataset.id, replace(disclosure, details=details))
+            if disclosed:
+                first = disclosed[0][0].id
+                charged = Charged(ledger.address, first, spending(ledger, first))
         with self._timed("write"):
             release = release_of(self.opened, rows, chosen)
             self.folder.start_release()
@@ -246,34 +255,68 @@ class _Choice:
             form = self.config.format
             facts = write_release(release, self.folder.draft, format=form, progress=step)
             write_candidates(self.folder.owner, self.opened, rows, chosen, self.distances)
-        record = record_of(self.opened, release, {**chosen.facts, **facts}, attacks)
+        record = record_of(self.opened, release, {**chosen.facts, **facts}, leak)
         known = OwnerFacts(self.seconds, steering.rows_held_out, charged)
         result = write_documents(self.opened, self.folder, release, record, known)
-        return replace(result, warnings=(*chosen.warnings, *warnings))
+        return replace(result, warnings=(*chosen.warnings, *self.warnings))
 
     def _embedded(self, source: Source) -> EmbeddedRows:
         return embedded_rows(source, self.opened.spaces, self.classes, self.events)
 
-    def _disclose(self, ledger: Ledger, selected: int, candidates: int) -> Dataset | None:
-        """Record what is disclosed, before any private record is used; None: nothing is.
+    def _disclose(
+        self, ledger: Ledger, prints: Fingerprints, selected: int
+    ) -> list[tuple[Dataset, Disclosure]]:
+        """Record what is disclosed, before any private record is used; empty: nothing is.
 
         Of a reference of real records too: it steers as they do. And of candidates of which
         nothing sound says that they are not private: their rows are released as they are.
         """
-        opened, name = self.opened, self.opened.origin.name
-        which = f"which {selected:,} of {candidates:,} candidates ({name}) are released"
+        opened, count = self.opened, len(prints.digests)
+        which = f"which {selected:,} of {count:,} candidates ({opened.origin.name}) are released"
         steered = f"{which}, chosen by these records without noise"
-        disclosed = [] if opened.private is None else [(opened.private, steered)]
+        sources = [] if opened.private is None else [(opened.private, steered)]
         for source in opened.unproven:
-            rows = f"{selected:,} of these {candidates:,} records as they are, without noise"
-            disclosed.append((source, rows if source is opened.candidates else steered))
-        datasets = [(ledger.register(source), what) for source, what in disclosed]
-        if datasets:
-            self.folder.begun = True
-            self.disclosed.append("what is disclosed was recorded")
-        for dataset, what in datasets:
-            ledger.disclose(dataset.id, Disclosure(self.folder.run, what))
-        return datasets[0][0] if datasets else None
+            rows = f"{selected:,} of these {count:,} records as they are, without noise"
+            sources.append((source, rows if source is opened.candidates else steered))
+        if not sources:
+            return []
+        pool = Sketch.of(prints.keyed(ledger.key))
+        self._warn_of_earlier(ledger, pool)
+        details = {
+            "candidates": {"count": count, "digest": pool.to_json()["total"]},
+            "keep": self.config.keep,
+            "settings": asdict(self.settings),
+        }
+        disclosed = [
+            (ledger.register(source), Disclosure(self.folder.run, what, details, pool))
+            for source, what in sources
+        ]
+        self.folder.begun = True
+        self.disclosed.append("what is disclosed was recorded")
+        for dataset, disclosure in disclosed:
+            ledger.disclose(dataset.id, disclosure)
+        return disclosed
+
+    def _warn_of_earlier(self, ledger: Ledger, pool: Sketch) -> None:
+        """Say at once where candidates of this pool were selected before, and what that tells."""
+        runs = {
+            one.run: dataset.name
+            for dataset, one in ledger.selections_of(pool)
+            if one.run != self.folder.run
+        }
+        if not runs:
+            return
+        times = "once" if len(runs) == 1 else f"{len(runs)} times"
+        warning = (
+            f"these candidates, or many of them, were selected {times} before (run "
+            f"{', '.join(run[:8] for run in runs)}; by {', '.join(sorted(set(runs.values())))}): "
+            "whoever has two releases of one pool compares them. Candidates that are in none of "
+            "them are those that private images kept away, most of them near-copies, and what is "
+            "in all of them is what private images asked for. Give the releases to different "
+            "people, or draw new candidates"
+        )
+        self.warnings.append(warning)
+        self.events.warning(warning)
 
     def _selection(
         self, candidates: EmbeddedRows, budgets: NDArray[np.int64], steering: Steering
@@ -338,35 +381,27 @@ class _Choice:
             public = collect(source, self.opened.spaces.proxy, self.events.step).values
         return proxy_space(candidates.proxy, public, self.settings.axes)
 
-    def _attacks(
-        self, candidates: EmbeddedRows, chosen: Selection, steering: Steering
-    ) -> tuple[tuple[StatedAttack, ...], tuple[str, ...]]:
-        """What an attacker gains, before the selection and after it; and what to say of it."""
-        if steering.members is None:
-            return (), ()
-        attacks: tuple[StatedAttack, ...] = ()
-        if steering.calibrating is not None and steering.measured is not None:
-            encoder = self.opened.spaces.proxy
-            attacks = attacks_on(
-                candidates,
-                chosen.indices,
-                steering.members,
-                steering.calibrating,
-                steering.measured,
-                "the embeddings" if encoder is None else encoder.name,
+    def _warn_of(self, leak: Leak) -> None:
+        """What the owner should know of what was measured, and of what was not."""
+        copies = leak.copies
+        if copies is not None and copies.exact + copies.near:
+            self.warnings.append(
+                f"of {copies.samples:,} released rows {copies.exact:,} are exact copies of private "
+                f"records, and {copies.near:,} more are near-copies: the release states it"
             )
-        warnings: tuple[str, ...] = () if attacks else (_UNMEASURED,)
+        if not leak.attacks:
+            self.warnings.append(_UNMEASURED)
         if self.config.hold_out is None and (share := self.opened.share_held_out) is not None:
-            warnings += (
-                f"{share} of the private records were set aside: half of them calibrate the "
-                "distances and half measure what the selection leaks (--hold-out)",
+            self.warnings.append(
+                f"{share} of the private records were set aside to calibrate the distances "
+                "(--hold-out)"
             )
-        return attacks, warnings
 
 
 _UNMEASURED = (
-    "what the selection leaks was not measured: there are too few held-out records that steered "
-    "nothing (--hold-out 20%)"
+    "what an attacker gains was not measured: name held-out records, real ones that are not "
+    "private and had no part in the candidates (--reference SOURCE, 32 or more). A part of the "
+    "private dataset cannot stand for them: the candidates may have been made from it"
 )
 
 

@@ -13,7 +13,7 @@ from understudy.core.types import Receipt, Release, Vector
 from understudy.core.version import understudy_version
 from understudy.methods.selection.algorithm import Selection
 from understudy.methods.selection.candidate_set import CandidateSet
-from understudy.report import ModelRecord, OwnerRecord, RunRecord, StatedAttack, owner_report
+from understudy.report import ModelRecord, OwnerRecord, RunRecord, owner_report
 from understudy.report.meaning import NO_GUARANTEE
 from understudy.run.documents import (
     Charged,
@@ -29,6 +29,7 @@ from understudy.run.provenance import made_of
 from understudy.run.run_result import Result
 from understudy.run.selection.select_config import METHOD
 from understudy.run.selection.select_inputs import Opened, parts_of_release
+from understudy.run.selection.selection_leak import Leak
 from understudy.run.selection.spaces import EmbeddedRows
 
 _UNPROVEN = (
@@ -94,7 +95,7 @@ def record_of(
     opened: Opened,
     release: Release,
     facts: Mapping[str, Any],
-    attacks: tuple[StatedAttack, ...],
+    leak: Leak,
 ) -> RunRecord:
     """The public facts of a selection.
 
@@ -102,7 +103,7 @@ def record_of(
         opened: What was read.
         release: What was selected.
         facts: More public facts of it.
-        attacks: What attacks gained, where there is no guarantee.
+        leak: What was measured of it, where there is no guarantee.
     """
     config = opened.config
     record = opened.origin.record
@@ -132,7 +133,8 @@ def record_of(
         licence=licence,
         contact="" if record is None else record.contact,
         premises=tuple(premises),
-        attacks=attacks,
+        attacks=leak.attacks,
+        copies=leak.copies,
     )
 
 
@@ -230,6 +232,7 @@ def write_documents(
         facts.seconds,
         contact_sheet,
         attacks=record.attacks,
+        copies=record.copies,
     )
 
 

@@ -24,6 +24,7 @@ from understudy.run.provenance import (
     provenance_of_model,
     provenance_of_role,
 )
+from understudy.run.record_copies import Fingerprints, shared_records
 from understudy.run.selection.select_config import HELD_OUT_PART, SelectConfig
 from understudy.run.selection.select_measures import SelectSettings
 from understudy.run.selection.spaces import Spaces
@@ -225,7 +226,11 @@ def _require_non_members(opened: Opened) -> None:
     Raises:
         ConfigError: As said.
     """
-    if opened.private is None or opened.non_members or opened.share_held_out is not None:
+    if opened.private is None:
+        return
+    if opened.non_members:
+        _require_others(opened)
+    if opened.non_members or opened.share_held_out is not None:
         return
     if opened.settings.penalised:
         raise ConfigError(
@@ -234,6 +239,32 @@ def _require_non_members(opened: Opened) -> None:
         )
     if opened.config.reference == HELD_OUT_PART:
         raise ConfigError("--reference held-out needs a part that is held out: --hold-out 20%")
+
+
+def _require_others(opened: Opened) -> None:
+    """Refuse a reference of real records that are not held out.
+
+    Raises:
+        ConfigError: Some of its records are private ones or candidates; or a part of the private
+            dataset is to be held out besides.
+    """
+    if opened.share_held_out is not None:
+        raise ConfigError(
+            "the records of --reference are the held-out ones, half to calibrate distances and "
+            "half to measure what leaks: leave out --hold-out"
+        )
+    if opened.reference is None:
+        return
+    records = Fingerprints.of(opened.reference)
+    for other, words in ((opened.private, "private"), (opened.candidates, "candidates too")):
+        shared = 0 if other is None else shared_records(records, Fingerprints.of(other))
+        if shared:
+            raise ConfigError(
+                f"{shared:,} of {len(records.digests):,} records of --reference "
+                f"{opened.reference.name} are {words}: a reference of real records is of others, "
+                "on whom the leak is measured. Leave them out, or name other records. Nothing was "
+                "spent or disclosed"
+            )
 
 
 def parts_of_release(

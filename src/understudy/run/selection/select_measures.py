@@ -1,16 +1,12 @@
-"""What a selection without noise computes of its records: settings, penalties, attacks."""
+"""What a selection without noise computes of its records: settings and penalties."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
 from understudy.core.option import Option
-from understudy.core.results import Interval
-from understudy.core.types import Embeddings, Vector
+from understudy.core.types import Vector
 from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.base import SelectionSettings
 from understudy.methods.selection.penalties import (
@@ -19,18 +15,7 @@ from understudy.methods.selection.penalties import (
     membership_penalty,
     reconstruction_penalty,
 )
-from understudy.metrics.attacks import by_distance_ratio
-from understudy.metrics.roc import roc
-from understudy.metrics.subsets import some
-from understudy.report import StatedAttack
 from understudy.run.selection.spaces import EmbeddedRows
-
-_MOST = 20_000  # records of a side that are attacked
-_LEAST = 5  # records of a side, below which rates mean nothing
-_RATE = 0.01
-
-ATTACKED = "all candidates", "this release"
-"""What is attacked: before the selection and after it."""
 
 
 @dataclass(frozen=True)
@@ -79,52 +64,3 @@ def penalties_of(
         settings.membership,
     )
     return penalties, calibrated_distances(*distances)
-
-
-def attacks_on(
-    candidates: EmbeddedRows,
-    indices: NDArray[np.int64],
-    members: EmbeddedRows,
-    calibrating: EmbeddedRows,
-    held_out: Embeddings,
-    encoder: str,
-) -> tuple[StatedAttack, ...]:
-    """What an attacker by the nearest sample gains, before the selection and after it.
-
-    Args:
-        candidates: All of them.
-        indices: Those that are released.
-        members: The private records that the selection used.
-        calibrating: Records that are none of them, which the attacker has too.
-        held_out: (h, D) others in the proxy's space, which steered nothing and must be told from
-            the members.
-        encoder: The name of the space, for the words.
-
-    Returns:
-        () where there are too few records.
-    """
-    known = calibrating.proxy
-    if min(map(len, (members.proxy, held_out, known))) < _LEAST:
-        return ()
-    asked = members.proxy[some(len(members.proxy), _MOST)]
-    stated = []
-    releases = candidates.proxy, candidates.proxy[indices]
-    for subject, release in zip(ATTACKED, releases, strict=True):
-        curve = roc(
-            by_distance_ratio(asked, release, known),
-            by_distance_ratio(held_out, release, known),
-        )
-        stated.append(
-            StatedAttack(
-                subject,
-                "distance to the nearest sample, calibrated with records of the attacker's own",
-                f"in the space of {encoder}, private records against held-out ones",
-                _ends(curve.tpr_at[_RATE]),
-                _ends(curve.auc),
-            )
-        )
-    return tuple(stated)
-
-
-def _ends(interval: Interval) -> tuple[float, float, float]:
-    return interval.value, interval.low, interval.high

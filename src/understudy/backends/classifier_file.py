@@ -1,0 +1,130 @@
+"""A classifier in a file, ONNX or LiteRT: what ``understudy train --export`` writes, and others.
+
+It takes ``images``, (n, channels, height, width) float32 in [0, 255] (LiteRT: channels last), or
+embeddings, (n, d) float32, and gives a score for each class.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from understudy.backends.litert import LiteRtModel, LiteRtOptions
+from understudy.backends.onnx_model import OnnxModel, OnnxOptions
+from understudy.core.errors import BackendError
+from understudy.core.types import Shape
+
+_LITERT_SUFFIX = ".tflite"
+_METADATA = "understudy"  # of a LiteRT file: a JSON object of texts
+_PIXELS = "0..255"
+_BATCH = 64
+
+
+class ClassifierFile:
+    """A classifier that was written to a file.
+
+    Args:
+        file: ONNX, or LiteRT where its name ends in ``.tflite``.
+
+    Attributes:
+        path: The file.
+        classes: The class names that it gives; empty where it says none.
+        encoder: The name of the encoder of the embeddings that it takes; None where it says none.
+        kind: What it takes.
+        shape: (height, width, channels), or (d,); None of a size that is left open.
+
+    Raises:
+        BackendError: There is no such file, or it is no classifier.
+        MissingExtra: The runtime of its format is not installed.
+    """
+
+    def __init__(self, file: str | Path) -> None:
+        self.path = Path(file)
+        self._litert: LiteRtModel | None = None
+        self._onnx: OnnxModel | None = None
+        self.kind: Literal["images", "embeddings"] = "images"
+        self.shape: Shape | None
+        if self.path.suffix == _LITERT_SUFFIX:
+            self._litert = model = LiteRtModel(str(self.path), LiteRtOptions(scale=_PIXELS))
+            self.shape = (*model.size, model.channels)
+            facts = _litert_facts(self.path)
+        else:
+            self._onnx = onnx = OnnxModel(str(self.path), OnnxOptions(batch=_BATCH, scale=_PIXELS))
+            if len(onnx.sizes) not in (1, 3):
+                raise BackendError(
+                    f"{self.path}: a classifier takes images (n, channels, height, width) or "
+                    f"embeddings (n, d), found {len(onnx.sizes) + 1} axes"
+                )
+            if len(onnx.sizes) == 1:
+                self.kind = "embeddings"
+            sizes = onnx.sizes if self.kind == "embeddings" else (*onnx.sizes[1:], onnx.sizes[0])
+            known = tuple(size for size in sizes if size is not None)
+            self.shape = known if len(known) == len(sizes) else None
+            facts = onnx.metadata
+        self.encoder = facts.get("encoder")
+        self.classes = _names(self.path, facts.get("classes", "[]"))
+
+    @property
+    def network(self) -> str:
+        """What it is, in words."""
+        return f"classifier {self.path.name}"
+
+    def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Class probabilities, (n, classes), of uint8 images or of float32 embeddings.
+
+        Raises:
+            BackendError: It does not take such rows, or gives no row of scores for each.
+        """
+        scores = np.asarray(self._scores(values), dtype=np.float64)
+        if scores.ndim != 2 or len(scores) != len(values):
+            raise BackendError(
+                f"{self.path}: {len(values)} rows gave scores of shape {scores.shape}; a "
+                "classifier gives one score a class for each row"
+            )
+        if (scores >= 0).all() and np.allclose(scores.sum(1), 1, atol=1e-3):
+            return scores  # probabilities already
+        return np.asarray(scipy.special.softmax(scores, axis=1), dtype=np.float64)
+
+    def _scores(self, values: NDArray[Any]) -> NDArray[Any]:
+        if self._litert is not None:
+            return np.stack([output for output, _ in self._litert.run(values)])
+        if self._onnx is None:
+            raise BackendError(f"{self.path}: is not loaded")
+        rows = values.transpose(0, 3, 1, 2) if values.ndim == 4 else values
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        step = self._onnx.batch
+        return np.concatenate(
+            [self._onnx.run(rows[at : at + step]) for at in range(0, len(rows), step)]
+        )
+
+
+def _names(path: Path, text: str) -> tuple[str, ...]:
+    """The class names that a file states.
+
+    Raises:
+        BackendError: They cannot be read.
+    """
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BackendError(f"{path}: its class names cannot be read, found {text[:80]!r}")
+    return tuple(names)
+
+
+def _litert_facts(path: Path) -> dict[str, str]:
+    """What a LiteRT file says of itself; empty where it does not."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+    for one in model.metadata or ():
+        if one.name == _METADATA.encode():
+            facts = json.loads(bytes(model.buffers[one.buffer].data))
+            return {str(name): str(value) for name, value in facts.items()}
+    return {}

@@ -1,0 +1,82 @@
+"""Whether a test set is apart: no row of it is a private row, or a row of the release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError
+from understudy.evaluation.embedding_pass import EmbeddedDataset
+from understudy.metrics.fingerprints import Digests, copied, record_digests
+from understudy.run.record_copies import Fingerprints, stored_anew
+
+_FEW = 0.01
+"""Part of a test set that may be shared and is left out: duplicates that large datasets have."""
+
+
+def require_apart_rows(
+    private: EmbeddedDataset, release: EmbeddedDataset, test: EmbeddedDataset
+) -> NDArray[np.bool_]:
+    """Which rows of a test set are neither private nor in the release, value for value.
+
+    Raises:
+        ConfigError: Too many are; or the test set holds private images that were stored anew, by
+            their perceptual hashes.
+    """
+    images = release.source.kind == "images"
+    sides = {"private rows": private, "rows of the release": release}
+    shared = require_few_shared(
+        _digests(test, images),
+        {words: _digests(side, images) for words, side in sides.items()},
+        test.source.name,
+    )
+    if images:
+        _require_no_stored_anew(private, test)
+    return ~shared
+
+
+def require_few_shared(
+    digests: Digests, sides: Mapping[str, Digests], name: str
+) -> NDArray[np.bool_]:
+    """Which rows of a test set are among other rows, value for value.
+
+    Args:
+        digests: (n,) of the test set.
+        sides: Of the other rows, by what they are.
+        name: Of the test set.
+
+    Raises:
+        ConfigError: More than one in a hundred is.
+    """
+    shared = np.zeros(len(digests), dtype=np.bool_)
+    for words, others in sides.items():
+        same = copied(digests, others)
+        if same.mean() > _FEW:
+            raise ConfigError(
+                f"{int(same.sum()):,} of {len(same):,} rows of the test set ({name}) are {words}: "
+                "a test set is of real rows that were in neither, or nothing that is measured on "
+                "it means anything. Leave them out, or name another (--test)"
+            )
+        shared |= same
+    return shared
+
+
+def _digests(side: EmbeddedDataset, images: bool) -> Digests:
+    """Of the pixels, or of what rows are embedded to where the release holds embeddings."""
+    return side.digests if images else record_digests(side.features)
+
+
+def _require_no_stored_anew(private: EmbeddedDataset, test: EmbeddedDataset) -> None:
+    images, known = (
+        Fingerprints(side.digests, side.hashes, side.mirrored) for side in (test, private)
+    )
+    hits, chance = stored_anew(images, known)
+    if hits > _FEW * len(images.digests):
+        raise ConfigError(
+            f"{hits:,} of {len(images.digests):,} images of the test set ({test.source.name}) are "
+            "private images that were stored anew, by their perceptual hashes; of private images "
+            f"{chance:.1%} are so near to another one. A test set is of other images: leave them "
+            "out, or name another (--test)"
+        )

@@ -1,0 +1,189 @@
+"""``understudy evaluate --model FILE``: a classifier in a file, on real data. Owner-only."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from understudy.backends.classifier_file import ClassifierFile
+from understudy.backends.registry import load_encoder
+from understudy.core.errors import ConfigError
+from understudy.core.ports import Encoder, Events, Source
+from understudy.core.results import Evaluation, MetricValue, Verdict
+from understudy.data import open_source
+from understudy.data.labels import NoColumns
+from understudy.evaluation.apart import require_few_shared
+from understudy.evaluation.attack_adapter import AttackResults, attack_trained_model
+from understudy.metrics import verdicts
+from understudy.metrics.fingerprints import record_digests
+from understudy.metrics.labelled import Labelled
+from understudy.metrics.utility import (
+    ACCURACY,
+    BALANCED_ACCURACY,
+    CALIBRATION_ERROR,
+    CLASS_RECALL,
+    MAJORITY_ACCURACY,
+    MAJORITY_BALANCED_ACCURACY,
+    UtilityResult,
+    score,
+)
+from understudy.run.accuracy import collect
+from understudy.run.models import encoder_name
+from understudy.run.prepare import open_test, require_classes
+
+_LEAST = 20  # rows of a side that a model is attacked with
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a classifier in a file is evaluated.
+
+    Attributes:
+        label: The column that holds the class.
+        encoder: What embeds real images, for a classifier of embeddings; None: the one it names.
+        skip_bad: Pass over unreadable files.
+        attacks: Attack it.
+    """
+
+    label: str | None = None
+    encoder: str | None = None
+    skip_bad: bool = False
+    attacks: bool = True
+
+
+def evaluate_model(
+    file: str | Path, real: str, test: str | None, options: ModelOptions, events: Events
+) -> Evaluation:
+    """Measure a classifier on a real test set, and attack it by its losses on private rows.
+
+    Args:
+        file: ONNX or LiteRT.
+        real: The private dataset: what the release was made from that the model was trained on.
+        test: Real rows that were not in it.
+        options: How.
+        events: Progress.
+
+    Raises:
+        InputError: It is no classifier, or the data do not fit it.
+    """
+    if test is None:
+        raise ConfigError(
+            "a classifier is measured on a test set: say --test, real rows that were not in the "
+            "private dataset"
+        )
+    start = time.perf_counter()
+    model = ClassifierFile(file)
+    private, held_out = _opened(model, real, test, options)
+    bars = partial(events.step, owner_only=True)
+    encoder = _encoder(model, private, options.encoder)
+    sides = [collect(source, encoder, bars) for source in (private, held_out)]
+    digests = [record_digests(side.values) for side in sides]
+    apart = ~require_few_shared(digests[1], {"private rows": digests[0]}, held_out.name)
+    rows = Labelled(sides[1].values[apart], sides[1].labels[apart], sides[1].classes)
+    classes = model.classes or sides[0].classes
+    _require_known(model, classes, rows)
+    result = score(model, rows, classes, n_train=0)
+    attacked = AttackResults(results=verdicts.Attacks(left_out=not options.attacks))
+    if options.attacks and min(len(sides[0].labels), len(rows.labels)) >= _LEAST:
+        attacked = attack_trained_model(model.probabilities, sides[0], rows, classes, model.network)
+    judged = (_judged(model, result), verdicts.judge_attacks(attacked.results))
+    settings: dict[str, Any] = {
+        "kind": "owner-only",
+        "model": model.path.name,
+        "real": private.name,
+        "test": held_out.name,
+        "rows": {"private": len(sides[0].labels), "held_out": len(rows.labels)},
+        "left_out": [] if apart.all() else [f"{(~apart).sum():,} test rows that are private rows"],
+    }
+    seconds = {"the classifier": round(time.perf_counter() - start, 2)}
+    values = (*_values(model, result), *attacked.values)
+    return Evaluation(values, tuple(attacked.curves), judged, settings, seconds)
+
+
+def _opened(
+    model: ClassifierFile, real: str, test: str, options: ModelOptions
+) -> tuple[Source, Source]:
+    """The private dataset and the test set, in the size that the model takes."""
+    like: dict[str, Any] = {"skip_bad": options.skip_bad}
+    if model.kind == "images" and model.shape is not None:
+        like |= {"size": model.shape[:2], "channels": model.shape[2]}
+    try:
+        private = open_source(real, label=options.label, **like)
+    except NoColumns:  # class folders, for one, name their classes themselves
+        private = open_source(real, **like)
+    held_out = open_test(test, label=options.label, **like)
+    require_classes(private, held_out)
+    return private, held_out
+
+
+def _encoder(model: ClassifierFile, private: Source, asked: str | None) -> Encoder | None:
+    """What embeds images for a classifier of embeddings; None: rows are given as they are.
+
+    Raises:
+        ConfigError: The rows do not fit the model.
+    """
+    if model.kind == "images" and private.kind == "embeddings":
+        raise ConfigError(f"{model.path}: is of images, and {private.name} holds embeddings")
+    encoder = None
+    if model.kind == "embeddings" and private.kind == "images":
+        name = asked or model.encoder
+        if name is None:
+            raise ConfigError(
+                f"{model.path}: is of embeddings and names no encoder: say --encoder NAME"
+            )
+        encoder = load_encoder(encoder_name(name), shape=private.shape)
+    shape = private.shape if encoder is None else (encoder.dim,)
+    if model.shape is not None and model.shape != shape:
+        raise ConfigError(f"{model.path}: takes rows of shape {model.shape}, found {shape}")
+    return encoder
+
+
+def _require_known(model: ClassifierFile, classes: tuple[str, ...], rows: Labelled) -> None:
+    """Refuse a test set of classes that the model does not give.
+
+    Raises:
+        ConfigError: As said.
+    """
+    scores = model.probabilities(rows.values[:1]).shape[1]
+    if scores != len(classes):
+        raise ConfigError(
+            f"{model.path}: gives {scores} scores, and there are {len(classes)} classes: "
+            f"{', '.join(classes[:10])}"
+        )
+    if missing := sorted(set(rows.classes) - set(classes)):
+        raise ConfigError(
+            f"{model.path}: does not know {', '.join(missing[:10])}; it tells "
+            f"{', '.join(classes[:10])}"
+        )
+
+
+def _values(model: ClassifierFile, result: UtilityResult) -> list[MetricValue]:
+    measured = model.network
+    values = [
+        BALANCED_ACCURACY.value(result.balanced, measured=measured),
+        ACCURACY.value(result.accuracy, measured=measured),
+        CALIBRATION_ERROR.value(result.ece, measured=measured),
+        MAJORITY_BALANCED_ACCURACY.value(result.majority_balanced, measured="no model"),
+        MAJORITY_ACCURACY.value(result.majority, measured="no model"),
+    ]
+    for name, recall in result.per_class.items():
+        if recall is not None:
+            values.append(CLASS_RECALL.value(recall, measured=measured, label=name))
+    return values
+
+
+def _judged(model: ClassifierFile, result: UtilityResult) -> Verdict:
+    known = {name: recall for name, recall in result.per_class.items() if recall is not None}
+    lowest = min(known, key=lambda name: known[name])
+    return Verdict(
+        "utility",
+        "unknown",
+        f"{model.path.name} reaches a balanced accuracy of {result.balanced:.1%} on real test rows "
+        f"(accuracy {result.accuracy:.1%}); one class for all: {result.majority_balanced:.1%} "
+        f"({result.majority:.1%}). The class that it finds least is {lowest}: "
+        f"{known[lowest]:.1%} of its rows.",
+        "Not graded: nothing was trained on the private rows to compare it with.",
+    )

@@ -1,0 +1,191 @@
+"""Records that two datasets share, and copies of private records among the samples of a release."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.ports import Source
+from understudy.core.types import Embeddings
+from understudy.data.batches import batch_size
+from understudy.metrics.copies import excess
+from understudy.metrics.fingerprints import (
+    Digests,
+    Hashes,
+    copied,
+    nearest_hashes,
+    perceptual_hashes,
+    record_digests,
+)
+from understudy.metrics.nearest_neighbours import clouds, nearest_rows
+from understudy.metrics.subsets import some
+from understudy.report import StatedCopies
+
+NEAR_BITS = 6
+"""Bits of 64 in which perceptual hashes of near-copies differ at most."""
+
+_NEAR_PART = 0.25
+"""Of the distance between private records: a near-copy lies no farther from one of them."""
+
+_STORED_ANEW_BITS = 0, 2, 6, 10
+_TIMES, _P_VALUE = 2.0, 1e-6
+"""Images are stored anew where hashes agree so many times as often as chance makes them, and where
+chance is as unlikely as that."""
+
+_ASKED = 1_000  # private records, at most, whose nearest other private record is looked for
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """What records are recognised by.
+
+    Attributes:
+        digests: (n,) any change of a value changes one; blank images have none (zeros).
+        hashes: (n,) perceptual hashes; None of embeddings.
+        mirrored: (n,) those of the images seen in a mirror; None of embeddings.
+    """
+
+    digests: Digests
+    hashes: Hashes | None
+    mirrored: Hashes | None
+
+    @classmethod
+    def of(cls, source: Source) -> Fingerprints:
+        """Those of all records of a source, batch by batch."""
+        digests, hashes, mirrored = [], [], []
+        for batch in source.batches(batch_size(source)):
+            digests.append(record_digests(batch.values))
+            if source.kind == "images":
+                hashes.append(perceptual_hashes(batch.values))
+                mirrored.append(perceptual_hashes(batch.values[:, :, ::-1]))
+        if not hashes:
+            return cls(np.concatenate(digests), None, None)
+        return cls(np.concatenate(digests), np.concatenate(hashes), np.concatenate(mirrored))
+
+    def keyed(self, key: bytes) -> Iterator[bytes]:
+        """16 bytes of each record that say nothing without the key: for a ledger."""
+        for digest in self.digests.tolist():
+            yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
+
+    def and_those_of(self, other: Fingerprints) -> Fingerprints:
+        """Those of both, these first; both of images or both of embeddings."""
+        pairs = (
+            (self.hashes, other.hashes),
+            (self.mirrored, other.mirrored),
+        )
+        hashes, mirrored = (
+            None if one is None or two is None else np.concatenate([one, two]) for one, two in pairs
+        )
+        return Fingerprints(np.concatenate([self.digests, other.digests]), hashes, mirrored)
+
+    def at(self, rows: NDArray[np.int64]) -> Fingerprints:
+        """Those of some records."""
+        return Fingerprints(
+            self.digests[rows],
+            None if self.hashes is None else self.hashes[rows],
+            None if self.mirrored is None else self.mirrored[rows],
+        )
+
+
+def shared_records(records: Fingerprints, known: Fingerprints) -> int:
+    """How many records are among others: value for value, or images that were stored anew.
+
+    Both are compared as they are opened: images at the same size, whatever files they came from.
+    Blank images do not count.
+    """
+    exact = int(copied(records.digests, known.digests).sum())
+    return max(exact, stored_anew(records, known)[0])
+
+
+def stored_anew(records: Fingerprints, known: Fingerprints) -> tuple[int, float]:
+    """How many images are others that were encoded anew, resized or mirrored; and what chance is.
+
+    By perceptual hashes that agree, nearly, more often than those of the others do among
+    themselves: some images are all alike. Of several numbers of bits the one that finds most.
+
+    Args:
+        records: n images; embeddings are never stored anew.
+        known: The others.
+
+    Returns:
+        0 and 0.0 where there are no more than chance explains.
+    """
+    result = 0, 0.0
+    if records.hashes is None or records.mirrored is None or len(known.digests) < 2:
+        return result
+    near = np.minimum(*(_bits(hashes, known) for hashes in (records.hashes, records.mirrored)))
+    rows = np.arange(len(known.digests))
+    usual = _bits_to_others(known, rows[some(len(rows), _ASKED)])
+    for bits in _STORED_ANEW_BITS:
+        counted = excess(
+            int((near <= bits).sum()), len(near), int((usual <= bits).sum()), len(usual)
+        )
+        more = counted.p_value < _P_VALUE and counted.rate > _TIMES * counted.chance
+        if more and counted.hits > result[0]:
+            result = counted.hits, counted.chance
+    return result
+
+
+def _bits(hashes: Hashes, known: Fingerprints) -> NDArray[np.int64]:
+    """(n,) bits in which each hash differs from the nearest of the others; 64: there are none."""
+    if known.hashes is None:
+        return np.full(len(hashes), 64, dtype=np.int64)
+    return nearest_hashes(hashes, known.hashes)[1]
+
+
+def _bits_to_others(known: Fingerprints, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(k,) the same of some of the images, each beside all the others, mirrored or not."""
+    least = np.full(len(asked), 64, dtype=np.int64)
+    for own in (known.hashes, known.mirrored):
+        if own is None or known.hashes is None:
+            continue
+        for at, row in enumerate(asked.tolist()):
+            bits = np.bitwise_count(known.hashes ^ own[row])
+            bits[row] = 64
+            least[at] = min(least[at], int(bits.min()))
+    return least
+
+
+def copies_of(
+    samples: Fingerprints,
+    embeddings: Embeddings,
+    private: Fingerprints,
+    private_embeddings: Embeddings,
+    space: str,
+) -> StatedCopies:
+    """How many samples are copies of a private record: exact ones, and near ones besides.
+
+    A near-copy has the perceptual hash of a private image, seen in a mirror or not, but for 6 bits
+    of 64; or lies four times nearer to a private record than private records usually do to their
+    nearest other one. How often a private record is as near to another one says what chance gives.
+
+    Args:
+        samples: Of the release, n.
+        embeddings: (n, d).
+        private: Of all private records, p.
+        private_embeddings: (p, d).
+        space: What the embeddings are, in words.
+    """
+    exact = copied(samples.digests, private.digests)
+    asked = np.arange(len(private_embeddings))[some(len(private_embeddings), _ASKED)]
+    rows, queries, records = clouds(private_embeddings, embeddings, private_embeddings[asked])
+    others = nearest_rows(records, rows, min(2, len(private_embeddings)))[1][:, -1]
+    limit = _NEAR_PART * float(np.median(others))
+    near = nearest_rows(queries, rows)[1][:, 0] < limit
+    usual = others < limit
+    words = f"a distance below a quarter of that between private records, in the space of {space}"
+    if samples.hashes is not None and samples.mirrored is not None and private.hashes is not None:
+        for hashes in (samples.hashes, samples.mirrored):
+            near |= nearest_hashes(hashes, private.hashes)[1] <= NEAR_BITS
+        usual |= _bits_to_others(private, asked) <= NEAR_BITS
+        words = (
+            f"a perceptual hash that differs in {NEAR_BITS} of 64 bits at most, mirrored or not; "
+            f"or {words}"
+        )
+    return StatedCopies(
+        len(exact), int(exact.sum()), int((near & ~exact).sum()), float(usual.mean()), words
+    )
