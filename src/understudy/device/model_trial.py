@@ -127,7 +127,7 @@ def _believed(
             raise WireError(text or "the model is refused")
         labels = [int(label) for label in fields["labels"]]
         judged = int(fields["judged"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise WireError("the model is refused: its trial gave no answer") from None
     expected = judged if kind == "classifier" else 0
     if not (0 <= judged <= len(order) and len(labels) == expected):
