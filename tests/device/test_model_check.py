@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from understudy.core.errors import WireError
 from understudy.core.types import Images
 from understudy.device.installed_models import DeviceModel, model_index, offer_model
 from understudy.device.model_check import VALUES, WORK, check_model
-from understudy.device.model_trial import check_boxes, judged, try_model
+from understudy.device.model_trial import _believed, check_boxes, judged, try_model
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
 from understudy.metrics.networks import small_cnn
 from understudy.metrics.networks.architectures import instance_resnet, mobilenet_v2
@@ -129,6 +130,46 @@ def test_what_passes_the_check_stays_within_the_bounds_of_a_trial(tmp_path: Path
     for name, (seconds, peak, _) in trials(tmp_path, models, SIDE).items():
         assert seconds < SECONDS, name
         assert peak < GIGABYTE, name
+
+
+@pytest.mark.parametrize(
+    ("work", "code"),
+    [
+        ("model_trial.SECONDS = 1\nmodel_trial._limit()\nwhile True: pass", -signal.SIGALRM),
+        ("print(len(bytearray(model_trial.MEMORY)))", 1),  # a MemoryError
+        ("print(len(bytearray(model_trial.MEMORY // 2)))", 0),
+    ],
+    ids=["time", "memory", "within both"],
+)
+def test_the_process_of_a_trial_is_stopped(work: str, code: int) -> None:
+    limit = "from understudy.device import model_trial\nmodel_trial._limit()"
+    words = [sys.executable, "-c", f"{limit}\n{work}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert ("MemoryError" in done.stderr) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "problem"),
+    [
+        (-signal.SIGALRM, b"started\n", "more than 8 seconds"),
+        (-signal.SIGABRT, b"started\n", "more memory"),
+        (0, b"started\n", "no answer"),
+        (0, b"started\n[]", "no answer"),
+        (0, b"started\n{}", "no answer"),
+        (0, b"started\n" + b"[" * 60000, "no answer"),
+        (0, b'started\n{"judged": 2, "labels": [0]}', "no answer"),
+        (0, b'started\n{"judged": 9, "labels": [0,0,0,0,0,0,0,0,0]}', "no answer"),
+        (0, b'started\n{"judged": 1, "labels": [7]}', "no answer"),
+        (0, b'started\n{"judged": 1, "labels": ["x"]}', "no answer"),
+        (0, b'started\n{"refused": "the model is refused: \\u001b[2J"}', r"refused: \[2J$"),
+    ],
+)
+def test_nothing_but_labels_is_believed_of_a_trial(code: int, answer: bytes, problem: str) -> None:
+    with pytest.raises(WireError, match=problem):
+        _believed(code, answer, "classifier", 2, np.arange(3))
+    fair = b'started\n{"judged": 2, "labels": [1, 0]}'
+    assert _believed(0, fair, "classifier", 2, np.array([5, 4, 3])).rows == (5, 4)
 
 
 def mean_level(images: Images) -> Any:

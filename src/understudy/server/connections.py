@@ -78,6 +78,11 @@ class OpenConnection:
         self.device = device
         return True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still counted."""
+        return self in self._connections
+
     def leave(self) -> None:
         """Count it no more; again changes nothing."""
         self._connections.leave(self)
@@ -98,6 +103,9 @@ class OpenConnections:
         self.limits = limits
         self._open: dict[OpenConnection, None] = {}
         self._of_address: Counter[str] = Counter()
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._open
 
     def enter(self, peer: str) -> OpenConnection | None:
         """A new connection, for which a guest may have to go; None where none can."""
