@@ -21,7 +21,7 @@ from tests.methods.sanitize.painted_world import SIDE
 from understudy.core.errors import WireError
 from understudy.core.types import Images
 from understudy.device.installed_models import DeviceModel, model_index, offer_model
-from understudy.device.model_check import VALUES, WORK, check_model
+from understudy.device.model_check import MULTIPLICATIONS, VALUES, check_model
 from understudy.device.model_trial import _believed, check_boxes, judged, try_model
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
 from understudy.metrics.networks import small_cnn
@@ -109,7 +109,7 @@ def largest_values() -> bytes:
 def largest_work() -> bytes:
     """As many multiplications as are allowed, on numbers so small that they are slow."""
     filters = 400
-    count = (WORK - 10**8) // (filters**2 * 9 * SIDE**2)
+    count = (MULTIPLICATIONS - 10**8) // (filters**2 * 9 * SIDE**2)
     weights = {
         "a": np.full((filters, 3, 1, 1), 1e-39),
         "b": np.full((filters, filters, 3, 3), 1e-4),
@@ -135,7 +135,7 @@ def test_what_passes_the_check_stays_within_the_bounds_of_a_trial(tmp_path: Path
 @pytest.mark.parametrize(
     ("work", "code"),
     [
-        ("model_trial.SECONDS = 1\nmodel_trial._limit()\nwhile True: pass", -signal.SIGALRM),
+        ("model_trial.TRIAL_SECONDS = 1\nmodel_trial._limit()\nwhile True: pass", -signal.SIGALRM),
         ("print(len(bytearray(model_trial.MEMORY)))", 1),  # a MemoryError
         ("print(len(bytearray(model_trial.MEMORY // 2)))", 0),
     ],
@@ -153,7 +153,7 @@ def test_the_process_of_a_trial_is_stopped(work: str, code: int) -> None:
     ("code", "answer", "problem"),
     [
         (-signal.SIGALRM, b"started\n", "more than 8 seconds"),
-        (-signal.SIGABRT, b"started\n", "more memory"),
+        (-signal.SIGABRT, b"started\n", "too much memory"),
         (0, b"started\n", "no answer"),
         (0, b"started\n[]", "no answer"),
         (0, b"started\n{}", "no answer"),

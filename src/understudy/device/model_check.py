@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from understudy.core.errors import MissingExtra, WireError
-from understudy.device.model_sizes import RULES, Cost, GraphRefusedError, graph_cost
+from understudy.device.model_sizes import SIZE_RULES, Cost, GraphRefusedError, graph_cost
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
 from understudy.metrics.box_maps import BOX_SIDES
 
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingExtra("a model as ONNX", "server") from error
 
-OPERATORS = frozenset({*RULES, "Constant"})
+OPERATORS = frozenset({*SIZE_RULES, "Constant"})
 """What a small classifier or detector is made of. Not one makes its result's size from values."""
 
 NODES = 1000
@@ -33,7 +33,7 @@ NODES = 1000
 VALUES = 2**25
 """Numbers of all intermediate results at most, for one image: 128 MiB. The largest network that
 `serve` trains has half of it, at 256 pixels a side."""
-WORK = 2**31
+MULTIPLICATIONS = 2**31
 """Multiplications of an image at most; that network has half of it."""
 OPSETS = range(11, 23)
 _TYPES: dict[int, int] = {TensorProto.FLOAT: 4, TensorProto.INT64: 8, TensorProto.INT32: 4}
@@ -64,7 +64,7 @@ def check_model(data: bytes, kind: ModelKind, side: int, classes: int) -> Cost:
     try:
         onnx.checker.check_model(model)
         opset = model.opset_import[0].version
-        cost = graph_cost(model.graph, opset, values=VALUES, work=WORK)
+        cost = graph_cost(model.graph, opset, values=VALUES, work=MULTIPLICATIONS)
     except GraphRefusedError as error:
         raise WireError(f"the model is refused: {error}") from None
     except (onnx.checker.ValidationError, ValueError, TypeError, IndexError):

@@ -125,7 +125,7 @@ def graph_cost(graph: onnx.GraphProto, opset: int, *, values: int, work: int) ->
             tensors[node.output[0]] = _Value(array.shape, array)
             continue
         inputs = tuple(tensors[name] if name else None for name in node.input)
-        sizes, effort = RULES[node.op_type](_Call(inputs, attributes, opset))
+        sizes, effort = SIZE_RULES[node.op_type](_Call(inputs, attributes, opset))
         _require(min(sizes, default=1) >= 1 and len(sizes) <= 5, _FIT_REASON)
         total_values += math.prod(sizes)
         total_work += effort
@@ -330,7 +330,7 @@ def _product(call: _Call) -> _Result:
     return sizes[1:], math.prod(sizes) * a[-1]
 
 
-RULES: dict[str, Callable[[_Call], _Result]] = {
+SIZE_RULES: dict[str, Callable[[_Call], _Result]] = {
     **dict.fromkeys(("Add", "Mul", "Sub"), _alongside),
     **dict.fromkeys(("Identity", "Relu", "Sigmoid"), _same),
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),

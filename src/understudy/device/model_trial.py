@@ -27,14 +27,14 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.backends.onnx_model import OnnxModel, OnnxOptions
+from understudy.backends.onnx_model import OnnxModel, OnnxOptions, require_onnx_runtime
 from understudy.core.errors import BackendError, RunError, WireError
 from understudy.core.types import Images
 from understudy.device.model_check import VALUES, check_model
 from understudy.methods.sanitize.wire import ModelKind
 from understudy.metrics.box_maps import decode_boxes
 
-SECONDS = 8
+TRIAL_SECONDS = 8
 """Time of a trial, from when its libraries are loaded."""
 MEMORY = 640 * 2**20
 """Bytes beyond those of its libraries."""
@@ -101,7 +101,7 @@ def try_model(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            timeout=_STARTING_SECONDS + SECONDS,
+            timeout=_STARTING_SECONDS + TRIAL_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -118,7 +118,9 @@ def _believed(
         raise RunError(f"the process that tries models could not be started (status {code})")
     if code < 0:
         late = -code in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
-        took = f"more than {SECONDS} seconds" if late else "more memory than it may, or crashed"
+        took = (
+            f"more than {TRIAL_SECONDS} seconds" if late else "more memory than it may, or crashed"
+        )
         raise WireError(f"the model is refused: its trial took {took}")
     try:
         fields = json.loads(line[:_ANSWER_BYTES])
@@ -233,7 +235,7 @@ def _limit() -> None:
         if hard == resource.RLIM_INFINITY or bound < hard:
             resource.setrlimit(what, (bound, bound))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, TRIAL_SECONDS)
 
 
 def _answer(source: BinaryIO) -> dict[str, object]:
@@ -257,11 +259,9 @@ def _answer(source: BinaryIO) -> dict[str, object]:
 
 
 def _main() -> None:
-    import onnxruntime  # noqa: F401  # its memory is none of the model's
-
+    require_onnx_runtime()  # loaded before the limits: its memory is none of the model's
     print("started", flush=True)
-    answer = json.dumps(_answer(sys.stdin.buffer))
-    print(answer, flush=True)
+    print(json.dumps(_answer(sys.stdin.buffer)), flush=True)
 
 
 if __name__ == "__main__":

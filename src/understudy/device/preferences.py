@@ -159,15 +159,12 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
-    segmenter_classes = load_model(Segmenter, segmenter).classes
-    for noun in targets:
-        classes_of(noun, segmenter_classes)
+    _check_nouns(targets, segmenter)
     model = pose_model if "pose" in chosen else None
-    preferences = Preferences(request, chosen, model, segmenter)
     write_file(home.path(_REQUEST), encode_message(request))
     choices = {"sanitizers": list(chosen), "pose_model": model, "segmenter": segmenter}
     home.write(_CHOICES, choices)
-    return preferences
+    return Preferences(request, chosen, model, segmenter)
 
 
 def stored_preferences(home: DeviceHome) -> Preferences:
@@ -210,6 +207,13 @@ def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> 
                 f"{noun}={list(known_levels)[-1]}"
             )
     return tuple(names)
+
+
+def _check_nouns(targets: Sequence[str], segmenter: str) -> None:
+    """Refuse an object that a segmenter has no class for."""
+    classes = load_model(Segmenter, segmenter).classes
+    for noun in targets:
+        classes_of(noun, classes)
 
 
 def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:

@@ -264,14 +264,14 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
         ConfigError: The port is in use, or the host is not this machine.
     """
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
         raise ConfigError(f"--host {host!r} is no address: {error.strerror}") from None
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             one = socket.socket(family, kind, protocol)
             sockets.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -266,8 +266,8 @@ class JobStore:
                     expires=expires,
                 )
             )
-            turn = select(_TURNS.c.device).where(_TURNS.c.device == device)
-            if connection.execute(turn).first() is None:
+            mine = select(_TURNS.c.device).where(_TURNS.c.device == device)
+            if connection.execute(mine).first() is None:
                 connection.execute(insert(_TURNS).values(device=device))
             connection.execute(insert(_WORK).values(job=job))
             return _one(connection, job)
