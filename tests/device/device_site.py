@@ -171,6 +171,7 @@ class DeviceSite:
             classes=CLASSES,
             levels=levels,
             references=references,
+            segmenter=SEGMENTER,
         )
 
     def public(self) -> tuple[Path, Path]:

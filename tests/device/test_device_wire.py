@@ -100,10 +100,12 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "0 photos added, 5 were there before" in device("add", photos)
     site.add_labelled()
     asked = ("--target", "dog", "--background", "room", "--classes", "blue, green")
-    said = device("request", *asked, "--level", "dog=segment", "--references", 3)
+    said = device(
+        "request", *asked, "--level", "dog=segment", "--references", 3, "--segmenter", SEGMENTER
+    )
     assert "dog (object): L2, its pixels room (background): L0, its name alone" in said
     assert "train here, and nothing leaves" in said
-    said = device("segment", "--segmenter", SEGMENTER, "--leave-out", "2")
+    said = device("segment", "--leave-out", "2")
     assert "dog: in 5 of 5 photos" in said
     said = device("preview", "--rooms", place, "--compare-with", homes, "--no-measure")
     code = said.split("understudy device send --yes ")[1][:8]
@@ -123,10 +125,15 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "no model is installed now" in device("model", "--rollback")
 
 
+UNICORN = ["request", "--target", "unicorn", "--background", "room", "--classes", "eating,not"]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (["request", "--target", "dog", "--background", "room", "--level", "dog"], "PART=WHAT"),
+        ([*UNICORN, "--segmenter", SEGMENTER], "no class for 'unicorn'; it has"),
+        ([*UNICORN, "--level", "unicorn=edges"], "no class for 'unicorn'; it has"),
         (["segment", "--leave-out", "two"], "numbers with commas"),
         (["status"], "nothing was sent yet"),
         (["preview"], "no model was asked for yet"),
@@ -141,6 +148,7 @@ def test_a_command_that_cannot_be_says_why(
         site.ask()
     with pytest.raises(UnderstudyError, match=problem):
         Terminal(site.home.folder)(*words)
+    assert words[0] != "request" or not site.home.path("request.json").exists()
 
 
 def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_path: Path) -> None:

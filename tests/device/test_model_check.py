@@ -1,160 +1,210 @@
-"""Hostile model files are refused before any runtime sees them; what we export passes."""
+"""Hostile models are refused or stopped in time; what the server trains is installed."""
 
 from __future__ import annotations
 
+import json
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from tests.device.device_site import colour_model
+from tests.device import hostile_models
+from tests.device.device_site import DeviceSite, colour_model
+from tests.device.hostile_models import HOSTILE, Hostile, before, node
 from tests.methods.sanitize.painted_world import SIDE
 
 from understudy.core.errors import WireError
-from understudy.device.model_check import check_model
-from understudy.methods.sanitize.wire import MODEL_BYTES
+from understudy.core.types import Images
+from understudy.device.installed_models import DeviceModel, model_index, offer_model
+from understudy.device.model_check import MULTIPLICATIONS, VALUES, check_model
+from understudy.device.model_trial import _believed, check_boxes, judged, try_model
+from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
 from understudy.metrics.networks import small_cnn
+from understudy.metrics.networks.architectures import instance_resnet, mobilenet_v2
+from understudy.metrics.networks.detector import one_stage_detector
 from understudy.metrics.networks.onnx_export import onnx_bytes
 
-Change = Callable[[onnx.ModelProto], None]
+SECONDS, GIGABYTE = 10, 2**30
+_TRIALS = """
+import json, resource, sys, time
+from pathlib import Path
+from understudy.core.errors import WireError
+from understudy.device.model_trial import try_model
+for path in map(Path, sys.argv[2:]):
+    start, reason = time.monotonic(), None
+    try:
+        try_model(path.read_bytes(), path.suffix[1:], int(sys.argv[1]), 2)
+    except WireError as error:
+        reason = str(error)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print(json.dumps([path.name, time.monotonic() - start, peak, reason]), flush=True)
+"""
 
 
-def another_file(model: onnx.ModelProto) -> None:
-    tensor = model.graph.initializer[0]
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    entry = tensor.external_data.add()
-    entry.key, entry.value = "location", "../../../etc/passwd"
-
-
-def another_file_of_a_constant(model: onnx.ModelProto) -> None:
-    tensor = numpy_helper.from_array(np.zeros(1, np.float32), "t")
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    model.graph.node.append(helper.make_node("Constant", [], ["c"], value=tensor))
-
-
-def another_domain(model: onnx.ModelProto) -> None:
-    model.opset_import.append(helper.make_opsetid("com.evil", 1))
-    model.graph.node[0].domain = "com.evil"
-
-
-def unlisted_operator(model: onnx.ModelProto) -> None:
-    model.graph.node[0].op_type = "NonMaxSuppression"
-
-
-def endless_loop(model: onnx.ModelProto) -> None:
-    body = helper.make_graph([], "body", [], [])
-    model.graph.node.append(helper.make_node("Loop", ["", ""], ["x"], body=body))
-
-
-def graph_in_a_listed_operator(model: onnx.ModelProto) -> None:
-    model.graph.node[0].attribute.append(
-        helper.make_attribute("then_branch", helper.make_graph([], "g", [], []))
+def trials(folder: Path, models: list[tuple[str, ModelKind, bytes]], side: int) -> dict[str, Any]:
+    """Seconds, bytes of memory so far and reason of a trial of each, from a process of its own."""
+    paths = []
+    for name, kind, data in models:
+        paths.append(folder / f"{name}.{kind}")
+        paths[-1].write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", _TRIALS, str(side), *map(str, paths)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {name.partition(".")[0]: tuple(rest) for name, *rest in lines}
 
 
-def function(model: onnx.ModelProto) -> None:
-    opset = [helper.make_opsetid("", 17)]
-    model.functions.append(helper.make_function("", "Flatten", [], [], [], opset))
-
-
-def training_part(model: onnx.ModelProto) -> None:
-    model.training_info.add()
-
-
-def impossible_tensor(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].dims[0] = 2**40
-
-
-def short_tensor(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].dims[0] = 4
-
-
-def not_a_number(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].raw_data = np.full((3, 2), np.nan, np.float32).tobytes()
-
-
-def sparse_numbers(model: onnx.ModelProto) -> None:
-    model.graph.sparse_initializer.add()
-
-
-def second_input(model: onnx.ModelProto) -> None:
-    model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, ["n", 3]))
-
-
-def other_input(model: onnx.ModelProto) -> None:
-    model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 4096
-
-
-def strings(model: onnx.ModelProto) -> None:
-    model.graph.initializer.append(numpy_helper.from_array(np.array(["a"], object), "s"))
-
-
-def memory_bomb(model: onnx.ModelProto) -> None:
-    """A convolution whose padding makes its result 100,000 pixels a side."""
-    weight = np.zeros((1, 3, 1, 1), np.float32)
-    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
-    node = helper.make_node("Conv", ["images", "w"], ["huge"], pads=[50_000] * 4)
-    model.graph.node.insert(0, node)
-
-
-def size_from_values(model: onnx.ModelProto) -> None:
-    """A reshape by numbers that are only known when it runs."""
-    model.graph.node.append(helper.make_node("Reshape", ["images", "shape"], ["unknown"]))
-    model.graph.node.append(helper.make_node("Identity", ["images"], ["shape"]))
-
-
-def cycle(model: onnx.ModelProto) -> None:
-    model.graph.node[0].input[0] = "scores"
-
-
-def many_operators(model: onnx.ModelProto) -> None:
-    for number in range(1001):
-        model.graph.node.append(helper.make_node("Relu", ["images"], [f"r{number}"]))
-
-
-def other_output(model: onnx.ModelProto) -> None:
-    model.graph.initializer[0].CopyFrom(
-        numpy_helper.from_array(np.zeros((3, 5), np.float32), "weights")
-    )
-    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.zeros(5, np.float32), "bias"))
-    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 5
-
-
-HOSTILE: list[tuple[Change, str]] = [
-    (another_file, "another file"),
-    (another_file_of_a_constant, "another file"),
-    (another_domain, "another domain"),
-    (unlisted_operator, "not on the list"),
-    (endless_loop, "not on the list"),
-    (graph_in_a_listed_operator, "inside of an operator"),
-    (function, "functions"),
-    (training_part, "training part"),
-    (impossible_tensor, "impossible size"),
-    (short_tensor, "more or fewer numbers"),
-    (not_a_number, "not finite"),
-    (sparse_numbers, "sparse"),
-    (second_input, "number of inputs"),
-    (other_input, "its input is not"),
-    (strings, "another type"),
-    (memory_bomb, "too large"),
-    (size_from_values, "hold together|cannot be known"),
-    (cycle, "hold together"),
-    (many_operators, "1 to 1000"),
-    (other_output, "its output is not"),
-]
+def test_there_are_forty_models_of_each_danger_and_no_two_alike() -> None:
+    assert len({one.name for one in HOSTILE}) == len(HOSTILE) >= 100
+    assert len(hostile_models.DETECTORS) >= 10
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"), HOSTILE, ids=lambda one: getattr(one, "__name__", "")
+    "hostile", [one for one in HOSTILE if not one.runs], ids=lambda one: one.name
 )
-def test_a_hostile_model_is_refused(change: Change, reason: str) -> None:
-    model = onnx.load_model_from_string(colour_model())
-    change(model)
-    with pytest.raises(WireError, match=reason):
-        check_model(model.SerializeToString(), "classifier", SIDE, 2)
+def test_a_hostile_file_is_refused_before_it_is_run(hostile: Hostile) -> None:
+    with pytest.raises(WireError, match=hostile.reason):
+        check_model(hostile.data(), hostile.kind, SIDE, hostile_models.CLASSES)
+
+
+@pytest.fixture(scope="module")
+def hostile_trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    run = [(f"{k}", one.kind, one.data()) for k, one in enumerate(HOSTILE) if one.runs]
+    return trials(tmp_path_factory.mktemp("hostile"), run, SIDE)
+
+
+@pytest.mark.parametrize(
+    "number", [k for k, one in enumerate(HOSTILE) if one.runs], ids=lambda k: HOSTILE[k].name
+)
+def test_a_hostile_model_is_stopped_in_its_trial(
+    number: int, hostile_trials: dict[str, Any]
+) -> None:
+    seconds, peak, reason = hostile_trials[str(number)]
+    assert reason is not None
+    assert re.search(HOSTILE[number].reason, reason)
+    assert seconds < SECONDS
+    assert peak < GIGABYTE
+
+
+def largest_values() -> bytes:
+    """As many numbers as are allowed, all of them alive at a time."""
+    filters, count = 1024, VALUES // (1024 * SIDE**2) - 2
+    weights = {"a": np.full((filters, 3, 1, 1), 1e-3), "z": np.full((3, filters, 1, 1), 1e-3)}
+    half = count // 2
+    nodes = [node("Conv", ["images", "a"], ["r0"])]
+    nodes += [node("Sigmoid", [f"r{k}"], [f"r{k + 1}"]) for k in range(half)]
+    nodes += [node("Add", [f"s{k + 1}" if k < half - 1 else f"r{half}", f"r{k}"], [f"s{k}"])
+              for k in reversed(range(half))]  # fmt: skip
+    return before([*nodes, node("Conv", ["s0", "z"], ["x"])], weights)
+
+
+def largest_work() -> bytes:
+    """As many multiplications as are allowed, on numbers so small that they are slow."""
+    filters = 400
+    count = (MULTIPLICATIONS - 10**8) // (filters**2 * 9 * SIDE**2)
+    weights = {
+        "a": np.full((filters, 3, 1, 1), 1e-39),
+        "b": np.full((filters, filters, 3, 3), 1e-4),
+        "z": np.full((3, filters, 1, 1), 1e-3),
+    }
+    layers = [node("Conv", ["images", "a"], ["v0"])]
+    layers += [node("Conv", [f"v{k}", "b"], [f"v{k + 1}"], pads=[1] * 4) for k in range(count)]
+    return before([*layers, node("Conv", [f"v{count}", "z"], ["x"])], weights)
+
+
+def test_what_passes_the_check_stays_within_the_bounds_of_a_trial(tmp_path: Path) -> None:
+    models: list[tuple[str, ModelKind, bytes]] = [
+        ("values", "classifier", largest_values()),
+        ("work", "classifier", largest_work()),
+    ]
+    for _, kind, data in models:
+        check_model(data, kind, SIDE, 2)
+    for name, (seconds, peak, _) in trials(tmp_path, models, SIDE).items():
+        assert seconds < SECONDS, name
+        assert peak < GIGABYTE, name
+
+
+@pytest.mark.parametrize(
+    ("work", "code"),
+    [
+        ("model_trial.TRIAL_SECONDS = 1\nmodel_trial._limit()\nwhile True: pass", -signal.SIGALRM),
+        ("print(len(bytearray(model_trial.MEMORY)))", 1),  # a MemoryError
+        ("print(len(bytearray(model_trial.MEMORY // 2)))", 0),
+    ],
+    ids=["time", "memory", "within both"],
+)
+def test_the_process_of_a_trial_is_stopped(work: str, code: int) -> None:
+    limit = "from understudy.device import model_trial\nmodel_trial._limit()"
+    words = [sys.executable, "-c", f"{limit}\n{work}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert ("MemoryError" in done.stderr) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "problem"),
+    [
+        (-signal.SIGALRM, b"started\n", "more than 8 seconds"),
+        (-signal.SIGABRT, b"started\n", "too much memory"),
+        (0, b"started\n", "no answer"),
+        (0, b"started\n[]", "no answer"),
+        (0, b"started\n{}", "no answer"),
+        (0, b"started\n" + b"[" * 60000, "no answer"),
+        (0, b'started\n{"judged": 2, "labels": [0]}', "no answer"),
+        (0, b'started\n{"judged": 9, "labels": [0,0,0,0,0,0,0,0,0]}', "no answer"),
+        (0, b'started\n{"judged": 1, "labels": [7]}', "no answer"),
+        (0, b'started\n{"judged": 1, "labels": ["x"]}', "no answer"),
+        (0, b'started\n{"refused": "the model is refused: \\u001b[2J"}', r"refused: \[2J$"),
+    ],
+)
+def test_nothing_but_labels_is_believed_of_a_trial(code: int, answer: bytes, problem: str) -> None:
+    with pytest.raises(WireError, match=problem):
+        _believed(code, answer, "classifier", 2, np.arange(3))
+    fair = b'started\n{"judged": 2, "labels": [1, 0]}'
+    assert _believed(0, fair, "classifier", 2, np.array([5, 4, 3])).rows == (5, 4)
+
+
+def mean_level(images: Images) -> Any:
+    return np.stack([images.mean(axis=(1, 2, 3)), -images.mean(axis=(1, 2, 3))], axis=1)
+
+
+def by_row(images: Images) -> Any:
+    return np.eye(2)[np.arange(len(images)) % 2]
+
+
+def by_the_batch(images: Images) -> Any:
+    levels = mean_level(images)
+    return levels - levels.mean(axis=0)
+
+
+def by_size(images: Images) -> Any:
+    return mean_level(images) + (len(images) > 1) * 9
+
+
+def test_an_answer_by_row_or_by_batch_is_refused_however_it_is_made() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), np.uint8)
+    results = judged(mean_level, images, 16, 60)
+    assert (results == mean_level(images)).all()
+    for model in (by_row, by_the_batch, by_size):
+        with pytest.raises(WireError, match="depends on the others"):
+            judged(model, images, 16, 60)
+
+
+@pytest.mark.parametrize("value", [1e5, -1e5, -1e9])
+def test_boxes_that_are_none_are_refused(value: float) -> None:
+    maps = np.zeros((2, 6, 4, 4), np.float32)
+    check_boxes(maps, 32)
+    maps[1, 3, 2, 2] = value
+    with pytest.raises(WireError, match="boxes that are none"):
+        check_boxes(maps, 32)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +222,31 @@ def test_other_bytes_are_refused(data: bytes, reason: str) -> None:
         check_model(data, "classifier", SIDE, 2)
 
 
-def test_what_a_server_exports_passes() -> None:
-    check_model(colour_model(), "classifier", SIDE, 2)
-    shape = (SIDE, SIDE, 3)
-    network = small_cnn(shape, 4).eval()
-    ones = np.ones(3, np.float32)
-    check_model(onnx_bytes(network, shape, ones, ones), "classifier", SIDE, 4)
+def test_a_refusal_quotes_nothing_of_the_model() -> None:
+    data = before([node("Mul", ["images", "secretword"], ["x"])], {"secretword": [3e38, 3e38]})
+    with pytest.raises(WireError) as refusal:
+        try_model(data, "classifier", SIDE, 2)
+    assert "secretword" not in str(refusal.value)
+
+
+HONEST: list[tuple[ModelKind, int, Callable[..., Any]]] = [
+    ("classifier", 32, small_cnn),
+    ("classifier", 64, instance_resnet),
+    ("classifier", 256, instance_resnet),
+    ("classifier", 64, lambda shape, classes: mobilenet_v2(shape, classes, width=16)),
+    ("detector", 32, one_stage_detector),
+    ("detector", 256, one_stage_detector),
+]
+"""The networks that `serve` and the device itself train."""
+
+
+@pytest.mark.parametrize(("kind", "side", "network"), HONEST)
+def test_what_a_server_trains_is_installed(
+    site: DeviceSite, kind: ModelKind, side: int, network: Callable[..., Any]
+) -> None:
+    shape, classes = (side, side, 3), ("dog", "cat", "bird")
+    mean, gain = np.full(3, 127, np.float32), np.full(3, 1 / 64, np.float32)
+    data = onnx_bytes(network(shape, len(classes)).eval(), shape, mean, gain)
+    model = DeviceModel("", "server", kind, classes, side, 0.9)
+    assert offer_model(site.home, data, model).installed
+    assert model_index(site.home).current is not None

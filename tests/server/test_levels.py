@@ -16,6 +16,9 @@ from tests.methods.sanitize.painted_world import SIDE, ColourSegmenter, rooms  #
 from tests.server.site import Device, Server, Submitted  # noqa: E402
 
 from understudy.core.types import Images, Labels  # noqa: E402
+from understudy.device.home_folder import DeviceHome  # noqa: E402
+from understudy.device.installed_models import DeviceModel, offer_model  # noqa: E402
+from understudy.device.model_trial import try_model  # noqa: E402
 from understudy.methods.sanitize import wire  # noqa: E402
 from understudy.methods.sanitize.customise import TuningPlan  # noqa: E402
 from understudy.methods.sanitize.signed_results import decode_model  # noqa: E402
@@ -73,6 +76,14 @@ def server(folder: Path, epochs: int) -> Server:
     return Server(folder, pipeline=pipeline)
 
 
+def installed(folder: Path, result: wire.ModelResult, data: bytes) -> bool:
+    """Whether a device takes the model."""
+    offered = DeviceModel(
+        "", "server", result.kind, result.label_classes, result.side, result.validation
+    )
+    return offer_model(DeviceHome.of(folder / "device"), data, offered).installed
+
+
 @pytest.mark.slow
 def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None:
     one = server(tmp_path, 60)
@@ -88,6 +99,9 @@ def test_a_classifier_of_what_was_sent_comes_back_signed(tmp_path: Path) -> None
     pixels = images.transpose(0, 3, 1, 2).astype(np.float32)
     (scores,) = ort.InferenceSession(model).run(None, {"images": pixels})
     assert (scores.argmax(1) == labels).mean() > 0.75
+    trial = try_model(model, "classifier", SIDE, 2, images)
+    assert trial.labels == tuple(scores.argmax(1)[list(trial.rows)].tolist())
+    assert installed(tmp_path, result, model)
 
 
 def test_a_detector_comes_back_signed(tmp_path: Path) -> None:
@@ -102,3 +116,4 @@ def test_a_detector_comes_back_signed(tmp_path: Path) -> None:
     pixels = np.zeros((2, 3, SIDE, SIDE), np.float32)
     (maps,) = ort.InferenceSession(model).run(None, {"images": pixels})
     assert len(decode_boxes(maps, (SIDE, SIDE))) == 2
+    assert installed(tmp_path, result, model)

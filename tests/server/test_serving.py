@@ -108,6 +108,30 @@ def test_pairing_and_revoking_by_the_command_line(tmp_path: Path) -> None:
     assert isinstance(wrong.exception, ConfigError)
 
 
+def test_options_before_a_subcommand_are_those_of_the_subcommand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No second server is made in the folder where the command is given."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    data = ["--data", str(tmp_path / "server")]
+    ran = CliRunner().invoke(app, ["serve", *data, "--host", "::1", "--port", "9000", "pair"])
+    assert ran.exit_code == 0, ran.output
+    code = wire.PairingCode.read(ran.output)
+    assert code.url == "https://[::1]:9000"
+    assert code.public_key == ServerKeys.of(tmp_path / "server").public_key
+    ran = CliRunner().invoke(app, ["serve", *data, "--port", "9000", "pair", "--port", "9001"])
+    assert wire.PairingCode.read(ran.output).url == "https://127.0.0.1:9001"
+    ran = CliRunner().invoke(app, ["serve", *data, "devices"])
+    assert (ran.exit_code, ran.output) == (0, "")
+    for words in (["--workers", "2", "pair"], ["--port", "9000", "devices"]):
+        ran = CliRunner().invoke(app, ["serve", *data, *words])
+        assert isinstance(ran.exception, ConfigError)
+        assert f"{words[0]} stands before `{words[2]}`" in str(ran.exception)
+    assert list(here.iterdir()) == []
+
+
 def test_retention_goes_on_after_a_failure(
     server: Server,
     device: Device,
@@ -129,6 +153,24 @@ def test_retention_goes_on_after_a_failure(
     assert list(server.service.folders.jobs()) == []
     assert "OSError" in caplog.text
     assert "secretword" not in caplog.text
+
+
+def test_the_time_limit_of_a_job_is_kept_while_serving(
+    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, over = device.send(submitted()), Event()
+    assert server.store.claim("worker", 60) is not None
+    assert server.store.renew(job, "worker", 60, server.quotas.job_seconds + 1)
+
+    class Pool:
+        def tend(self) -> None:
+            if server.stopped:
+                over.set()
+
+    monkeypatch.setattr(serve, "TEND_SECONDS", 0)
+    serve._tend(server.service, Pool(), over)  # type: ignore[arg-type]
+    assert server.stopped == ["worker"]
+    assert device.state("GET", f"/v1/jobs/{job}").failure == "time"
 
 
 @pytest.fixture

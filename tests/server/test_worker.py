@@ -13,13 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 from tests.server.site import CANARY, CLASSES, NOUN, Device, DigestPipeline, Server, submitted
 
 from understudy.methods.sanitize.signed_results import decode_model
-from understudy.server.job_store import ATTEMPTS, DAY, TOMBSTONE, JobRow
+from understudy.server import worker
+from understudy.server.job_store import ATTEMPTS, DAY, TOMBSTONE, JobRow, Quotas
 from understudy.server.sealed_folders import JobFolders, JobGoneError
 from understudy.server.worker import LEASE, Worker, WorkerPool
 
@@ -208,6 +209,86 @@ def test_a_job_that_kills_its_workers_fails_in_the_end(server: Server, device: D
     assert not server.work()
     state = device.state("GET", f"/v1/jobs/{job}")
     assert (state.state, state.failure) == ("failed", "crashed")
+
+
+def test_no_device_s_jobs_keep_another_one_waiting(tmp_path: Path) -> None:
+    """Three devices, one of which submits everything first: their jobs are taken in turn."""
+    server = Server(tmp_path / "server", quotas=Quotas(open_jobs=20))
+    with server.client() as client:
+        devices = [Device(client, server.token()) for _ in range(3)]
+        jobs: dict[str, int] = {}
+        for number, count in ((0, 6), (1, 2), (2, 2)):
+            for _ in range(count):
+                jobs[devices[number].send(submitted())] = number
+                server.now += 1
+        order = []
+        for number in range(4):
+            row = server.store.claim(f"worker {number}", LEASE)  # at work at the same time
+            assert row is not None
+            order.append(jobs[row.id])
+        late = devices[1].send(submitted())
+        jobs[late] = 1
+        while (row := server.store.claim("worker", LEASE)) is not None:
+            order.append(jobs[row.id])
+        assert order == [0, 1, 2, 0, 1, 2, 0, 1, 0, 0, 0]
+    server.store.close()
+
+
+def test_a_job_of_a_worker_that_died_takes_a_turn_of_its_own(
+    server: Server, device: Device, other: Device
+) -> None:
+    mine, theirs = device.send(submitted()), other.send(submitted())
+    for _ in range(3):
+        first = server.store.claim("w", LEASE)
+        assert first is not None
+        server.store.release("w")
+        second = server.store.claim("w", LEASE)
+        assert second is not None
+        server.store.release("w")
+        assert {first.id, second.id} == {mine, theirs}
+
+
+def test_a_job_that_takes_too_long_is_ended_and_not_taken_up_again(tmp_path: Path) -> None:
+    """Its time is counted over all attempts, and a worker that hangs is killed."""
+    server = Server(tmp_path / "server", quotas=Quotas(job_seconds=100))
+    with server.client() as client:
+        device = Device(client, server.token())
+        job = device.send(submitted())
+        server.now += 1
+        next_job = device.send(submitted())
+        for name, worked in (("first", 60), ("second", 41)):
+            server.service.end_overtime()
+            assert server.stopped == []
+            claimed = server.store.claim(name, LEASE)
+            assert claimed is not None
+            assert claimed.id == job  # the older one
+            assert server.store.renew(job, name, LEASE, worked)
+            if name == "first":
+                server.store.release(name)  # it has died
+        server.service.end_overtime()
+        state = device.state("GET", f"/v1/jobs/{job}")
+        assert (state.state, state.failure) == ("failed", "time")
+        assert server.stopped == ["second"]
+        assert not server.store.renew(job, "second", LEASE, 1)
+        assert server.work()
+        assert row_of(server, next_job).state == "done"
+        assert not server.work()
+    server.store.close()
+
+
+def test_a_worker_counts_its_time(
+    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 1)
+    job = device.send(submitted())
+
+    def hang(stage: str) -> None:
+        while not server.store.overtime(1):
+            Event().wait(0.05)
+
+    server.pipeline._trace = hang
+    assert server.work()
+    assert row_of(server, job).state == "done"
 
 
 def test_a_failure_says_nothing_of_the_request(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,7 @@ class OnnxModel:
         self.path = Path(file).expanduser()
         if not self.path.is_file():
             raise BackendError(f"{self.path}: there is no such file; write onnx:FILE")
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise MissingExtra(f"onnx:{file}", "onnx") from error
+        onnxruntime = require_onnx_runtime(f"onnx:{file}")
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = options.threads
         settings.inter_op_num_threads = 1
@@ -148,6 +146,20 @@ class OnnxModel:
                 f"images of {shape[1]} x {shape[2]} pixels, which is too small for this model. "
                 "Resize them, for example with ?size=128"
             )
+
+
+def require_onnx_runtime(name: str = "an ONNX file") -> ModuleType:
+    """The package ONNX Runtime.
+
+    Raises:
+        MissingExtra: It is not installed, which ``name`` needs.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra(name, "onnx") from error
+    module: ModuleType = onnxruntime
+    return module
 
 
 def scale_ends(scale: str) -> tuple[float, float]:

@@ -111,6 +111,9 @@ def request_command(
     pose_model: Annotated[
         str | None, typer.Option(help="What finds keypoints; see `understudy backends`.")
     ] = None,
+    segmenter: Annotated[
+        str, typer.Option(help="What finds the objects; see `understudy backends`.")
+    ] = "embedded:studio",
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
@@ -132,6 +135,7 @@ def request_command(
         references=references,
         images_per_class=images,
         pose_model=pose_model,
+        segmenter=segmenter,
     )
     for line in preferences.lines():
         typer.echo(line)
@@ -144,7 +148,9 @@ def request_command(
 @device_app.command("segment")
 def segment_command(
     home: _Home = None,
-    segmenter: Annotated[str, typer.Option(help="See `understudy backends`.")] = "embedded:studio",
+    segmenter: Annotated[
+        str | None, typer.Option(help="Another one; that of the request if not given.")
+    ] = None,
     leave_out: Annotated[
         str | None, typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used.")
     ] = None,

@@ -37,6 +37,29 @@ def _options(**given: Any) -> ServerOptions:
     return ServerOptions(**given)
 
 
+def _pass_on(context: typer.Context, subcommand: str) -> None:
+    """Give options that stand before a subcommand to it, as if they stood behind.
+
+    Raises:
+        ConfigError: It has no such option, so that it would be ignored.
+    """
+    given = {
+        parameter
+        for parameter in context.command.params
+        if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "COMMANDLINE"
+    }
+    command = context.command.get_command(context, subcommand)  # type: ignore[attr-defined]
+    names = {parameter.name for parameter in command.params}
+    for parameter in given:
+        if parameter.name not in names:
+            raise ConfigError(
+                f"{parameter.opts[0]} stands before `{subcommand}`, which has no such option: "
+                "leave it out"
+            )
+    values = {str(one.name): context.params[str(one.name)] for one in given}
+    context.default_map = {subcommand: values}
+
+
 @serve_app.callback()
 def serve_command(
     context: typer.Context,
@@ -60,9 +83,11 @@ def serve_command(
     open_jobs: Annotated[int, typer.Option(help="Jobs of a device at a time.")] = 4,
     jobs_a_day: Annotated[int, typer.Option(help="Jobs of a device in 24 hours.")] = 32,
     stored_mb: Annotated[int, typer.Option(help="MiB of items of a device.")] = 128,
+    job_minutes: Annotated[int, typer.Option(help="Minutes of work at a job, at most.")] = 240,
 ) -> None:
     """Serve until interrupted, and print a pairing code for one device."""
     if context.invoked_subcommand is not None:
+        _pass_on(context, context.invoked_subcommand)
         return
     from understudy.server.job_store import Quotas
     from understudy.server.serve import serve
@@ -80,7 +105,7 @@ def serve_command(
             segmenter=segmenter,
             workers=workers,
             retention_hours=retention,
-            quotas=Quotas(open_jobs, jobs_a_day, stored_mb * 2**20),
+            quotas=Quotas(open_jobs, jobs_a_day, stored_mb * 2**20, job_minutes * 60),
         ),
         typer.echo,
     )

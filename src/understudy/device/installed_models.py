@@ -18,13 +18,12 @@ from understudy.backends.onnx_model import OnnxModel, OnnxOptions
 from understudy.core.errors import RunError
 from understudy.core.types import Images
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.model_check import check_model
+from understudy.device.model_trial import try_model
 from understudy.device.photo_store import PhotoSet, labelled_photos
 from understudy.methods.sanitize.signed_results import model_digest
 from understudy.methods.sanitize.wire import ModelKind
 
 _INDEX = "models/models.json"
-_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +114,20 @@ def offer_model(
         wish: Install it in any case.
 
     Raises:
-        WireError: It is refused, before any runtime sees it.
+        WireError: It is refused, and nothing of it is stored.
     """
-    check_model(data, model.kind, model.side, len(model.classes))
     model = replace(model, digest=model_digest(data))
-    write_file(model_path(home, model.digest), data)
     photos = labelled_photos(home)
-    if model.accuracy is None and model.kind == "classifier" and photos is not None:
-        model = _measured(home, model, photos)
+    rows = [
+        row for row, label in enumerate(photos.labels if photos else ()) if label in model.classes
+    ]
+    images = photos.images[rows] if photos is not None and rows else None
+    trial = try_model(data, model.kind, model.side, len(model.classes), images)
+    write_file(model_path(home, model.digest), data)
+    if model.accuracy is None and photos is not None and trial.labels:
+        truth = [model.classes.index(photos.labels[rows[row]]) for row in trial.rows]
+        right = sum(one == label for one, label in zip(trial.labels, truth, strict=True))
+        model = replace(model, accuracy=right / len(truth), labelled=len(truth))
     index = model_index(home)
     better, reason = _is_better(model, index.current, _guess(model, photos))
     installed = wish or better
@@ -146,21 +151,11 @@ def roll_back(home: DeviceHome) -> DeviceModel | None:
 
 
 def predictions(home: DeviceHome, model: DeviceModel, images: Images) -> list[str]:
-    """The class of each of (n, side, side, 3) uint8 images, by a classifier of the device."""
-    network = OnnxModel(str(model_path(home, model.digest)), OnnxOptions(batch=_BATCH, threads=1))
+    """The class of each of (n, side, side, 3) uint8 images, one by one, by a stored classifier."""
+    network = OnnxModel(str(model_path(home, model.digest)), OnnxOptions(batch=1, threads=1))
     rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32)
-    scores = [network.run(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]
-    return [model.classes[label] for label in np.concatenate(scores).argmax(axis=1).tolist()]
-
-
-def _measured(home: DeviceHome, model: DeviceModel, photos: PhotoSet) -> DeviceModel:
-    """The model with its accuracy on labelled photos of its classes."""
-    rows = [row for row, label in enumerate(photos.labels) if label in model.classes]
-    if not rows:
-        return model
-    given = predictions(home, model, photos.images[rows])
-    right = sum(photos.labels[row] == one for row, one in zip(rows, given, strict=True))
-    return replace(model, accuracy=right / len(rows), labelled=len(rows))
+    scores = [network.run(rows[at : at + 1])[0] for at in range(len(rows))]
+    return [model.classes[int(row.argmax())] for row in scores]
 
 
 def _guess(model: DeviceModel, photos: PhotoSet | None) -> float:

@@ -1,8 +1,9 @@
 """A model from a server is checked before any runtime loads it: it may be anything.
 
 What passes is one plain graph of common operators on float32, with all of its numbers inside, whose
-every intermediate result has a known size. No file is named, no function, loop or branch is in it,
-and none of its operators comes from elsewhere.
+results have a known size and treat each image by itself (`model_sizes`). No file is named, no
+function, loop or branch is in it, and none of its operators comes from elsewhere. Even so it is
+only read and run in the process of a trial (`model_trial`), which has little memory and time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from understudy.core.errors import MissingExtra, WireError
+from understudy.device.model_sizes import SIZE_RULES, Cost, GraphRefusedError, graph_cost
 from understudy.methods.sanitize.wire import MODEL_BYTES, ModelKind
+from understudy.metrics.box_maps import BOX_SIDES
 
 try:
     import onnx
@@ -22,31 +25,29 @@ try:
 except ImportError as error:
     raise MissingExtra("a model as ONNX", "server") from error
 
-OPERATORS = frozenset(
-    {
-        *("Add", "AveragePool", "BatchNormalization", "Clip", "Concat", "Constant", "Conv"),
-        *("Flatten", "Gemm", "GlobalAveragePool", "Identity", "InstanceNormalization"),
-        *("MatMul", "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Softmax", "Sub", "Transpose"),
-    }
-)
+OPERATORS = frozenset({*SIZE_RULES, "Constant"})
 """What a small classifier or detector is made of. Not one makes its result's size from values."""
 
 NODES = 1000
 """Operators of a model at most."""
-VALUES = 2**24
-"""Numbers of one intermediate result at most, for one image: 64 MiB."""
+VALUES = 2**25
+"""Numbers of all intermediate results at most, for one image: 128 MiB. The largest network that
+`serve` trains has half of it, at 256 pixels a side."""
+MULTIPLICATIONS = 2**31
+"""Multiplications of an image at most; that network has half of it."""
 OPSETS = range(11, 23)
 _TYPES: dict[int, int] = {TensorProto.FLOAT: 4, TensorProto.INT64: 8, TensorProto.INT32: 4}
 
 
-def check_model(data: bytes, kind: ModelKind, side: int, classes: int) -> None:
-    """Refuse a model that is anything else than a small network for such images.
+def check_model(data: bytes, kind: ModelKind, side: int, classes: int) -> Cost:
+    """What a model takes for one image; refuse it where it is no small network for such images.
 
     Args:
         data: The bytes, which a signature already vouches for.
         kind: What it should be.
         side: Pixels a side of its input, (n, 3, side, side) float32.
-        classes: Of a classifier: its output is (n, classes).
+        classes: Of a classifier: its output is (n, classes). Of a detector: its output is
+            (n, classes + 4, rows, columns), of no more cells than the image has pixels.
 
     Raises:
         WireError: It is not; the message says what is wrong and quotes nothing of the model.
@@ -57,9 +58,21 @@ def check_model(data: bytes, kind: ModelKind, side: int, classes: int) -> None:
         model = onnx.load_model_from_string(data)
     except DecodeError:
         raise WireError("the model is not an ONNX file, or was cut off") from None
-    problem = next(_problems(model, side), None) or _size_problem(model, kind, classes)
+    problem = next(_problems(model, side), None)
     if problem is not None:
         raise WireError(f"the model is refused: {problem}")
+    try:
+        onnx.checker.check_model(model)
+        opset = model.opset_import[0].version
+        cost = graph_cost(model.graph, opset, values=VALUES, work=MULTIPLICATIONS)
+    except GraphRefusedError as error:
+        raise WireError(f"the model is refused: {error}") from None
+    except (onnx.checker.ValidationError, ValueError, TypeError, IndexError):
+        raise WireError("the model is refused: its graph does not hold together") from None
+    problem = _output_problem(model.graph, cost, kind, side, classes)
+    if problem is not None:
+        raise WireError(f"the model is refused: {problem}")
+    return cost
 
 
 def _problems(model: onnx.ModelProto, side: int) -> Iterator[str]:
@@ -77,12 +90,15 @@ def _problems(model: onnx.ModelProto, side: int) -> Iterator[str]:
         yield "it has sparse or quantised numbers"
     if not 1 <= len(graph.node) <= NODES:
         yield f"it has {len(graph.node)} operators; 1 to {NODES} are allowed"
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [one for one in graph.input if one.name not in constants]
-    if len(inputs) != 1 or len(inputs) < len(graph.input):
+    inputs = graph.input
+    if len(inputs) != 1:
         yield "it has another number of inputs than one"
     elif _dims(inputs[0])[1:] != [3, side, side] or not _is_float(inputs[0]):
         yield f"its input is not (n, 3, {side}, {side}) float32"
+    elif not _batch(inputs[0]):
+        yield "its input takes a fixed number of images, not any number"
+    if len(graph.output) != 1:
+        yield "it has another number of outputs than one"
     for node in graph.node:
         yield from _node_problems(node)
     for tensor in graph.initializer:
@@ -126,25 +142,28 @@ def _tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
         yield "it has numbers that are not finite"
 
 
-def _size_problem(model: onnx.ModelProto, kind: ModelKind, classes: int) -> str | None:
-    """What is wrong with the results: ONNX's own checks, and the size of each of them."""
-    try:
-        onnx.checker.check_model(model)
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError):
-        return "its graph does not hold together"
-    graph = inferred.graph
-    known = {one.name: _dims(one) for one in (*graph.value_info, *graph.output, *graph.input)}
-    known |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
-    for name in (name for node in graph.node for name in node.output if name):
-        sizes = known.get(name)
-        if sizes is None or any(size is None or size < 0 for size in sizes[1:]):
-            return "the size of a result cannot be known before it runs"
-        if math.prod(size or 1 for size in sizes) > VALUES:
-            return "a result is too large"
-    if kind == "classifier" and [_dims(one)[1:] for one in graph.output] != [[classes]]:
+def _output_problem(
+    graph: onnx.GraphProto, cost: Cost, kind: ModelKind, side: int, classes: int
+) -> str | None:
+    """What is wrong with the result: its size, its batch, or what the file states of it."""
+    output, given = graph.output[0], cost.output
+    if kind == "classifier" and given != (classes,):
         return f"its output is not (n, {classes})"
+    if kind == "detector":
+        channels = classes + BOX_SIDES
+        if len(given) != 3 or given[0] != channels or max(given[1:]) > side:
+            return f"its output is not (n, {channels}, rows, columns) of at most {side} cells"
+    if _dims(output)[1:] != list(given) or not _is_float(output):
+        return "it states another output than it has"
+    if _batch(output) != _batch(graph.input[0]):
+        return "its output has another batch than its input"
     return None
+
+
+def _batch(value: onnx.ValueInfoProto) -> str:
+    """Name of the axis in front, which has no size; "" where it has one."""
+    axes = value.type.tensor_type.shape.dim
+    return axes[0].dim_param if axes and not axes[0].HasField("dim_value") else ""
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | None]:

@@ -41,6 +41,7 @@ from understudy.methods.sanitize.wire import (
     Refusal,
     decode_message,
     encode_message,
+    is_private,
 )
 from understudy.privacy.ledger.ledger import Disclosure
 
@@ -74,7 +75,7 @@ class PairedServer:
     Attributes:
         url: ``https://host:port``.
         public_key: Of its signatures.
-        certificate: SHA-256 of its certificate; None without TLS.
+        certificate: SHA-256 of its certificate; None where an authority vouches for it.
         token: What the device is known by. Secret.
     """
 
@@ -89,7 +90,8 @@ class ServerConnection:
 
     Args:
         url: ``https://host:port``.
-        certificate: SHA-256 of the certificate that the server must show, before anything is sent.
+        certificate: SHA-256 of the certificate that the server must show, before anything is sent;
+            None for one that an authority vouches for, which this machine trusts.
     """
 
     def __init__(self, url: str, certificate: str | None) -> None:
@@ -117,18 +119,31 @@ class ServerConnection:
 
     def _opened(self) -> http.client.HTTPConnection:
         host, port = self._address.hostname or "", self._address.port
+        if not is_private(self._address.geturl()):
+            raise RunError(
+                "the paired server is reached over plain HTTP, which would carry the token and all "
+                "items in clear. Nothing was sent; pair with it over https"
+            )
         if self._address.scheme != "https":
             return http.client.HTTPConnection(host, port, timeout=_SECONDS)
         if self._certificate is None:
-            raise RunError("the pairing code names no certificate: pair again")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False  # the fingerprint of the pairing code says who it is
-        context.verify_mode = ssl.CERT_NONE
+            context = ssl.create_default_context()  # a proxy's, by the authorities of this machine
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False  # the fingerprint of the pairing code says who it is
+            context.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
         try:
             connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise RunError(
+                "the pairing code names no certificate, and no authority that this machine trusts "
+                f"vouches for that of {host} ({error.verify_message}). Nothing was sent"
+            ) from error
         except OSError as error:
             raise self._unreachable(error) from error
+        if self._certificate is None:
+            return connection
         shown = connection.sock.getpeercert(binary_form=True) or b""
         if not hmac.compare_digest(hashlib.sha256(shown).hexdigest(), self._certificate):
             connection.close()

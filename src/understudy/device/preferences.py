@@ -15,9 +15,10 @@ from pydantic import ValidationError
 
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError, WireError
-from understudy.core.ports import PoseEstimator
+from understudy.core.ports import PoseEstimator, Segmenter
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
+from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire import (
     JobRequest,
     ModelKind,
@@ -28,6 +29,8 @@ from understudy.methods.sanitize.wire import (
 from understudy.methods.sanitize.wire_items import SKELETONS, first_problem
 from understudy.steps.hints import LIMBS
 
+STUDIO = "embedded:studio"
+"""The segmenter where no other is named."""
 BACKGROUND = "background"
 """What the background is called where a level is given for it, beside its own noun."""
 
@@ -56,11 +59,13 @@ class Preferences:
         request: As it will be sent.
         sanitizers: Names of the sanitizers, of the background and then of each object.
         pose_model: What finds keypoints; None where no pose is sent.
+        segmenter: What finds the objects, and has a class for each.
     """
 
     request: JobRequest
     sanitizers: tuple[str, ...]
     pose_model: str | None = None
+    segmenter: str = STUDIO
 
     @property
     def nouns(self) -> tuple[str, ...]:
@@ -114,6 +119,7 @@ def make_preferences(
     references: int = PAPER_REFERENCES,
     images_per_class: int = 400,
     pose_model: str | None = None,
+    segmenter: str = STUDIO,
 ) -> Preferences:
     """The owner's request, checked and stored.
 
@@ -127,10 +133,12 @@ def make_preferences(
         references: Photos of which something may leave, where anything may.
         images_per_class: Synthetic images that the server draws.
         pose_model: What finds keypoints, where a pose may leave.
+        segmenter: What finds the objects.
 
     Raises:
-        ConfigError: A value makes no sense, or the wire does not have it.
-        BackendError: The pose model cannot be loaded.
+        ConfigError: A value makes no sense, the wire does not have it, or the segmenter has no
+            class for an object, so that neither this device nor a server with it could find one.
+        BackendError: The pose model or the segmenter cannot be loaded.
     """
     chosen = _chosen(targets, background, dict(levels or {}))
     wanted = [name for name in chosen if name != "text"]
@@ -151,10 +159,12 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
-    preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None)
+    _check_nouns(targets, segmenter)
+    model = pose_model if "pose" in chosen else None
     write_file(home.path(_REQUEST), encode_message(request))
-    home.write(_CHOICES, {"sanitizers": list(chosen), "pose_model": preferences.pose_model})
-    return preferences
+    choices = {"sanitizers": list(chosen), "pose_model": model, "segmenter": segmenter}
+    home.write(_CHOICES, choices)
+    return Preferences(request, chosen, model, segmenter)
 
 
 def stored_preferences(home: DeviceHome) -> Preferences:
@@ -172,7 +182,8 @@ def stored_preferences(home: DeviceHome) -> Preferences:
     choices = home.read(_CHOICES, None)
     if choices is None or len(choices["sanitizers"]) != len(request.parts):
         raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
-    return Preferences(request, tuple(choices["sanitizers"]), choices["pose_model"])
+    segmenter = choices.get("segmenter", STUDIO)
+    return Preferences(request, tuple(choices["sanitizers"]), choices["pose_model"], segmenter)
 
 
 def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:
@@ -196,6 +207,13 @@ def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> 
                 f"{noun}={list(known_levels)[-1]}"
             )
     return tuple(names)
+
+
+def _check_nouns(targets: Sequence[str], segmenter: str) -> None:
+    """Refuse an object that a segmenter has no class for."""
+    classes = load_model(Segmenter, segmenter).classes
+    for noun in targets:
+        classes_of(noun, classes)
 
 
 def _part(noun: str, sanitizer: str, pose_model: str | None) -> PartRequest:

@@ -23,7 +23,6 @@ from understudy.device.preferences import Preferences
 from understudy.device.sheets import only, sheet_bytes
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
 
-STUDIO = "embedded:studio"
 _FILE = "segments.npz"
 
 
@@ -79,7 +78,7 @@ class ReviewedPhotos:
 def segment_photos(
     home: DeviceHome,
     preferences: Preferences,
-    segmenter: str = STUDIO,
+    segmenter: str | None = None,
     leave_out: Collection[int] = (),
 ) -> ReviewedPhotos:
     """Search the references for the objects of the request, and draw what was found.
@@ -87,7 +86,7 @@ def segment_photos(
     Args:
         home: The device.
         preferences: They name the objects.
-        segmenter: A segmenter of the backends, by its name.
+        segmenter: A segmenter of the backends, by its name; None for that of the request.
         leave_out: Numbers of photos, as the sheet shows them, that are not to be used.
 
     Raises:
@@ -97,6 +96,7 @@ def segment_photos(
     wrong = [number for number in leave_out if not 1 <= number <= len(photos.ids)]
     if wrong:
         raise ConfigError(f"photos are numbered 1 to {len(photos.ids)}, found {wrong[0]}")
+    segmenter = segmenter or preferences.segmenter
     model = load_model(Segmenter, segmenter)
     segments = search(photos.images, preferences.nouns, model, SearchSettings())
     sheet = home.path("review", "sheet.png")

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from understudy.core.errors import MissingExtra, WireError
@@ -37,15 +38,20 @@ Pause = Callable[[float], Awaitable[None]]
 """Waits for so many seconds; the tests give one that does not."""
 
 BODY_SECONDS = 30.0
-"""How long a body may take to arrive."""
+"""How long a body of a device may take to arrive."""
+PAIRING_SECONDS, PAIRING_BYTES = 5.0, 256
+"""How long the body of a pairing may take, which anybody may send, and how long it may be."""
+PAIRINGS = 4
+"""Pairings that are looked up at a time; their bodies are so short that any number may arrive."""
 POLL_SECONDS = 0.5
 LONGEST_WAIT = 30
 """Seconds that a ``GET`` of a job waits at most for a change."""
 WAITING = 4
 """Requests of one device that may wait at a time; further ones are answered at once."""
-BODIES = 16
-"""Bodies that are in memory at a time."""
+BODIES, BODIES_OF_DEVICE = 64, 4
+"""Bodies that are in memory at a time, in all and of one device."""
 
+_PAIR = "/v1/pair"
 _NO_TOKEN, _NO_JOB = bytes(32), "0" * 32
 _TOKEN = re.compile(r"Bearer ([0-9a-f]{64})")
 _JOB = re.compile(r"[0-9a-f]{32}")
@@ -82,10 +88,13 @@ class Gate:
     Args:
         app: What is called with at most so many.
         limits: Bytes by method; a method that is not listed has no body.
+        path_limits: Bytes by path, where they are others.
     """
 
-    def __init__(self, app: ASGIApp, limits: Mapping[str, int]) -> None:
-        self.app, self.limits = app, limits
+    def __init__(
+        self, app: ASGIApp, limits: Mapping[str, int], path_limits: Mapping[str, int]
+    ) -> None:
+        self.app, self.limits, self.path_limits = app, limits, path_limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and refuse it where its body is too long."""
@@ -93,6 +102,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         limit, count, begun = self.limits.get(scope["method"], 0), 0, False
+        limit = min(limit, self.path_limits.get(scope["path"], limit))
         stated = [value for name, value in scope["headers"] if name == b"content-length"]
         if any(not value.isdigit() or int(value[:20]) > limit for value in stated):
             await _too_large(limit)(scope, receive, send)
@@ -142,7 +152,7 @@ def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI
     job = "/v1/jobs/{job}"
     for method, path, endpoint in (
         ("GET", "/v1/about", endpoints.about),
-        ("POST", "/v1/pair", endpoints.pair),
+        ("POST", _PAIR, endpoints.pair),
         ("POST", "/v1/jobs", endpoints.submit),
         ("GET", job, endpoints.state),
         ("DELETE", job, endpoints.delete),
@@ -153,7 +163,11 @@ def application(service: JobService, *, pause: Pause = asyncio.sleep) -> FastAPI
         app.add_route(path, endpoint, methods=[method])
     app.add_exception_handler(_RefusedError, _refused)
     app.add_exception_handler(HTTPException, _no_such_path)
-    app.add_middleware(Gate, limits={"POST": wire.MESSAGE_BYTES, "PUT": ITEM_BYTES})
+    app.add_middleware(
+        Gate,
+        limits={"POST": wire.MESSAGE_BYTES, "PUT": ITEM_BYTES},
+        path_limits={_PAIR: PAIRING_BYTES},
+    )
     return app
 
 
@@ -162,13 +176,16 @@ class _Endpoints:
         self._service, self._pause = service, pause
         self._waiting: Counter[str] = Counter()
         self._bodies = asyncio.Semaphore(BODIES)
+        self._bodies_of: Counter[str] = Counter()
+        self._pairings = asyncio.Semaphore(PAIRINGS)
 
     async def about(self, request: Request) -> Response:
         return _answer(await run_in_threadpool(self._service.about))
 
     async def pair(self, request: Request) -> Response:
-        wanted = await self._message(request, wire.PairingRequest)
-        result = await run_in_threadpool(self._service.pair, wanted.secret)
+        wanted = _message(wire.PairingRequest, await _body(request, PAIRING_SECONDS))
+        async with self._pairings:
+            result = await run_in_threadpool(self._service.pair, wanted.secret)
         if result is None:
             raise _RefusedError("unknown", "the pairing code does not hold: ask for a new one")
         return _answer(result)
@@ -177,8 +194,9 @@ class _Endpoints:
         device, _ = await self._access(request)
         if device is None:
             raise _RefusedError("unknown", _UNKNOWN)
-        submission = await self._message(request, wire.JobSubmission)
-        return _answer(await _done(self._service.submit, device, submission))
+        async with self._body_of(device):
+            submission = _message(wire.JobSubmission, await _body(request, BODY_SECONDS))
+            return _answer(await _done(self._service.submit, device, submission))
 
     async def state(self, request: Request) -> Response:
         device, row = await self._job(request)
@@ -198,12 +216,12 @@ class _Endpoints:
         return _answer(await _done(self._service.state, row))
 
     async def put_item(self, request: Request) -> Response:
-        _, row = await self._job(request)
+        device, row = await self._job(request)
         digest = request.path_params["digest"]
         if not _DIGEST.fullmatch(digest):
             raise _RefusedError("malformed", "an item is named by its digest")
-        async with self._bodies:
-            data = await _body(request)
+        async with self._body_of(device):
+            data = await _body(request, BODY_SECONDS)
             return _answer(await _done(self._service.put_item, row, digest, data))
 
     async def start(self, request: Request) -> Response:
@@ -223,9 +241,13 @@ class _Endpoints:
         stated = _TOKEN.fullmatch(request.headers.get("authorization", ""))
         token = bytes.fromhex(stated.group(1)) if stated else _NO_TOKEN
         asked = _JOB.fullmatch(request.path_params.get("job", ""))
-        return await run_in_threadpool(
+        device, row = await run_in_threadpool(
             self._service.access, token, asked.group() if asked else _NO_JOB
         )
+        connection = request.scope.get("state", {}).get("connection")
+        if device is not None and connection is not None and not connection.admit(device):
+            raise _RefusedError("quota", "this device has as many connections as it may")
+        return device, row
 
     async def _job(self, request: Request) -> tuple[str, JobRow]:
         device, row = await self._access(request)
@@ -233,13 +255,18 @@ class _Endpoints:
             raise _RefusedError("unknown", _UNKNOWN)
         return device, row
 
-    async def _message(self, request: Request, kind: type[wire.M]) -> wire.M:
-        async with self._bodies:
-            data = await _body(request)
-            try:
-                return wire.decode_message(kind, data)
-            except WireError as error:
-                raise _RefusedError("malformed", str(error)) from None
+    @asynccontextmanager
+    async def _body_of(self, device: str) -> AsyncIterator[None]:
+        """Room for a body of a device: what one device sends slowly takes no other's."""
+        if self._bodies_of[device] >= BODIES_OF_DEVICE:
+            raise _RefusedError("quota", f"at most {BODIES_OF_DEVICE} bodies of a device at a time")
+        self._bodies_of[device] += 1
+        try:
+            async with self._bodies:
+                yield
+        finally:
+            self._bodies_of[device] -= 1
+            self._bodies_of += Counter()  # forgets devices at 0
 
 
 async def _done(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -256,9 +283,16 @@ async def _done(call: Callable[..., Any], *arguments: Any) -> Any:
         raise _RefusedError("conflict", str(error)) from None
 
 
-async def _body(request: Request) -> bytes:
+def _message(kind: type[wire.M], data: bytes) -> wire.M:
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        return wire.decode_message(kind, data)
+    except WireError as error:
+        raise _RefusedError("malformed", str(error)) from None
+
+
+async def _body(request: Request, seconds: float) -> bytes:
+    try:
+        async with asyncio.timeout(seconds):
             return await request.body()
     except (TimeoutError, ClientDisconnect):
         raise _RefusedError("incomplete", "the body did not arrive whole: send it again") from None

@@ -280,6 +280,14 @@ class JobService:
         stored = self.store.mark_deleted(row.id, encode_message(receipt).decode()).receipt
         return decode_message(DeletionReceipt, (stored or "").encode())
 
+    def end_overtime(self) -> None:
+        """Fail the jobs that have taken more time than one may, and end their workers."""
+        for row in self.store.overtime(self.quotas.job_seconds):
+            worker = row.worker or ""
+            if self.store.complete(row.id, worker, "time"):
+                self.stop_worker(worker)
+                self.folders.drop_work(row.id)
+
     def sweep(self) -> int:
         """Delete what is overdue and what crashes left behind; the number of jobs deleted."""
         overdue = self.store.overdue()

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from understudy.core.errors import ConfigError, MissingExtra, RunError
+from understudy.methods.sanitize.wire import FailureCode
 
 WallClock = Callable[[], int]
 """Seconds since 1970."""
@@ -89,6 +90,18 @@ _JOBS = Table(
     UniqueConstraint("device", "submission"),
     Index("jobs_by_state", "state", "lease"),
 )
+_TURNS = Table(  # of a device: when one of its jobs was taken up last, counted in jobs
+    "turns",
+    _TABLES,
+    Column("device", Text, primary_key=True),
+    Column("number", Integer, nullable=False, default=0),
+)
+_WORK = Table(  # of a job: how long workers have been at it
+    "work",
+    _TABLES,
+    Column("job", Text, primary_key=True),
+    Column("seconds", Integer, nullable=False, default=0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +112,13 @@ class Quotas:
         open_jobs: Jobs that are not deleted.
         jobs_a_day: Jobs begun in 24 hours, deleted ones too.
         stored_bytes: Bytes of items of all its jobs.
+        job_seconds: Seconds that workers are at one job, all their attempts together.
     """
 
     open_jobs: int = 4
     jobs_a_day: int = 32
     stored_bytes: int = 128 * 2**20
+    job_seconds: int = 4 * 3600
 
 
 class QuotaRefusedError(RunError):
@@ -126,7 +141,7 @@ class JobRow:
     attempts: int
     worker: str | None
     lease: int
-    failure: Literal["pipeline", "crashed"] | None
+    failure: FailureCode | None
     delivered: int
     reason: Literal["requested", "expired"] | None
     receipt: str | None
@@ -251,6 +266,10 @@ class JobStore:
                     expires=expires,
                 )
             )
+            mine = select(_TURNS.c.device).where(_TURNS.c.device == device)
+            if connection.execute(mine).first() is None:
+                connection.execute(insert(_TURNS).values(device=device))
+            connection.execute(insert(_WORK).values(job=job))
             return _one(connection, job)
 
     def _check_quotas(
@@ -314,25 +333,32 @@ class JobStore:
         gone = and_(_JOBS.c.state == "deleted", _JOBS.c.expires <= self.clock() - TOMBSTONE)
         with self._write() as connection:
             connection.execute(delete(_JOBS).where(gone))
+            connection.execute(delete(_WORK).where(_WORK.c.job.not_in(select(_JOBS.c.id))))
 
     # Jobs, as workers use them
 
     def claim(self, worker: str, lease: int) -> JobRow | None:
-        """The job that has waited longest, now this worker's for so many seconds.
+        """The next job, now this worker's for so many seconds.
 
-        A job of another worker whose lease is over waits, too. One that `ATTEMPTS` workers died of
-        in the same stage fails.
+        It is the oldest of the device whose last turn is longest ago: one device's jobs, however
+        many, keep another one waiting for one of them. A job of another worker whose lease is over
+        waits, too. One that `ATTEMPTS` workers died of in the same stage fails.
         """
         now = self.clock()
         free = or_(
             _JOBS.c.state == "queued", and_(_JOBS.c.state == "running", _JOBS.c.lease <= now)
         )
+        number = select(_TURNS.c.number).where(_TURNS.c.device == _JOBS.c.device).scalar_subquery()
         query = select(_JOBS).where(free, _JOBS.c.expires > now)
-        oldest = query.order_by(_JOBS.c.created, _JOBS.c.id).limit(1)
+        order = (func.coalesce(number, 0), _JOBS.c.created, _JOBS.c.id)
+        first = query.order_by(*order).limit(1).with_for_update(skip_locked=True)
         with self._write() as connection:
-            row = connection.execute(oldest.with_for_update(skip_locked=True)).mappings().first()
+            row = connection.execute(first).mappings().first()
             if row is None:
                 return None
+            latest = connection.execute(select(func.max(_TURNS.c.number))).scalar() or 0
+            mine = _TURNS.c.device == row["device"]
+            connection.execute(update(_TURNS).where(mine).values(number=latest + 1))
             values: dict[str, Any] = {"state": "running", "worker": worker, "lease": now + lease}
             values["attempts"] = row["attempts"] + 1
             if row["attempts"] >= ATTEMPTS:
@@ -342,16 +368,34 @@ class JobStore:
             claimed = _one(connection, row["id"])
         return claimed if claimed.state == "running" else None
 
-    def renew(self, job: str, worker: str, lease: int) -> bool:
-        """Whether the job is still this worker's, which it is for so many seconds more."""
+    def renew(self, job: str, worker: str, lease: int, worked: int = 0) -> bool:
+        """Whether the job is still this worker's, which it is for so many seconds more.
+
+        Args:
+            job: The job.
+            worker: Who asks.
+            lease: Seconds from now.
+            worked: Seconds since the worker asked last, which count as work at the job.
+        """
+        if worked:
+            seconds = _WORK.c.seconds + worked
+            with self._write() as connection:
+                connection.execute(update(_WORK).where(_WORK.c.job == job).values(seconds=seconds))
         return self._as_worker(job, worker, lease=self.clock() + lease)
+
+    def overtime(self, seconds: int) -> list[JobRow]:
+        """Running jobs that workers have been at for longer than so many seconds."""
+        jobs = select(_JOBS).join(_WORK, _WORK.c.job == _JOBS.c.id)
+        over = jobs.where(_JOBS.c.state == "running", _WORK.c.seconds > seconds)
+        with self._read() as connection:
+            return [_job(row) for row in connection.execute(over).mappings()]
 
     def advance(self, job: str, worker: str, finished: int) -> bool:
         """So many stages are on disk; False where the job is not this worker's any more."""
         revision = _JOBS.c.revision + 1
         return self._as_worker(job, worker, finished=finished, attempts=1, revision=revision)
 
-    def complete(self, job: str, worker: str, failure: str | None = None) -> bool:
+    def complete(self, job: str, worker: str, failure: FailureCode | None = None) -> bool:
         """The model is on disk, or the job has failed; False as for `advance`."""
         values = {"state": "failed" if failure else "done", "failure": failure, "worker": None}
         return self._as_worker(job, worker, **values, revision=_JOBS.c.revision + 1)

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import signal
+import socket
 import ssl
 import sys
 import threading
@@ -17,6 +18,8 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, MissingExtra
 from understudy.core.ports import Generator, Segmenter, Tuner
@@ -24,7 +27,14 @@ from understudy.methods.sanitize.customise import STUDIO_TUNING, TuningPlan
 from understudy.methods.sanitize.jobs import JobPipeline
 from understudy.methods.sanitize.spinml_pipeline import SpinmlPipeline
 from understudy.methods.sanitize.text_pipeline import TextPipeline
+from understudy.methods.sanitize.wire import PairingCode, is_private
 from understudy.server.application import application
+from understudy.server.connections import (
+    BoundedServer,
+    ConnectionLimits,
+    allow_files,
+    listening_sockets,
+)
 from understudy.server.job_service import JobService, ServerKeys, new_pairing_code
 from understudy.server.job_store import JobStore, Quotas
 from understudy.server.sealed_folders import JobFolders
@@ -43,8 +53,6 @@ except ImportError as error:
 _log = logging.getLogger(__name__)
 
 TEND_SECONDS, SWEEP_SECONDS = 1.0, 60.0
-CONNECTIONS = 64
-"""Connections at a time; further ones are answered 503."""
 _CERTIFICATE_DAYS = 3650
 EVERY_ADDRESS = ("0.0.0.0", "::", "")
 """Hosts that stand for all addresses of a machine."""
@@ -63,7 +71,7 @@ class ServerOptions:
         workers: Worker processes.
         host: Address to listen on.
         port: Port to listen on.
-        tls: Whether to speak TLS, with a certificate of its own.
+        tls: Whether to speak TLS, with a certificate of its own; without, only on loopback.
         url: How devices reach it; None for host and port, where the host is one address.
         retention_hours: Hours after which everything of a job is deleted, at most 24.
         quotas: What one device may use.
@@ -95,11 +103,30 @@ class ServerOptions:
                 "give --url as well, such as --url https://192.168.1.20:8443; pairing codes name it"
             )
 
+        if not self.tls and not is_private(f"http://{self._host}"):
+            raise ConfigError(
+                f"--no-tls on {self.host} would carry tokens and items in clear: it is for a proxy "
+                "on this machine that speaks TLS, so give --host 127.0.0.1, and the proxy's "
+                "address as --url"
+            )
+        try:
+            PairingCode(url=self.address, secret="0" * 32, public_key="0" * 64)
+        except ValidationError:
+            raise ConfigError(
+                f"--url is https://HOST or https://HOST:PORT, found {self.address!r}; devices "
+                "refuse plain http but on their own machine"
+            ) from None
+        if self.tls and not self.address.startswith("https:"):
+            raise ConfigError(f"this server speaks TLS, so --url is https, not {self.address!r}")
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     @property
     def address(self) -> str:
         """How devices reach it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.url or f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+        return self.url or f"{'https' if self.tls else 'http'}://{self._host}:{self.port}"
 
     def store(self) -> JobStore:
         """Its database, opened."""
@@ -174,21 +201,39 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     Args:
         options: How.
         announce: Is given each line for the server's owner, a pairing code among them.
+
+    Raises:
+        ConfigError: The port is in use, or the host is not this machine; nothing was made.
     """
+    sockets = listening_sockets(options.host, options.port)
+    limits = ConnectionLimits()
+    allow_files(limits)
+    try:
+        _serve_on(sockets, limits, options, announce)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _serve_on(
+    sockets: list[socket.socket],
+    limits: ConnectionLimits,
+    options: ServerOptions,
+    announce: Callable[[str], None],
+) -> None:
     service = options()
     pool = WorkerPool(options, service, options.workers)
     service = replace(service, stop_worker=pool.stop_worker)
     files = certificate_of(options.folder, options.host) if options.tls else None
     config = uvicorn.Config(
         application(service),
-        host=options.host,
-        port=options.port,
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=15,
+        proxy_headers=False,
+        ws="none",
         lifespan="off",
+        loop="asyncio",
         ssl_certfile=files[0] if files else None,
         ssl_keyfile=str(files[1]) if files else None,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
@@ -201,7 +246,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     # uvicorn ends its connections, then raises the signal again for whoever had it before.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
-        uvicorn.Server(config).run()
+        BoundedServer(config, limits).run(sockets)
     finally:
         over.set()
         tending.join()
@@ -214,6 +259,7 @@ def _tend(service: JobService, pool: WorkerPool, over: threading.Event) -> None:
     while not over.is_set():
         try:
             pool.tend()
+            service.end_overtime()
             if time.monotonic() - swept > SWEEP_SECONDS or swept == 0:
                 service.sweep()
                 swept = time.monotonic()

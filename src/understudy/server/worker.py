@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 LEASE = 120
 """Seconds after which another worker may take the job of one that has gone silent."""
+BEAT_SECONDS = LEASE // 4
+"""Seconds between two signs that a worker is alive; its time at a job is counted in them."""
 IDLE_SECONDS = 1.0
 
 MakeService = Callable[[], JobService]
@@ -62,7 +64,7 @@ class Worker:
         self._service, self._store, self._folders = service, service.store, service.folders
 
     def take_one(self) -> bool:
-        """Take the job that has waited longest to its end; False where none waits."""
+        """Take the next job to its end; False where none waits."""
         row = self._store.claim(self.name, LEASE)
         if row is None:
             return False
@@ -134,8 +136,8 @@ class Worker:
         over = threading.Event()
 
         def beat() -> None:
-            while not over.wait(LEASE / 4):
-                if not self._store.renew(row.id, self.name, LEASE):
+            while not over.wait(BEAT_SECONDS):
+                if not self._store.renew(row.id, self.name, LEASE, BEAT_SECONDS):
                     return
 
         thread = threading.Thread(target=beat, daemon=True)

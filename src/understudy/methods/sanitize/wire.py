@@ -10,11 +10,13 @@ docs/wire.md is printed from both modules.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import secrets
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
@@ -209,7 +211,7 @@ class JobSubmission(Message):
 
 
 StateName = Literal["open", "queued", "running", "done", "failed", "deleted"]
-FailureCode = Literal["pipeline", "crashed"]
+FailureCode = Literal["pipeline", "crashed", "time"]
 StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,31}$")]
 
 
@@ -312,6 +314,18 @@ class PairingResult(Message):
     public_key: PublicKey
 
 
+def is_private(url: str) -> bool:
+    """Whether what is sent to a URL can be read by nobody in between: TLS, or this very machine."""
+    address = urlsplit(url)
+    if address.scheme == "https":
+        return True
+    host = address.hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class PairingCode(Message):
     """What the server's owner hands to a device: ``https://host:port#secret.key.certificate``."""
 
@@ -319,7 +333,14 @@ class PairingCode(Message):
     secret: Annotated[str, hex_text(32)]
     public_key: PublicKey
     certificate: Digest | None = None
-    """SHA-256 of the server's certificate, which the device compares; null without TLS."""
+    """SHA-256 of the server's certificate, which the device compares; null where a proxy speaks
+    TLS for it, whose certificate an authority vouches for."""
+
+    @model_validator(mode="after")
+    def _is_private(self) -> Self:
+        if not is_private(self.url):
+            raise ValueError("plain HTTP only reaches a server of the same machine")
+        return self
 
     def text(self) -> str:
         """The code in one line."""
@@ -335,6 +356,11 @@ class PairingCode(Message):
         url, _, rest = text.strip().partition("#")
         secret, public_key, certificate, *_ = [*rest.split("."), "", "", ""]
         fields = {"url": url, "secret": secret, "public_key": public_key}
+        if url.startswith("http:") and not is_private(url):
+            raise WireError(
+                "this pairing code names a server over plain HTTP, which would carry the token and "
+                "all items in clear: let its owner run it with TLS, and ask for another code"
+            )
         try:
             code = cls.model_validate({**fields, "certificate": certificate or None})
         except ValidationError:
