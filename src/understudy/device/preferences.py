@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator
+from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
 from understudy.methods.sanitize.wire import (
@@ -115,7 +116,7 @@ def make_preferences(
     images_per_class: int = 400,
     pose_model: str | None = None,
 ) -> Preferences:
-    """The owner's request, checked and stored.
+    """The owner's request, checked and stored. It voids what was previewed before.
 
     Args:
         home: The device; its photos settle the pixels a side.
@@ -152,8 +153,10 @@ def make_preferences(
             "letters a to z, blanks and hyphens"
         ) from None
     preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None)
-    write_file(home.path(_REQUEST), encode_message(request))
-    home.write(_CHOICES, {"sanitizers": list(chosen), "pose_model": preferences.pose_model})
+    with home.locked():
+        void_offer(home)
+        write_file(home.path(_REQUEST), encode_message(request))
+        home.write(_CHOICES, {"sanitizers": list(chosen), "pose_model": preferences.pose_model})
     return preferences
 
 

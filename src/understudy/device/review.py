@@ -17,6 +17,7 @@ from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Segmenter
 from understudy.core.types import Images
+from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.photo_store import PhotoSet, references
 from understudy.device.preferences import Preferences
@@ -84,6 +85,8 @@ def segment_photos(
 ) -> ReviewedPhotos:
     """Search the references for the objects of the request, and draw what was found.
 
+    It voids what was previewed before: other photos may be left out.
+
     Args:
         home: The device.
         preferences: They name the objects.
@@ -101,8 +104,10 @@ def segment_photos(
     segments = search(photos.images, preferences.nouns, model, SearchSettings())
     sheet = home.path("review", "sheet.png")
     reviewed = ReviewedPhotos(photos, segments, segmenter, tuple(sorted(set(leave_out))), sheet)
-    _store(home, reviewed)
-    write_file(sheet, _drawn_review(reviewed))
+    with home.locked():
+        void_offer(home)
+        _store(home, reviewed)
+        write_file(sheet, _drawn_review(reviewed))
     return reviewed
 
 

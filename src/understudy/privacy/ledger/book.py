@@ -43,7 +43,7 @@ class Page:
         charged: What each release was charged, in order, without what was returned.
         runs: The runs that were charged, in order, as keys.
         disclosures: What no epsilon covers, in order, by run.
-        deletions: Receipts of what a server deleted again, by run.
+        ends: Disclosures that a server deleted or their owner withdrew, as (kind, run).
     """
 
     id: str
@@ -55,7 +55,7 @@ class Page:
     charged: dict[ReleaseKey, Event] = field(default_factory=dict)
     runs: dict[str, None] = field(default_factory=dict)
     disclosures: dict[str, Disclosure] = field(default_factory=dict)
-    deletions: dict[str, str] = field(default_factory=dict)
+    ends: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -190,8 +190,8 @@ class Book:
         disclosure = Disclosure(entry["run"], entry["what"], entry.get("details", {}))
         self.pages[entry["dataset"]].disclosures[disclosure.run] = disclosure
 
-    def _delete(self, entry: LedgerEntry) -> None:
-        self.pages[entry["dataset"]].deletions[entry["run"]] = entry["receipt"]
+    def _end(self, entry: LedgerEntry) -> None:
+        self.pages[entry["dataset"]].ends.add((entry["kind"], entry["run"]))
 
     def _release(self, entry: LedgerEntry) -> None:
         self.releases[_release_key(entry)] = entry["digest"]
@@ -208,7 +208,8 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "release": Book._release,
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
-    "deletion": Book._delete,
+    "deletion": Book._end,
+    "withdrawal": Book._end,
 }
 
 
