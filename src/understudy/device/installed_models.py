@@ -123,12 +123,13 @@ def offer_model(
     photos = labelled_photos(home)
     if model.accuracy is None and model.kind == "classifier" and photos is not None:
         model = _measured(home, model, photos)
-    index = model_index(home)
-    better, reason = _is_better(model, index.current, _guess(model, photos))
-    installed = wish or better
-    models = [one for one in index.models if one.digest != model.digest]
-    history = [one for one in index.installed if not (installed and one == model.digest)]
-    _store(home, [*models, model], [*history, *([model.digest] if installed else [])])
+    with home.locked():
+        index = model_index(home)
+        better, reason = _is_better(model, index.current, _guess(model, photos))
+        installed = wish or better
+        models = [one for one in index.models if one.digest != model.digest]
+        history = [one for one in index.installed if not (installed and one == model.digest)]
+        _store(home, [*models, model], [*history, *([model.digest] if installed else [])])
     return InstalledResult(model, installed, "the owner wished it" if wish else reason)
 
 
@@ -138,11 +139,12 @@ def roll_back(home: DeviceHome) -> DeviceModel | None:
     Raises:
         RunError: No model is installed.
     """
-    index = model_index(home)
-    if not index.installed:
-        raise RunError("no model is installed, so there is none to go back from")
-    _store(home, index.models, index.installed[:-1])
-    return model_index(home).current
+    with home.locked():
+        index = model_index(home)
+        if not index.installed:
+            raise RunError("no model is installed, so there is none to go back from")
+        _store(home, index.models, index.installed[:-1])
+        return model_index(home).current
 
 
 def predictions(home: DeviceHome, model: DeviceModel, images: Images) -> list[str]:
