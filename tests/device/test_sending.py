@@ -10,10 +10,10 @@ from tests.device.device_site import CANARY, DeviceSite, unreachable
 from tests.server.site import Server
 
 from understudy.core.errors import LedgerError, RunError, WireError
+from understudy.device.consent import agreement_of_code
 from understudy.device.history import device_history
 from understudy.device.installed_models import DeviceModel, model_index, offer_model
 from understudy.device.outbox import ServerRefused, ServerUnreachable
-from understudy.device.consent import agreement_of_code
 from understudy.device.parcel import stored_parcel
 from understudy.device.preview import preview
 from understudy.methods.sanitize import wire

@@ -54,7 +54,7 @@ class DeviceSettings:
     side: int
     ledger: str | None
     dataset: str
-    device: str = ""
+    device: str
 
     def open_ledger(self) -> Ledger:
         """The ledger that the device's disclosures stand in."""
@@ -136,7 +136,8 @@ class DeviceHome:
         stored = self.read("settings.json", None)
         if stored is None:
             raise RunError(f"{self.folder} holds no photos yet: understudy device add PHOTOS first")
-        return DeviceSettings(**stored)
+        # Earlier versions knew a device by its photos alone.
+        return DeviceSettings(**{"device": stored["dataset"], **stored})
 
     def settle(self, settings: DeviceSettings) -> None:
         """Write the settings."""

@@ -28,9 +28,10 @@ from understudy.methods.sanitize.segments import Remnants, Segments
 from understudy.methods.sanitize.wire_items import Item, decode_item, encode_item
 from understudy.metrics.fingerprints import area_means
 
-_COPY_CELLS, _COPY_CELL_DIFFERENCE, _COPY_DIFFERENCE_SHARE = 8, 6.0, 0.25
-"""A photo is another one encoded again where the means of 8 x 8 cells differ by 6 of 255 at most,
-and its pixels by a quarter of their own standard deviation."""
+_COPY_CELLS, _COPY_CELL_DIFFERENCE, _COPY_DIFFERENCE_SHARE = 8, 12.0, 0.25
+"""A photo is another one encoded again where the means of 8 x 8 cells differ by 12 of 255 at most,
+and its pixels by a quarter of their own standard deviation. JPEG of quality 30 reached 9.6 and 0.22
+in 88 photos and drawn rooms; two photos of one home had 51 and 0.49 or more."""
 
 
 @dataclass(frozen=True, slots=True)

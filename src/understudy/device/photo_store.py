@@ -198,7 +198,7 @@ def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> Dev
                 f"the photos of {home.folder} have {before.side} pixels a side and the ledger "
                 f"{before.ledger or 'of this account'}: leave both out, or choose another --home"
             )
-        return replace(before, device=before.device or secrets.token_hex(16))
+        return before
     side = side or 64
     if side not in SIDES_OF_PHOTOS:
         known = ", ".join(map(str, SIDES_OF_PHOTOS))
