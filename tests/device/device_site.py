@@ -177,6 +177,7 @@ class DeviceSite:
             classes=CLASSES,
             levels=levels,
             references=references,
+            segmenter=SEGMENTER,
         )
 
     def public(self) -> tuple[Path, Path]:

@@ -102,10 +102,11 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "0 photos added, 5 were there before" in device("add", photos)
     site.add_labelled()
     asked = ("--target", "dog", "--background", "room", "--classes", "blue, green")
+    asked = (*asked, "--segmenter", SEGMENTER)
     said = device("request", *asked, "--level", "dog=segment", "--references", 3)
     assert "dog (object): L2, its pixels room (background): L0, its name alone" in said
     assert "train here, and nothing leaves" in said
-    said = device("segment", "--segmenter", SEGMENTER, "--leave-out", "2")
+    said = device("segment", "--leave-out", "2")
     assert "dog: in 5 of 5 photos" in said
     checks = ("--rooms", place, "--compare-with", homes, "--no-measure")
     said = device("preview", *checks)

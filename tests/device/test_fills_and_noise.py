@@ -121,6 +121,7 @@ def test_the_mean_of_many_sends_is_no_better_than_one(site: DeviceSite) -> None:
             levels={noun: "noise"},
             references=1,
             images_per_class=100 + number,
+            segmenter=SEGMENTER,
         )
         segment_photos(site.home, preferences, SEGMENTER)
         image, mask = noisy_photo(preview(site.home, preferences, site.checks()).parcel)

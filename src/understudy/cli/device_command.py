@@ -120,6 +120,9 @@ def request_command(
     pose_model: Annotated[
         str | None, typer.Option(help="What finds keypoints; see `understudy backends`.")
     ] = None,
+    segmenter: Annotated[
+        str, typer.Option(help="What finds the objects; see `understudy backends`.")
+    ] = "embedded:studio",
     home: _Home = None,
 ) -> None:
     """Say what model is wanted, and how much may leave for it. Text alone by default."""
@@ -141,6 +144,7 @@ def request_command(
         references=references,
         images_per_class=images,
         pose_model=pose_model,
+        segmenter=segmenter,
     )
     for line in preferences.lines():
         typer.echo(line)
@@ -153,7 +157,9 @@ def request_command(
 @device_app.command("segment")
 def segment_command(
     home: _Home = None,
-    segmenter: Annotated[str, typer.Option(help="See `understudy backends`.")] = "embedded:studio",
+    segmenter: Annotated[
+        str | None, typer.Option(help="Another segmenter than that of the request.")
+    ] = None,
     leave_out: Annotated[
         str | None, typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used.")
     ] = None,
@@ -169,6 +175,8 @@ def segment_command(
     for noun, missing in reviewed.without:
         count = len(reviewed.photos.ids)
         typer.echo(f"{noun}: in {count - missing} of {count} photos")
+    if (problem := reviewed.domain_problem()) is not None:
+        typer.echo(f"nothing of these photos can be previewed: {problem}")
     typer.echo(f"look at {reviewed.sheet}")
     typer.echo("where it is wrong: understudy device segment --leave-out NUMBERS")
 

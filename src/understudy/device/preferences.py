@@ -18,6 +18,7 @@ from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.photo_domain import STUDIO, require_known_photos
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
 from understudy.methods.sanitize.wire import (
     JobRequest,
@@ -57,11 +58,13 @@ class Preferences:
         request: As it will be sent.
         sanitizers: Names of the sanitizers, of the background and then of each object.
         pose_model: What finds keypoints; None where no pose is sent.
+        segmenter: What finds the objects.
     """
 
     request: JobRequest
     sanitizers: tuple[str, ...]
     pose_model: str | None = None
+    segmenter: str = STUDIO
 
     @property
     def nouns(self) -> tuple[str, ...]:
@@ -115,6 +118,7 @@ def make_preferences(
     references: int = PAPER_REFERENCES,
     images_per_class: int = 400,
     pose_model: str | None = None,
+    segmenter: str = STUDIO,
 ) -> Preferences:
     """The owner's request, checked and stored. It voids what was previewed before.
 
@@ -128,10 +132,12 @@ def make_preferences(
         references: Photos of which something may leave, where anything may.
         images_per_class: Synthetic images that the server draws.
         pose_model: What finds keypoints, where a pose may leave.
+        segmenter: What finds the objects, where anything of photos may leave.
 
     Raises:
-        ConfigError: A value makes no sense, or the wire does not have it.
-        BackendError: The pose model cannot be loaded.
+        ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
+            know such photos.
+        BackendError: The pose model or the segmenter cannot be loaded.
     """
     chosen = _chosen(targets, background, dict(levels or {}))
     wanted = [name for name in chosen if name != "text"]
@@ -152,11 +158,14 @@ def make_preferences(
             f"this cannot be asked for: {first_problem(error)}. Nouns and classes are up to 32 "
             "letters a to z, blanks and hyphens"
         ) from None
-    preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None)
+    preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
+    if request.disclosed:
+        require_known_photos(home, segmenter)
     with home.locked():
         void_offer(home)
         write_file(home.path(_REQUEST), encode_message(request))
-        home.write(_CHOICES, {"sanitizers": list(chosen), "pose_model": preferences.pose_model})
+        choices = {"sanitizers": list(chosen), "pose_model": preferences.pose_model}
+        home.write(_CHOICES, {**choices, "segmenter": segmenter})
     return preferences
 
 
@@ -172,10 +181,12 @@ def stored_preferences(home: DeviceHome) -> Preferences:
         raise RunError("no model was asked for yet: understudy device request ...") from None
     except WireError as error:
         raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again") from error
-    choices = home.read(_CHOICES, None)
-    if choices is None or len(choices["sanitizers"]) != len(request.parts):
+    choices = home.read(_CHOICES, None) or {"sanitizers": ()}
+    levels = [OBJECT_LEVELS.get(name) for name in choices["sanitizers"]]
+    if levels != [part.level for part in request.parts]:
         raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
-    return Preferences(request, tuple(choices["sanitizers"]), choices["pose_model"])
+    sanitizers, pose_model = tuple(choices["sanitizers"]), choices["pose_model"]
+    return Preferences(request, sanitizers, pose_model, choices.get("segmenter", STUDIO))
 
 
 def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:

@@ -147,6 +147,7 @@ def preview(
 
     Raises:
         InputError: Fewer photos can be references than the request states.
+        ConfigError: The segmenter does not know such photos.
         RunError: The objects were not segmented, where something of photos would leave; there are
             several servers, or the request changed meanwhile.
         BackendError: A model cannot be loaded.
@@ -178,6 +179,8 @@ def _of_photos(
     reviewed = reviewed_photos(home, preferences)
     sanitizers = {part: preferences.sanitizer(part) for part in preferences.request.disclosed}
     used = reviewed.used()
+    if (problem := reviewed.domain_problem()) is not None:
+        raise ConfigError(problem)
     seeds = noise_seeds(reviewed.photos.images, home.noise_key())
     messages = camera_messages(
         used.images,

@@ -19,12 +19,12 @@ from understudy.core.ports import Segmenter
 from understudy.core.types import Images
 from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.photo_domain import photo_domain
 from understudy.device.photo_store import PhotoSet, references
 from understudy.device.preferences import Preferences
 from understudy.device.sheets import only, sheet_bytes
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
 
-STUDIO = "embedded:studio"
 _FILE = "segments.npz"
 
 
@@ -70,6 +70,11 @@ class ReviewedPhotos:
         )
         return UsedPhotos(tuple(numbers), self.photos.images[rows], segments)
 
+    def domain_problem(self) -> str | None:
+        """Why the segmenter cannot be trusted with the photos that are used; None where it can."""
+        model, used = load_model(Segmenter, self.segmenter), self.used()
+        return photo_domain(used.images, model).problem(used.numbers, self.segmenter)
+
     @property
     def without(self) -> tuple[tuple[str, int], ...]:
         """Each object, and in how many photos it was not found."""
@@ -80,7 +85,7 @@ class ReviewedPhotos:
 def segment_photos(
     home: DeviceHome,
     preferences: Preferences,
-    segmenter: str = STUDIO,
+    segmenter: str | None = None,
     leave_out: Collection[int] = (),
 ) -> ReviewedPhotos:
     """Search the references for the objects of the request, and draw what was found.
@@ -90,7 +95,7 @@ def segment_photos(
     Args:
         home: The device.
         preferences: They name the objects.
-        segmenter: A segmenter of the backends, by its name.
+        segmenter: A segmenter of the backends, by its name; None for that of the request.
         leave_out: Numbers of photos, as the sheet shows them, that are not to be used.
 
     Raises:
@@ -100,6 +105,7 @@ def segment_photos(
     wrong = [number for number in leave_out if not 1 <= number <= len(photos.ids)]
     if wrong:
         raise ConfigError(f"photos are numbered 1 to {len(photos.ids)}, found {wrong[0]}")
+    segmenter = segmenter or preferences.segmenter
     model = load_model(Segmenter, segmenter)
     segments = search(photos.images, preferences.nouns, model, SearchSettings())
     sheet = home.path("review", "sheet.png")
