@@ -88,6 +88,30 @@ def test_a_fill_has_no_pixel_of_a_photo_that_is_held_back(site: DeviceSite) -> N
     assert shares_with_pattern(all_of_all.drawn[0][1:]) > 0.9  # as it was
 
 
+def test_two_holes_of_a_photo_tell_no_more_than_one(paired: DeviceSite) -> None:
+    """What is in both holes is the object's own box: each send alone hid it among others' boxes."""
+    rng = np.random.default_rng(4)
+    photos = np.full((7, 64, 64, 3), (40, 140, 90), np.uint8)
+    photos += rng.integers(0, 9, photos.shape, dtype=np.uint8)  # by which its pixels are known
+    middle = np.s_[22:27, 22:27]
+    corners = [np.s_[53:58, 6:11], *[np.s_[6:11, 53:58]] * 2, *[np.s_[53:58, 53:58]] * 2]
+    corners += [middle, middle]
+    for photo, corner in zip(photos, corners, strict=True):
+        photo[corner] = (210, 40, 30)
+    for row, photo in enumerate(photos):
+        save_photo(photo, paired.folder / "cells" / f"{row}.png")
+    add_photos(paired.home, photo_files(paired.folder / "cells"), side=64, ledger=paired.ledger)
+    own = []
+    for left_out in ([4, 5], [2, 3]):
+        shown = paired.show({"background": "segment"}, 5, leave_out=left_out)
+        sent = np.stack([item.image() for item in shown.parcel.decoded(0)])  # type: ignore[union-attr]
+        same = (sent == photos[0]).all(axis=3).reshape(5, 4, 16, 4, 16).mean(axis=(2, 4))
+        own.append(same.max(axis=0) > 0.9)  # (4, 4): cells in which photo 1 is read as it is
+        paired.outbox.send(shown.parcel.digest, shown.code)
+    assert own[0].sum() == 16 - 3
+    assert not (own[1] & ~own[0]).any()
+
+
 def noisy_photo(parcel: Parcel) -> tuple[Images, Masks]:
     item = parcel.decoded(1)[0]
     return item.image(), item.mask()  # type: ignore[union-attr]

@@ -148,11 +148,14 @@ def public_homes(
     segments = search(images, preferences.nouns, model, SearchSettings())
     messages = {part: np.zeros_like(images) for part in preferences.request.disclosed}
     for home in np.unique(homes):
-        rows = np.flatnonzero(homes == home)
-        own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
-        messages_of_home = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
-        for part, drawn in messages_of_home.drawn.items():
-            messages[part][rows] = drawn
+        of_home = np.flatnonzero(homes == home)
+        # As many photos share a hole as would do so of the owner's.
+        for start in range(0, len(of_home), preferences.request.references):
+            rows = of_home[start : start + preferences.request.references]
+            own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
+            sent = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
+            for part, drawn in sent.drawn.items():
+                messages[part][rows] = drawn
     statuses = np.concatenate([batch.labels for batch in batches])
     return PublicHomes(
         source, images, segments, messages, statuses, data.classes, tuple(homes.tolist())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from understudy.core.errors import RunError
-from understudy.core.types import Images
+from understudy.core.types import Images, Masks
 from understudy.device.disclosures import DisclosureAttempt, device_disclosures
 from understudy.device.home_folder import DeviceHome
 from understudy.device.paired_servers import paired_servers, server_named
@@ -25,11 +25,18 @@ class FormerMessages:
         attempts: The disclosures.
         drawn: Messages of each photo, by its id, drawn from their bytes; each different one once.
         unreadable: Disclosures whose bytes are not in the outbox any more.
+        holes: Of each disclosure of backgrounds: ids of its photos, and (side, side) bool.
     """
 
     attempts: Sequence[DisclosureAttempt]
     drawn: Mapping[str, list[Images]]
     unreadable: int
+    holes: Sequence[tuple[frozenset[str], Masks]]
+
+    def hole(self, ids: Collection[str], side: int) -> Masks:
+        """(side, side) bool: what was a hole where the background of any of these photos left."""
+        masks = [mask for photos, mask in self.holes if photos & set(ids)]
+        return np.asarray(np.any([np.zeros((side, side), dtype=bool), *masks], axis=0))
 
     def measured(self, noun: str, name: str) -> list[float] | None:
         """The largest figure of this name that was recorded of a part, with its interval."""
@@ -45,9 +52,10 @@ class FormerMessages:
 def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> FormerMessages:
     """Read what was disclosed from the outbox."""
     drawn: dict[str, list[Images]] = {}
-    unreadable = 0
+    unreadable, holes = 0, list[tuple[frozenset[str], Masks]]()
     for digest in dict.fromkeys(one.parcel for one in attempts):
-        photos: dict[str, Any] = parcel_report(home, digest).get("photos", {})
+        report = parcel_report(home, digest)
+        photos: dict[str, str] = report.get("photos", {})
         try:
             parcel = stored_parcel(home, digest)
         except RunError:
@@ -59,7 +67,20 @@ def former_messages(home: DeviceHome, attempts: Sequence[DisclosureAttempt]) -> 
             item = accept_item(parcel.submission, item_digest, parcel.items[item_digest])
             skeleton = parcel.request.parts[item.part].skeleton
             _add(drawn.setdefault(photo, []), drawn_item(item, skeleton))
-    return FormerMessages(attempts, drawn, unreadable)
+        if report.get("hole") is not None:
+            holes.append((frozenset(photos.values()), _unpacked(report["hole"])))
+    return FormerMessages(attempts, drawn, unreadable, holes)
+
+
+def packed_mask(mask: Masks) -> str:
+    """A square mask as hexadecimal digits, for a report."""
+    return np.packbits(mask).tobytes().hex()
+
+
+def _unpacked(digits: str) -> Masks:
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(digits), dtype=np.uint8)).astype(bool)
+    side = math.isqrt(bits.size)
+    return bits.reshape(side, side)
 
 
 class Recipient:

@@ -45,12 +45,14 @@ class CameraMessages:
             where there is none.
         held_back: (n,) bool: photos in which something was found that stays home.
         unseen: Part of the pixels that is free in no photo, so that a background is smooth there.
+        hole: (side, side) bool: the hole of all backgrounds; None where none is sent.
     """
 
     items: Mapping[int, tuple[Item | None, ...]]
     drawn: Mapping[int, Images]
     held_back: NDArray[np.bool_]
     unseen: float
+    hole: Masks | None = None
 
     def usable(self, part: int) -> NDArray[np.bool_]:
         """(n,) bool: photos of which an item of the part may be sent."""
@@ -67,6 +69,7 @@ def camera_messages(
     *,
     seeds: Sequence[int] = (),
     count: int | None = None,
+    hole: Masks | None = None,
 ) -> CameraMessages:
     """The messages of some photos of one camera, whether they may be sent or not.
 
@@ -79,6 +82,8 @@ def camera_messages(
         seeds: Of each photo, for what is random in a sanitizer; () for photos that anybody knows.
         count: Backgrounds that would be sent: those of the first photos of which one may be. The
             others have none, and no pixel of theirs is in any. None: all, each of them made of all.
+        hole: (side, side) bool: pixels of backgrounds that were holes in what was sent before. Two
+            holes of a photo would tell more of its object: what is hidden once stays hidden.
     """
     request, levels = preferences.request, preferences.levels
     seeds = seeds or range(len(images))
@@ -92,9 +97,10 @@ def camera_messages(
         if number == 0:
             hidden = np.asarray(segments.hidden.any(axis=0))
             rows, room, held_back = _chosen_backgrounds(
-                images, hidden, private, look, held_back, count
+                images, hidden, private, look, held_back, count, hole
             )
             unseen = 0.0 if room is None else room.unseen
+            hole = None if room is None else np.asarray(room.holes.any(axis=0))
             photos = images[rows] if room is None else room.images
             mask: Masks = np.ones(photos.shape[:3], dtype=bool)
             part = PhotoPart(photos, mask, request.background.noun)
@@ -112,7 +118,7 @@ def camera_messages(
     drawn = {
         number: _drawn(row, images, request.parts[number].skeleton) for number, row in items.items()
     }
-    return CameraMessages(items, drawn, held_back, unseen)
+    return CameraMessages(items, drawn, held_back, unseen, hole if 0 in items else None)
 
 
 def _chosen_backgrounds(
@@ -122,6 +128,7 @@ def _chosen_backgrounds(
     look: RemnantSearch,
     held_back: NDArray[np.bool_],
     count: int | None,
+    hole: Masks | None,
 ) -> tuple[NDArray[np.int64], Backgrounds | None, NDArray[np.bool_]]:
     """The photos whose backgrounds would be sent, these, and the photos that are held back.
 
@@ -131,14 +138,14 @@ def _chosen_backgrounds(
     """
     settings = HoleSettings()
     if count is None:
-        room = backgrounds(images, hidden, private, look, settings=settings)
+        room = backgrounds(images, hidden, private, look, settings=settings, hole=hole)
         return np.arange(len(images)), room, held_back | room.remnants.held_back
     held_back = held_back.copy()
     while True:
         rows = np.flatnonzero(~held_back)[:count]
         if not len(rows):
             return rows, None, held_back
-        room = backgrounds(images[rows], hidden[rows], private, look, settings=settings)
+        room = backgrounds(images[rows], hidden[rows], private, look, settings=settings, hole=hole)
         if not room.remnants.held_back.any():
             return rows, room, held_back
         held_back[rows[room.remnants.held_back]] = True

@@ -30,7 +30,7 @@ from understudy.device.exposure import (
     public_homes,
     words_similarity,
 )
-from understudy.device.former_messages import Recipient, joint_layers
+from understudy.device.former_messages import Recipient, joint_layers, packed_mask
 from understudy.device.home_folder import DeviceHome, write_file
 from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
 from understudy.device.paired_servers import PairedServer
@@ -117,6 +117,7 @@ class _Sheet:
         photos: Id of the photo that an item is of, by the item's digest.
         sheet: The drawing.
         held_back: Numbers of photos.
+        hole: Of the backgrounds, packed; None where none is sent.
     """
 
     lines: Sequence[str]
@@ -124,6 +125,7 @@ class _Sheet:
     photos: Mapping[str, str]
     sheet: Path | None
     held_back: tuple[int, ...]
+    hole: str | None = None
 
 
 def preview(
@@ -167,7 +169,7 @@ def preview(
     text = "\n".join([*lines, *_end_lines(parcel, target.server)]) + "\n"
     page = home.path("preview", "preview.txt")
     write_file(page, text.encode())
-    report = {"parts": shown.figures, "photos": shown.photos, "text": text}
+    report = {"parts": shown.figures, "photos": shown.photos, "hole": shown.hole, "text": text}
     offer_parcel(home, parcel, report, target.server, basis)
     return DisclosurePreview(parcel, target.server, text, shown.sheet, page, shown.held_back)
 
@@ -181,6 +183,7 @@ def _of_photos(
     used = reviewed.used()
     if (problem := reviewed.domain_problem()) is not None:
         raise ConfigError(problem)
+    ids = [reviewed.photos.ids[number - 1] for number in used.numbers]
     seeds = noise_seeds(reviewed.photos.images, home.noise_key())
     messages = camera_messages(
         used.images,
@@ -190,12 +193,12 @@ def _of_photos(
         _second_look(preferences, checks, reviewed.segmenter),
         seeds=[seeds[number - 1] for number in used.numbers],
         count=preferences.request.references,
+        hole=target.all.hole(ids, preferences.request.side),
     )
     rows = _chosen_rows(preferences, used, messages, len(reviewed.left_out))
     items = {part: [messages.items[part][row] for row in chosen] for part, chosen in rows.items()}
     packed = {part: [one for one in row if one is not None] for part, row in items.items()}
     parcel = pack(preferences.request, packed)
-    ids = [reviewed.photos.ids[number - 1] for number in used.numbers]
     photos = {
         item_digest(encode_item(item)): ids[row]
         for part, chosen in rows.items()
@@ -217,7 +220,8 @@ def _of_photos(
     sheet = home.path("preview", "sheet.png")
     write_file(sheet, _drawn_preview(preferences, used, messages, rows))
     held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))
-    return parcel, _Sheet(lines, figures, photos, sheet, held_back)
+    hole = None if messages.hole is None else packed_mask(messages.hole)
+    return parcel, _Sheet(lines, figures, photos, sheet, held_back, hole)
 
 
 class _Measured:
