@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from understudy.cli.main import app
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.device.home_folder import write_file
-from understudy.device.outbox import Outbox, ServerRefused, ServerUnreachable
+from understudy.device.outbox import Outbox, ServerConnection, ServerRefused, ServerUnreachable
 from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import Parcel, stored_parcel
 from understudy.device.preview import DisclosurePreview
@@ -165,6 +165,25 @@ def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_
     assert len(refused) < len(accepted)
     with pytest.raises(ServerUnreachable, match="did not answer"):
         Outbox(site.home).pair(server.service.pairing_code(url, fingerprint).text())
+
+
+@pytest.mark.parametrize("body", [b"", b'{"job":'])
+def test_an_answer_that_is_cut_off_is_none(body: bytes) -> None:
+    """It was read as the whole answer, and refused as no message: sending again is the remedy."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer() -> None:
+            connection, _ = door.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + body)
+
+        running = threading.Thread(target=answer)
+        running.start()
+        connection = ServerConnection(f"http://127.0.0.1:{door.getsockname()[1]}", None)
+        with pytest.raises(ServerUnreachable, match="IncompleteRead"):
+            connection("GET", "/v1/about", b"", None)
+        running.join()
 
 
 def child(work: Callable[[], None]) -> int:

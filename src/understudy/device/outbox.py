@@ -91,6 +91,8 @@ class ServerConnection:
             connection.endheaders(body or None)
             answer = connection.getresponse()
             data = answer.read(_ANSWER_BYTES + 1)
+            if answer.length and len(data) <= _ANSWER_BYTES:  # cut off within the answer
+                raise http.client.IncompleteRead(data, answer.length)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
