@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.plugin_packages import install
 from tests.server.site import DigestPipeline, Server
 
 from understudy.core.types import Images
+from understudy.device.disclosures import DisclosureAttempt
 from understudy.device.home_folder import DeviceHome
 from understudy.device.outbox import Outbox, ServerUnreachable
 from understudy.device.photo_store import add_photos, photo_files
@@ -134,11 +135,16 @@ class DeviceSite:
         self.ledger = str(folder / f"{name}-ledger.db")
         self.exchange: RecordingExchange | None = None
 
-    def pair(self, server: Server, client: TestClient) -> None:
+    def pair(self, server: Server, client: TestClient, url: str = "http://localhost") -> None:
         self.exchange = RecordingExchange(client)
-        code = server.service.pairing_code("http://localhost").text()
+        code = server.service.pairing_code(url).text()
         Outbox(self.home, self.exchange).pair(code)
         self.exchange.messages.clear()
+
+    def attempt(self, shown: DisclosurePreview) -> DisclosureAttempt:
+        """What was sent of a preview, the last time."""
+        assert shown.server is not None
+        return self.outbox.attempts(shown.parcel.digest, shown.server.public_key)[-1]
 
     @property
     def outbox(self) -> Outbox:
@@ -198,13 +204,19 @@ class DeviceSite:
         return CheckSettings(rooms=str(place), homes=str(homes), measure=measure)
 
     def show(
-        self, levels: Mapping[str, str] | None = None, references: int = 4
+        self,
+        levels: Mapping[str, str] | None = None,
+        references: int = 4,
+        *,
+        server: str | None = None,
+        measure: bool = False,
+        leave_out: Sequence[int] = (),
     ) -> DisclosurePreview:
         """Ask, segment and preview."""
         preferences = self.ask(levels, references)
         if preferences.request.disclosed:
-            segment_photos(self.home, preferences, SEGMENTER)
-        return preview(self.home, preferences, self.checks())
+            segment_photos(self.home, preferences, SEGMENTER, leave_out)
+        return preview(self.home, preferences, self.checks(measure=measure), server=server)
 
     def rows(self, kind: str) -> list[Any]:
         with self.home.settings.open_ledger() as ledger:

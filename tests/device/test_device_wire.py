@@ -24,8 +24,10 @@ from typer.testing import CliRunner
 from understudy.cli.main import app
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.device.home_folder import write_file
-from understudy.device.outbox import Outbox, PairedServer, ServerUnreachable
+from understudy.device.outbox import Outbox, ServerConnection, ServerRefused, ServerUnreachable
+from understudy.device.paired_servers import PairedServer
 from understudy.device.parcel import Parcel, stored_parcel
+from understudy.device.preview import DisclosurePreview
 from understudy.methods.sanitize import signed_results, wire
 from understudy.server.application import application
 from understudy.server.job_service import JobService
@@ -100,19 +102,22 @@ def test_the_whole_way_by_the_command_line(site: DeviceSite, server: Server) -> 
     assert "0 photos added, 5 were there before" in device("add", photos)
     site.add_labelled()
     asked = ("--target", "dog", "--background", "room", "--classes", "blue, green")
-    said = device(
-        "request", *asked, "--level", "dog=segment", "--references", 3, "--segmenter", SEGMENTER
-    )
+    asked = (*asked, "--segmenter", SEGMENTER)
+    said = device("request", *asked, "--level", "dog=segment", "--references", 3)
     assert "dog (object): L2, its pixels room (background): L0, its name alone" in said
     assert "train here, and nothing leaves" in said
     said = device("segment", "--leave-out", "2")
     assert "dog: in 5 of 5 photos" in said
-    said = device("preview", "--rooms", place, "--compare-with", homes, "--no-measure")
-    code = said.split("understudy device send --yes ")[1][:8]
+    checks = ("--rooms", place, "--compare-with", homes, "--no-measure")
+    said = device("preview", *checks)
     assert "dog of 1, 3, 4" in said
+    assert "send --yes" not in said  # there is nobody to agree to yet
     with serving(server.service) as port:
         url = f"http://127.0.0.1:{port}"
         assert f"paired with {url}" in device("pair", server.service.pairing_code(url).text())
+        said = device("preview", *checks)
+        assert f"It would go to 127.0.0.1:{port}, key {server.service.keys.public_key[:16]}" in said
+        code = said.split("understudy device send --yes ")[1][:8]
         assert "the job is queued" in device("send", "--yes", code)
         server.work()
         assert "done, 4 of 4 stages" in device("status", "--wait")
@@ -166,6 +171,25 @@ def test_another_certificate_gets_nothing(site: DeviceSite, server: Server, tmp_
     assert len(refused) < len(accepted)
     with pytest.raises(ServerUnreachable, match="did not answer"):
         Outbox(site.home).pair(server.service.pairing_code(url, fingerprint).text())
+
+
+@pytest.mark.parametrize("body", [b"", b'{"job":'])
+def test_an_answer_that_is_cut_off_is_none(body: bytes) -> None:
+    """It was read as the whole answer, and refused as no message: sending again is the remedy."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer() -> None:
+            connection, _ = door.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + body)
+
+        running = threading.Thread(target=answer)
+        running.start()
+        connection = ServerConnection(f"http://127.0.0.1:{door.getsockname()[1]}", None)
+        with pytest.raises(ServerUnreachable, match="IncompleteRead"):
+            connection("GET", "/v1/about", b"", None)
+        running.join()
 
 
 def child(work: Callable[[], None]) -> int:
@@ -225,26 +249,34 @@ class KilledSite:
         )
         uvicorn.Server(config).run()
 
-    def _converse(self, digest: str) -> None:
+    def _converse(self, shown: DisclosurePreview) -> None:
         """Send, wait, get the model, delete: again from the beginning where the wire was cut."""
-        outbox = Outbox(self.site.home)
+        outbox, digest = Outbox(self.site.home), shown.parcel.digest
         while True:
             try:
-                state = outbox.send(digest, digest)
+                if outbox.attempts(digest, shown.server.public_key)[-1:]:
+                    attempt = self.site.attempt(shown)
+                    if attempt.deleted is not None:
+                        return
+                state = outbox.send(digest, shown.code)
+                attempt = self.site.attempt(shown)
                 while state.state in ("queued", "running"):
-                    state = outbox.status(digest)
+                    state = outbox.status(attempt)
                 if state.state == "done":
-                    model = outbox.model(digest)[1]
+                    model = outbox.model(attempt)[1]
                     write_file(self.folder / f"model-{digest}", model)
-                outbox.delete(digest)
+                outbox.delete(attempt)
+                return
+            except ServerRefused:  # killed between the deletion and its row
+                outbox.delete(self.site.attempt(shown))
                 return
             except ServerUnreachable:
                 continue
 
-    def kill_until_done(self, digest: str, rng: random.Random, longest: float) -> int:
+    def kill_until_done(self, shown: DisclosurePreview, rng: random.Random, longest: float) -> int:
         """The kills that happened until a job was through."""
         kills = 0
-        device = child(lambda: self._converse(digest))
+        device = child(lambda: self._converse(shown))
         while True:
             end = time.monotonic() + rng.uniform(0, longest)
             while time.monotonic() < end:
@@ -256,7 +288,7 @@ class KilledSite:
             victim = rng.choice(("device", "device", "server", "wire"))
             if victim == "device":
                 kill(device)
-                device = child(lambda: self._converse(digest))
+                device = child(lambda: self._converse(shown))
             elif victim == "server":
                 kill(self.server)
                 self.server = child(self._serve)
@@ -280,7 +312,8 @@ def work_forever(service: JobService) -> None:
 def check_rows(site: DeviceSite, folder: Path) -> int:
     """Every byte on the wire is of a parcel whose row stands in the ledger; the bytes of items."""
     records = [record.read_bytes() for record in folder.iterdir()]  # the wire first, then the rows
-    rows = {row.data["run"]: row.data["details"] for row in site.rows("disclosure")}
+    details = [row.data["details"] for row in site.rows("disclosure")]
+    rows = {row["parcel"]: row for row in details}
     known = {run: stored_parcel(site.home, run) for run in rows}
     items = {digest: data for one in known.values() for digest, data in one.items.items()}
     submissions = [wire.encode_message(one.submission) for one in known.values()]
@@ -320,7 +353,7 @@ def check_kills(site: DeviceSite, folder: Path, kills: int, seed: int) -> None:
         while count < kills:
             shown = site.show({"dog": "edges", "background": "segment"}, references=3)
             digest = shown.parcel.digest
-            count += killed.kill_until_done(digest, rng, longest=0.4)
+            count += killed.kill_until_done(shown, rng, longest=0.4)
             jobs += 1
             model = (folder / f"model-{digest}").read_bytes()
             assert model == expected_model(folder / f"whole-{jobs}", shown.parcel)

@@ -187,8 +187,8 @@ def test_figures_of_what_a_server_would_learn(site: DeviceSite) -> None:
     measured = exposures(
         reviewed.photos.images,
         reviewed.segments,
-        messages,
-        {1: list(range(6))},
+        [messages.drawn[1]],
+        {1: messages.drawn[1]},
         preferences,
         public,
     )

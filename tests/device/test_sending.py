@@ -10,10 +10,11 @@ from tests.device.device_site import CANARY, DeviceSite, unreachable
 from tests.server.site import Server
 
 from understudy.core.errors import LedgerError, RunError, WireError
+from understudy.device.consent import agreement_of_code
 from understudy.device.history import device_history
 from understudy.device.installed_models import DeviceModel, model_index, offer_model
 from understudy.device.outbox import ServerRefused, ServerUnreachable
-from understudy.device.parcel import digest_of_code, stored_parcel
+from understudy.device.parcel import stored_parcel
 from understudy.device.preview import preview
 from understudy.methods.sanitize import wire
 from understudy.methods.sanitize.wire_items import BackgroundItem, EdgesItem, decode_item
@@ -29,17 +30,17 @@ def test_a_model_from_photos_to_receipt(paired: DeviceSite, server: Server) -> N
     state = paired.outbox.send(shown.parcel.digest, shown.code)
     assert state.state == "queued"
     with pytest.raises(ServerRefused, match="no model"):
-        paired.outbox.model(shown.parcel.digest)
+        paired.outbox.model(paired.attempt(shown))
     assert server.work()
-    assert paired.outbox.status(shown.parcel.digest).state == "done"
-    result, data = paired.outbox.model(shown.parcel.digest)
+    assert paired.outbox.status(paired.attempt(shown)).state == "done"
+    result, data = paired.outbox.model(paired.attempt(shown))
     offered = DeviceModel("", "server", result.kind, result.label_classes, result.side, 0.5)
     installed = offer_model(paired.home, data, offered)
     assert (installed.installed, installed.model.accuracy, installed.model.labelled) == (True, 1, 6)
-    receipt = paired.outbox.delete(shown.parcel.digest)
+    receipt = paired.outbox.delete(paired.attempt(shown))
     assert receipt.item_bytes == sum(map(len, shown.parcel.items.values()))
     (deletion,) = paired.rows("deletion")
-    assert deletion.data["run"] == shown.parcel.digest
+    assert deletion.data["run"] == paired.attempt(shown).run
     lines = "\n".join(device_history(paired.home))
     assert "dog: L1, edges, 4 items" in lines
     assert "deleted by the server" in lines
@@ -54,7 +55,7 @@ def test_the_ledger_has_a_row_of_everything_before_any_byte_leaves(paired: Devic
         (row,) = paired.rows("disclosure")
         listed = {one for part in row.data["details"]["parts"] for one in part["digests"]}
         assert listed == set(shown.parcel.items)
-        assert row.data["run"] == shown.parcel.digest
+        assert row.data["details"]["parcel"] == shown.parcel.digest
 
     paired.exchange.before = recorded
     paired.outbox.send(shown.parcel.digest, shown.code)
@@ -100,7 +101,7 @@ def test_it_counts_as_disclosed_when_the_server_never_answers(paired: DeviceSite
     assert len(paired.rows("disclosure")) == 1
     assert "not sent to its end" in "\n".join(device_history(paired.home))
     with pytest.raises(RunError, match="not sent yet"):
-        paired.outbox.status(shown.parcel.digest)
+        paired.outbox.status(paired.attempt(shown))
 
 
 def test_nothing_leaves_without_its_row(paired: DeviceSite) -> None:
@@ -121,9 +122,9 @@ def test_consent_is_to_what_was_shown(paired: DeviceSite) -> None:
     second = paired.show(LEVELS)
     assert second.code != first.code
     with pytest.raises(RunError, match="not the code"):
-        digest_of_code(paired.home, first.code)  # what was not agreed to is not there any more
+        agreement_of_code(paired.home, first.code)  # what was not agreed to is not there any more
     with pytest.raises(RunError, match="not the code"):
-        digest_of_code(paired.home, second.code[:7])
+        agreement_of_code(paired.home, second.code[:7])
     item = next(iter(second.parcel.items))
     file = paired.home.path("outbox", second.parcel.digest, "items", item)
     file.write_bytes(file.read_bytes()[:-1] + b"\1")
@@ -141,9 +142,9 @@ def test_only_the_schema_passes_and_nothing_of_files_names_or_times(
     shown = paired.show(LEVELS)
     paired.outbox.send(shown.parcel.digest, shown.code)
     server.work()
-    paired.outbox.status(shown.parcel.digest, wait=True)
-    paired.outbox.model(shown.parcel.digest)
-    paired.outbox.delete(shown.parcel.digest)
+    paired.outbox.status(paired.attempt(shown), wait=True)
+    paired.outbox.model(paired.attempt(shown))
+    paired.outbox.delete(paired.attempt(shown))
     requested = []
     for method, path, body in paired.exchange.messages:
         text = path.encode() + body
@@ -191,16 +192,17 @@ def test_the_preview_is_drawn_from_the_bytes_that_are_sent(paired: DeviceSite) -
 
 def test_a_model_of_another_job_or_server_is_not_taken(paired: DeviceSite, server: Server) -> None:
     paired.add()
-    digests = []
+    attempts = []
     for levels in (LEVELS, {"dog": "box"}):
         shown = paired.show(levels)
         paired.outbox.send(shown.parcel.digest, shown.code)
-        digests.append(shown.parcel.digest)
+        attempts.append(paired.attempt(shown))
         server.work()
-    jobs = [paired.home.path("outbox", digest, "job.json") for digest in digests]
+    folders = [paired.home.path("outbox", attempt.parcel, "jobs") for attempt in attempts]
+    jobs = [next(folder.glob("*.json")) for folder in folders]
     jobs[0].write_bytes(jobs[1].read_bytes())
     with pytest.raises(WireError, match="another job"):
-        paired.outbox.model(digests[0])
+        paired.outbox.model(attempts[0])
     assert not model_index(paired.home).models
 
 

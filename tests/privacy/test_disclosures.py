@@ -56,6 +56,19 @@ def test_a_disclosure_is_itemised_and_its_deletion_noted_beside_it(
         assert another.verify() == []
 
 
+def test_a_withdrawal_is_noted_once_beside_what_was_disclosed(ledger: Ledger, site: Site) -> None:
+    photos = ledger.register(rows(60))
+    ledger.disclose(photos.id, Disclosure("d1", WHAT))
+    with pytest.raises(LedgerError, match="disclosed by run d2"):
+        ledger.record_withdrawal(photos.id, "d2")
+    for _ in range(2):
+        ledger.record_withdrawal(photos.id, "d1")
+    with site.open() as another:
+        assert [row.kind for row in another.rows()] == ["dataset", "disclosure", "withdrawal"]
+        assert len(another.spent(photos.id).disclosures) == 1
+        assert another.verify() == []
+
+
 def test_no_budget_refuses_a_disclosure_and_none_is_spent_by_it(ledger: Ledger) -> None:
     photos = ledger.register(rows(60))
     ledger.set_budget(photos.id, Budget(1.0))

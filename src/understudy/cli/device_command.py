@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from understudy.device.disclosures import DisclosureAttempt
     from understudy.device.home_folder import DeviceHome
     from understudy.device.installed_models import InstalledResult
 
@@ -24,6 +25,10 @@ _Home = Annotated[
 ]
 _Code = Annotated[
     str | None, typer.Option("--code", help="Code of a preview; the latest if not given.")
+]
+_Server = Annotated[
+    str | None,
+    typer.Option("--server", help="A paired server: host:port, or the beginning of its key."),
 ]
 _Install = Annotated[bool, typer.Option("--install", help="Install it even if it is not better.")]
 
@@ -84,11 +89,15 @@ def pair_command(
     code: Annotated[str, typer.Argument(help="The line that `understudy serve` printed.")],
     home: _Home = None,
 ) -> None:
-    """Pair this device with a server."""
+    """Pair this device with a server; the servers before it stay."""
     from understudy.device.outbox import Outbox
+    from understudy.device.paired_servers import paired_servers
 
-    server = Outbox(_home(home)).pair(code)
+    place = _home(home)
+    server = Outbox(place).pair(code)
     typer.echo(f"paired with {server.url}, key {server.public_key[:16]}")
+    if len(paired_servers(place)) > 1:
+        typer.echo(f"there are several servers now: this one is --server {server.name}")
 
 
 @device_app.command("request")
@@ -149,7 +158,7 @@ def request_command(
 def segment_command(
     home: _Home = None,
     segmenter: Annotated[
-        str | None, typer.Option(help="Another one; that of the request if not given.")
+        str | None, typer.Option(help="Another segmenter than that of the request.")
     ] = None,
     leave_out: Annotated[
         str | None, typer.Option(metavar="N,N", help="Numbers on the sheet, not to be used.")
@@ -166,6 +175,8 @@ def segment_command(
     for noun, missing in reviewed.without:
         count = len(reviewed.photos.ids)
         typer.echo(f"{noun}: in {count - missing} of {count} photos")
+    if (problem := reviewed.domain_problem()) is not None:
+        typer.echo(f"nothing of these photos can be previewed: {problem}")
     typer.echo(f"look at {reviewed.sheet}")
     typer.echo("where it is wrong: understudy device segment --leave-out NUMBERS")
 
@@ -195,6 +206,7 @@ def preview_command(
     measure: Annotated[
         bool, typer.Option("--measure/--no-measure", help="Measure what a server would learn.")
     ] = True,
+    server: _Server = None,
 ) -> None:
     """Show what would leave, drawn from its bytes, and what it tells. Nothing is sent."""
     from understudy.device.installed_models import model_index
@@ -217,7 +229,7 @@ def preview_command(
         measure=measure,
     )
     advice = more_disclosure_advice(preferences, known, labelled)
-    shown = preview(place, preferences, checks, advice=advice)
+    shown = preview(place, preferences, checks, server=server, advice=advice)
     typer.echo(shown.text.rstrip())
     if shown.sheet is not None:
         typer.echo(f"Look at {shown.sheet} before you agree.")
@@ -228,23 +240,50 @@ def send_command(
     yes: Annotated[
         str | None, typer.Option("--yes", metavar="CODE", help="Agree to the preview of this code.")
     ] = None,
+    server: _Server = None,
     home: _Home = None,
 ) -> None:
     """Send what was previewed, after you agreed to its code; again goes on where it stopped."""
+    from understudy.device.consent import agreement_of_code, recipient, standing_offer
     from understudy.device.outbox import Outbox
-    from understudy.device.parcel import digest_of_code, parcel_report
+    from understudy.device.parcel import CODE_DIGITS, consent_digest, parcel_report
 
     place = _home(home)
-    outbox = Outbox(place)
-    server = outbox.server
     if yes is None:
-        typer.echo(parcel_report(place, digest_of_code(place, None))["text"].rstrip())
-        typer.echo(f"It would go to {server.url}.")
+        offer = standing_offer(place)
+        if offer is None:
+            raise ConfigError("nothing was previewed, or it is void: understudy device preview")
+        digest = offer.parcel
+        target = recipient(place, digest, server)
+        typer.echo(parcel_report(place, digest)["text"].rstrip())
+        code = consent_digest(digest, target.public_key)[:CODE_DIGITS]
+        typer.echo(f"It would go to {target.described()}. Code: {code}")
         yes = typer.prompt("Type the code to agree")
-    digest = digest_of_code(place, yes)
-    state = outbox.send(digest, yes.lower())
-    typer.echo(f"sent to {server.url}; the job is {state.state}")
+    else:
+        agreement = agreement_of_code(place, yes)
+        digest = agreement.parcel
+        target = recipient(place, digest, server)
+    state = Outbox(place).send(digest, yes, target.name)
+    typer.echo(f"sent to {target.url}; the job is {state.state}")
     typer.echo("recorded as disclosed in the ledger. See: understudy device status --wait")
+
+
+@device_app.command("withdraw")
+def withdraw_command(home: _Home = None) -> None:
+    """Withdraw consent: nothing more leaves of what was previewed or agreed to."""
+    from understudy.device.outbox import Outbox
+
+    offer, stopped = Outbox(_home(home)).withdraw()
+    if offer is None and not stopped:
+        typer.echo("there was nothing to withdraw: no preview stands")
+    elif stopped:
+        typer.echo(
+            "withdrawn: no more of it leaves. Part of it may have left, and counts as disclosed; "
+            "let the server forget that: understudy device delete"
+        )
+    else:
+        typer.echo("withdrawn: what was previewed can be agreed to no more")
+    typer.echo("what was sent to its end: understudy device history")
 
 
 @device_app.command("status")
@@ -256,17 +295,16 @@ def status_command(
     """Ask the server how far the job is."""
     from understudy.device.outbox import Outbox
 
-    place = _home(home)
-    outbox = Outbox(place)
-    digest = _sent_digest(place, outbox, code)
-    state, said = outbox.status(digest), ""
+    outbox = Outbox(place := _home(home))
+    attempt = _attempt(place, code)
+    state, said = outbox.status(attempt), ""
     while True:
         stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
         if said != (said := f"{state.state}{stages}"):
             typer.echo(f"{said}; deleted in {state.expires_in // 60} minutes")
         if not wait or state.state not in ("open", "queued", "running"):
             break
-        state = outbox.status(digest, wait=True)
+        state = outbox.status(attempt, wait=True)
     if state.state == "done":
         typer.echo("next: understudy device model")
 
@@ -290,10 +328,9 @@ def model_command(
         model = roll_back(place)
         typer.echo("no model is installed now" if model is None else f"installed: {model.origin}")
         return
-    outbox = Outbox(place)
-    digest = _sent_digest(place, outbox, code)
-    result, data = outbox.model(digest)
-    parts = stored_parcel(place, digest).request.parts
+    attempt = _attempt(place, code)
+    result, data = Outbox(place).model(attempt)
+    parts = stored_parcel(place, attempt.parcel).request.parts
     levels = ", ".join(f"{part.noun} L{part.level}" for part in (*parts[1:], parts[0]))
     offered = DeviceModel(
         "", f"server, {levels}", result.kind, result.label_classes, result.side, result.validation
@@ -312,30 +349,64 @@ def history_command(home: _Home = None) -> None:
 
 
 @device_app.command("delete")
-def delete_command(home: _Home = None, code: _Code = None) -> None:
-    """Let the server delete everything of a job, and keep its signed receipt."""
-    from understudy.device.outbox import Outbox
+def delete_command(home: _Home = None, code: _Code = None, server: _Server = None) -> None:
+    """Let a server delete everything of a job, and keep its signed receipt.
 
-    place = _home(home)
-    outbox = Outbox(place)
-    digest = _sent_digest(place, outbox, code)
-    receipt = outbox.delete(digest)
-    typer.echo(
-        f"deleted: {receipt.item_bytes:,} bytes of items and all that was made of them "
-        f"({receipt.reason}); the signed receipt is {place.path('outbox', digest, 'receipt')}"
-    )
+    With --server: of every job that this server has.
+    """
+    from understudy.device.disclosures import receipt_path
+    from understudy.device.outbox import Outbox, ServerRefused
+
+    place, refused = _home(home), None
+    attempts = [_attempt(place, code)] if server is None else _attempts_at(place, server, code)
+    for attempt in attempts:
+        try:
+            receipt = Outbox(place).delete(attempt)
+        except ServerRefused as error:  # the others are deleted all the same
+            refused = error
+            continue
+        typer.echo(
+            f"deleted: {receipt.item_bytes:,} bytes of items and all that was made of them "
+            f"({receipt.reason}); the signed receipt is {receipt_path(place, attempt)}"
+        )
+    if refused is not None:
+        raise refused
 
 
-def _sent_digest(home: DeviceHome, outbox: Any, code: str | None) -> str:
-    """The job that is meant: the latest that was sent, or that of a code."""
-    from understudy.device.parcel import digest_of_code
+def _attempt(home: DeviceHome, code: str | None) -> DisclosureAttempt:
+    """What was sent: the latest, or that of a code."""
+    from understudy.device.consent import agreement_of_code
+    from understudy.device.disclosures import device_disclosures
 
+    agreement = agreement_of_code(home, code)
+    attempts = [
+        one
+        for one in device_disclosures(home)
+        if (one.parcel, one.server) == (agreement.parcel, agreement.server)
+    ]
+    if not attempts:
+        raise ConfigError("this was not sent yet: understudy device send")
+    return attempts[-1]
+
+
+def _attempts_at(home: DeviceHome, name: str, code: str | None) -> list[DisclosureAttempt]:
+    """What a server has: all of it, or that of a code."""
+    from understudy.device.disclosures import device_disclosures, job_of
+    from understudy.device.paired_servers import server_named
+
+    server = server_named(home, name)
+    attempts = [
+        one
+        for one in device_disclosures(home)
+        if one.server == server.public_key and one.deleted is None and job_of(home, one) is not None
+    ]
     if code is not None:
-        return digest_of_code(home, code)
-    sent: list[str] = list(outbox.sent())
-    if not sent:
-        raise ConfigError("nothing was sent yet: understudy device send")
-    return sent[-1]
+        attempts = [one for one in attempts if one.run == _attempt(home, code).run]
+    if not attempts:
+        raise ConfigError(
+            f"nothing is known to be at {server.described()}: see understudy device history"
+        )
+    return attempts
 
 
 def _say_model(result: InstalledResult) -> None:

@@ -19,7 +19,8 @@ from understudy.core.ports import Segmenter, TextEncoder
 from understudy.core.results import Interval
 from understudy.core.types import Images, Labels, Masks
 from understudy.data import open_source
-from understudy.device.messages import CameraMessages, camera_messages, unsearched
+from understudy.device.former_messages import FormerMessages
+from understudy.device.messages import camera_messages, unsearched
 from understudy.device.preferences import Preferences
 from understudy.methods.sanitize.sanitizers import Sanitizer
 from understudy.methods.sanitize.segments import SearchSettings, Segments, search
@@ -80,6 +81,14 @@ class PartExposure:
     status: AttackAccuracy | None = None
     home: AttackAccuracy | None = None
 
+    def at_least(self, former: FormerMessages, noun: str) -> PartExposure:
+        """The same, where attackers do no worse than was recorded of what they have from before."""
+        return PartExposure(
+            self.information,
+            _larger(self.status, former.measured(noun, "status_read")),
+            _larger(self.home, former.measured(noun, "home_recognised")),
+        )
+
     def as_json(self) -> dict[str, Any]:
         """For the report and the ledger: value, ends of the interval, and chance."""
         values: dict[str, Any] = {}
@@ -92,6 +101,16 @@ class PartExposure:
                 numbers = (at.value, at.low, at.high, attack.chance)
                 values[name] = [round(x, 4) for x in numbers]
         return values
+
+
+def _larger(attack: AttackAccuracy | None, recorded: list[float] | None) -> AttackAccuracy | None:
+    if recorded is None:
+        return attack
+    value, low, high, chance = recorded
+    former = AttackAccuracy(Interval(value, low, high), chance, "recorded before")
+    if attack is None or former.above_chance > attack.above_chance:
+        return former
+    return attack
 
 
 def public_homes(
@@ -129,11 +148,14 @@ def public_homes(
     segments = search(images, preferences.nouns, model, SearchSettings())
     messages = {part: np.zeros_like(images) for part in preferences.request.disclosed}
     for home in np.unique(homes):
-        rows = np.flatnonzero(homes == home)
-        own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
-        messages_of_home = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
-        for part, drawn in messages_of_home.drawn.items():
-            messages[part][rows] = drawn
+        of_home = np.flatnonzero(homes == home)
+        # As many photos share a hole as would do so of the owner's.
+        for start in range(0, len(of_home), preferences.request.references):
+            rows = of_home[start : start + preferences.request.references]
+            own = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
+            sent = camera_messages(images[rows], own, preferences, sanitizers, unsearched)
+            for part, drawn in sent.drawn.items():
+                messages[part][rows] = drawn
     statuses = np.concatenate([batch.labels for batch in batches])
     return PublicHomes(
         source, images, segments, messages, statuses, data.classes, tuple(homes.tolist())
@@ -149,41 +171,35 @@ def _homes(units: Any) -> Any:
 def exposures(
     images: Images,
     segments: Segments,
-    messages: CameraMessages,
-    rows: Mapping[int, Sequence[int]],
+    layers: Sequence[Images],
+    own: Mapping[int, Images],
     preferences: Preferences,
     public: PublicHomes,
 ) -> dict[int, PartExposure]:
     """What would be learnt of each part, by its number.
 
     Args:
-        images: The owner's photos.
+        images: The owner's photos of which anything is or would be sent, and others.
         segments: Where the objects are in them.
-        messages: What would leave.
-        rows: The photos of which a part's items would be sent, by the part's number.
+        layers: All messages of these photos together, each (n, side, side, 3): what would be sent
+            and what was (`joint_layers`).
+        own: The messages of each part that would be sent, drawn, by the part's number.
         preferences: What may leave of each part.
         public: Public homes.
     """
-    sent = []
-    for part, chosen in rows.items():
-        drawn = np.zeros_like(images)
-        drawn[list(chosen)] = messages.drawn[part][list(chosen)]
-        sent.append(drawn)
     results = {}
     for part in range(len(preferences.request.parts)):
-        information = _information(images, segments, sent, public, part)
-        if part in rows:
-            own = messages.drawn[part][list(rows[part])]
-            results[part] = PartExposure(information, *_attacks(own, part, public))
-        else:
-            results[part] = PartExposure(information)
+        information = disclosed_part(images, segments, layers, public, part)
+        attacks = _attacks(own[part], part, public) if part in own else ()
+        results[part] = PartExposure(information, *attacks)
     return results
 
 
-def _information(
-    images: Images, segments: Segments, sent: Sequence[Images], public: PublicHomes, part: int
+def disclosed_part(
+    images: Images, segments: Segments, layers: Sequence[Images], public: PublicHomes, part: int
 ) -> Interval | None:
-    own = PartMessages(images, _pixels(segments, part), tuple(sent))
+    """Part of the entropy of a part's pixels that is in all messages together; None: no pixels."""
+    own = PartMessages(images, _pixels(segments, part), tuple(layers))
     others = PartMessages(
         public.images, _pixels(public.segments, part), tuple(public.messages.values())
     )

@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from understudy.device.disclosures import (
+    DisclosureAttempt,
+    device_disclosures,
+    is_whole,
+    item_digests,
+    job_of,
+)
 from understudy.device.home_folder import DeviceHome
 from understudy.device.installed_models import model_index
-from understudy.device.parcel import CODE_DIGITS, OUTBOX
-from understudy.privacy.ledger.ledger import LedgerRow
+from understudy.device.paired_servers import SERVER_DIGITS, paired_servers
+from understudy.device.parcel import CODE_DIGITS
 
 
 def device_history(home: DeviceHome) -> list[str]:
     """Lines for the owner: every disclosure in order, then every model.
 
-    The disclosures are those of the ledger, not of the outbox: what was recorded counts, whether
-    or not it was sent to its end.
+    The disclosures are those of the ledger, not of the outbox, of this device whatever photos it
+    has now: what was recorded counts, whether or not it was sent to its end.
     """
-    settings = home.settings
-    with settings.open_ledger() as ledger:
-        rows = list(ledger.rows(settings.dataset))
-    deleted = {row.data["run"]: row for row in rows if row.kind == "deletion"}
+    disclosures = device_disclosures(home)
+    names = {server.public_key: f"{server.name} " for server in paired_servers(home)}
     lines = []
-    for row in rows:
-        if row.kind == "disclosure" and "server" in row.data.get("details", {}):
-            lines += _disclosure_lines(home, row, deleted.get(row.data["run"]))
-    total = sum(row.kind == "disclosure" for row in rows)
+    for attempt in disclosures:
+        lines += _disclosure_lines(home, attempt, names.get(attempt.server, ""))
+    total = len(disclosures)
     lines.append(
         f"{total} disclosure{'' if total == 1 else 's'} in the ledger; no epsilon covers any"
     )
@@ -39,15 +43,24 @@ def device_history(home: DeviceHome) -> list[str]:
     return lines
 
 
-def _disclosure_lines(home: DeviceHome, row: LedgerRow, deletion: LedgerRow | None) -> list[str]:
-    details, run = row.data["details"], row.data["run"]
-    job = home.read(f"{OUTBOX}/{run}/job.json", None)
-    state = "not sent to its end" if job is None else job["state"]
-    if deletion is not None:
-        state = f"deleted by the server, {deletion.time[:16]}"
-    lines = [f"{row.time[:16]}  {run[:CODE_DIGITS]}  to {details['server'][:16]}  {state}"]
-    lines += [f"    {line}" for line in _part_lines(details)]
+def _disclosure_lines(home: DeviceHome, attempt: DisclosureAttempt, name: str) -> list[str]:
+    code, key = attempt.code[:CODE_DIGITS], attempt.server[:SERVER_DIGITS]
+    again = "" if attempt.number == 1 else f"  attempt {attempt.number}"
+    lines = [f"{attempt.time[:16]}  {code}  to {name}{key}{again}  {_state(home, attempt)}"]
+    lines += [f"    {line}" for line in _part_lines(attempt.details)]
     return lines
+
+
+def _state(home: DeviceHome, attempt: DisclosureAttempt) -> str:
+    job, total = job_of(home, attempt), len(item_digests(attempt))
+    arrived = f"{0 if job is None else total - job['missing']} of {total} items are known to be"
+    if attempt.deleted is not None:
+        return f"deleted by the server, {attempt.deleted[:16]}"
+    if attempt.withdrawn is not None:
+        return f"withdrawn, {attempt.withdrawn[:16]}; {arrived} there"
+    if job is None or not is_whole(home, attempt):
+        return f"not sent to its end; {arrived} there"
+    return str(job["state"])
 
 
 def _part_lines(details: Mapping[str, Any]) -> Iterator[str]:

@@ -5,18 +5,26 @@
     request.json             what model is wanted, and how much may leave for it
     segments.npz, review/    where the objects are, and sheets of it
     preview/                 what would leave, drawn from the bytes that would be sent
-    outbox/DIGEST/           what was previewed, to be sent as it is; state of the job, receipt
-    sent.json                what was agreed to, in order
-    server.json              address, keys and token of the paired server
+    outbox/DIGEST/           what was previewed, to be sent as it is; states of its jobs, receipts
+    offer.json               the preview that may be agreed to, and the server that it is for
+    sent.json                what was agreed to, in order, and which server it was for
+    servers.json             addresses, keys and tokens of the paired servers
+    noise.key                secret that the noise of every photo is derived from
     models/                  models that came back or were trained here, and which one is installed
+    lock                     held by the process that changes any of this
 
 A file is written aside, synced and renamed: a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -28,6 +36,8 @@ from understudy.privacy.ledger.database import data_folder
 from understudy.privacy.ledger.ledger import Ledger
 
 SIDES_OF_PHOTOS: tuple[int, ...] = get_args(Side)
+_NOISE_KEY, _KEY_BYTES = "noise.key", 32
+_held = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +47,14 @@ class DeviceSettings:
     Attributes:
         side: Pixels a side of every photo and of all that is sent.
         ledger: Path or URL of the ledger; None for the owner's own.
-        dataset: Id of the photos in that ledger.
+        dataset: Id of the photos in that ledger. Photos that are added later may change it.
+        device: Random id of the device, by which its disclosures are known whatever photos it has.
     """
 
     side: int
     ledger: str | None
     dataset: str
+    device: str
 
     def open_ledger(self) -> Ledger:
         """The ledger that the device's disclosures stand in."""
@@ -69,6 +81,47 @@ class DeviceHome:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(folder)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder: whoever else wants to change it waits. A process that ends lets go."""
+        depths = vars(_held).setdefault("depths", {})
+        key = str(self.folder.absolute())
+        if depths.get(key, 0):
+            depths[key] += 1
+            try:
+                yield
+            finally:
+                depths[key] -= 1
+            return
+        lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            depths[key] = 1
+            yield
+        finally:
+            depths[key] = 0
+            os.close(lock)
+
+    def noise_key(self) -> bytes:
+        """The secret that the noise of photos is derived from, made at its first use.
+
+        Raises:
+            RunError: It was damaged, or it was removed and something was sent.
+        """
+        path = self.path(_NOISE_KEY)
+        with self.locked():
+            if not path.exists():
+                if self.read("sent.json", []):
+                    raise RunError(
+                        f"{path} is missing, and noise that is drawn anew could be averaged with "
+                        "what was sent: restore it from a copy of the folder"
+                    )
+                write_file(path, secrets.token_bytes(_KEY_BYTES))
+            key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise RunError(f"{path} is damaged: restore it from a copy of the folder")
+        return key
+
     def path(self, *names: str) -> Path:
         """A path in the folder."""
         return self.folder.joinpath(*names)
@@ -83,7 +136,8 @@ class DeviceHome:
         stored = self.read("settings.json", None)
         if stored is None:
             raise RunError(f"{self.folder} holds no photos yet: understudy device add PHOTOS first")
-        return DeviceSettings(**stored)
+        # Earlier versions knew a device by its photos alone.
+        return DeviceSettings(**{"device": stored["dataset"], **stored})
 
     def settle(self, settings: DeviceSettings) -> None:
         """Write the settings."""

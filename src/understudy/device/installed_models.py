@@ -128,12 +128,13 @@ def offer_model(
         truth = [model.classes.index(photos.labels[rows[row]]) for row in trial.rows]
         right = sum(one == label for one, label in zip(trial.labels, truth, strict=True))
         model = replace(model, accuracy=right / len(truth), labelled=len(truth))
-    index = model_index(home)
-    better, reason = _is_better(model, index.current, _guess(model, photos))
-    installed = wish or better
-    models = [one for one in index.models if one.digest != model.digest]
-    history = [one for one in index.installed if not (installed and one == model.digest)]
-    _store(home, [*models, model], [*history, *([model.digest] if installed else [])])
+    with home.locked():
+        index = model_index(home)
+        better, reason = _is_better(model, index.current, _guess(model, photos))
+        installed = wish or better
+        models = [one for one in index.models if one.digest != model.digest]
+        history = [one for one in index.installed if not (installed and one == model.digest)]
+        _store(home, [*models, model], [*history, *([model.digest] if installed else [])])
     return InstalledResult(model, installed, "the owner wished it" if wish else reason)
 
 
@@ -143,11 +144,12 @@ def roll_back(home: DeviceHome) -> DeviceModel | None:
     Raises:
         RunError: No model is installed.
     """
-    index = model_index(home)
-    if not index.installed:
-        raise RunError("no model is installed, so there is none to go back from")
-    _store(home, index.models, index.installed[:-1])
-    return model_index(home).current
+    with home.locked():
+        index = model_index(home)
+        if not index.installed:
+            raise RunError("no model is installed, so there is none to go back from")
+        _store(home, index.models, index.installed[:-1])
+        return model_index(home).current
 
 
 def predictions(home: DeviceHome, model: DeviceModel, images: Images) -> list[str]:

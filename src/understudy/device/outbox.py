@@ -13,21 +13,23 @@ import hmac
 import http.client
 import ssl
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from understudy.core.errors import RunError, RunStopped, WireError
-from understudy.core.types import Texts
-from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.parcel import (
-    AGREED,
-    CODE_DIGITS,
-    OUTBOX,
-    Parcel,
-    parcel_report,
-    stored_parcel,
+from understudy.device.consent import Offer, agree, recipient, standing_offer, void_offer
+from understudy.device.disclosures import (
+    DisclosureAttempt,
+    attempt_run,
+    device_disclosures,
+    job_of,
+    note_deleted,
+    note_job,
+    receipt_path,
 )
+from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.paired_servers import PairedServer, add_server, server_of_key
+from understudy.device.parcel import Parcel, consent_digest, parcel_report, stored_parcel
 from understudy.methods.sanitize import signed_results
 from understudy.methods.sanitize.wire import (
     MESSAGE_BYTES,
@@ -45,7 +47,6 @@ from understudy.methods.sanitize.wire import (
 )
 from understudy.privacy.ledger.ledger import Disclosure
 
-_PAIRING = "server.json"
 _ANSWER_BYTES = MESSAGE_BYTES + MODEL_BYTES + 64
 _SECONDS = 60.0
 CHANGE_SECONDS = 25
@@ -66,23 +67,6 @@ class Exchange(Protocol):
     def __call__(self, method: str, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
         """Status and body; `ServerUnreachable` where there is no whole answer."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PairedServer:
-    """The server that this device speaks to.
-
-    Attributes:
-        url: ``https://host:port``.
-        public_key: Of its signatures.
-        certificate: SHA-256 of its certificate; None where an authority vouches for it.
-        token: What the device is known by. Secret.
-    """
-
-    url: str
-    public_key: str
-    certificate: str | None
-    token: str
 
 
 class ServerConnection:
@@ -109,6 +93,8 @@ class ServerConnection:
             connection.endheaders(body or None)
             answer = connection.getresponse()
             data = answer.read(_ANSWER_BYTES + 1)
+            if answer.length and len(data) <= _ANSWER_BYTES:  # cut off within the answer
+                raise http.client.IncompleteRead(data, answer.length)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
@@ -161,33 +147,18 @@ class ServerConnection:
 
 
 class Outbox:
-    """Everything that a device says to its server.
+    """Everything that a device says to its servers.
 
     Args:
         home: The device.
-        exchange: How requests travel; None: HTTP to the paired server.
+        exchange: How requests travel; None: HTTP to the server that is meant.
     """
 
     def __init__(self, home: DeviceHome, exchange: Exchange | None = None) -> None:
         self._home, self._exchange = home, exchange
 
-    @property
-    def server(self) -> PairedServer:
-        """The paired server.
-
-        Raises:
-            RunError: There is none.
-        """
-        stored = self._home.read(_PAIRING, None)
-        if stored is None:
-            raise RunError(
-                "this device is paired with no server: understudy device pair CODE, with the line "
-                "that `understudy serve` printed"
-            )
-        return PairedServer(**stored)
-
     def pair(self, code: str) -> PairedServer:
-        """Pair with the server of a code, which holds once.
+        """Pair with the server of a code, which holds once; the servers before it stay.
 
         Raises:
             WireError: It is no pairing code, or the server's key is not that of the code.
@@ -200,71 +171,86 @@ class Outbox:
         if result.public_key != read.public_key:
             raise WireError("the server has another key than the pairing code names: ask its owner")
         server = PairedServer(read.url, read.public_key, read.certificate, result.token)
-        self._home.write(_PAIRING, asdict(server))
+        add_server(self._home, server)
         return server
 
-    def send(self, digest: str, consent: str) -> JobState:
+    def send(self, digest: str, consent: str, server: str | None = None) -> JobState:
         """Record what is disclosed, then send a parcel and start its job; again changes nothing.
+
+        Every request is made while nobody else can change the folder, and only if the parcel may
+        still be sent: once a withdrawal has returned, not a byte of it leaves.
 
         Args:
             digest: Of the parcel.
-            consent: The digest, or its beginning, as its owner gave it: what was shown.
+            consent: The code that was shown, or more digits of it: of this parcel and this server.
+            server: Name of the server; None for the one that the preview was for.
 
         Raises:
-            RunError: It is the digest of something else, or what was shown has changed since.
+            RunError: It is the code of something else, or consent was withdrawn or has become void.
             ServerRefused: The server will not take it. It counts as disclosed all the same.
             ServerUnreachable: The server did not answer. Send again.
         """
-        if len(consent) < CODE_DIGITS or not digest.startswith(consent):
-            raise RunError(f"consent was given to {consent!r}, and this is {digest}: look again")
-        parcel, server = stored_parcel(self._home, digest), self.server
-        settings = self._home.settings
-        details = disclosure_details(parcel, parcel_report(self._home, digest), server)
-        what = "; ".join(f"{one['noun']}: {one['kind']}" for one in details["parts"])
-        with settings.open_ledger() as ledger:
-            ledger.disclose(
-                settings.dataset, Disclosure(digest, f"sent to a server: {what}", details)
-            )
-        self._note_sent(digest)
-        state = self._state("POST", "/v1/jobs", encode_message(parcel.submission))
-        self._note(digest, state)
+        with self._home.locked():
+            target = recipient(self._home, digest, server)
+            parcel = stored_parcel(self._home, digest)
+            agree(self._home, digest, target, consent)
+            attempt = self._recorded(parcel, target)
+        submission = encode_message(parcel.submission)
+        state = self._sent(attempt, target, "POST", "/v1/jobs", submission)
+        attempt = self._attempt_of_job(parcel, target, attempt, state)
+        note_job(self._home, attempt, state, target.token)
         for missing in state.missing:
             item = parcel.items.get(missing)
             if item is None:
                 raise WireError("the server asks for an item that is none of this parcel")
-            self._state("PUT", f"/v1/jobs/{state.job}/items/{missing}", item)
+            path = f"/v1/jobs/{state.job}/items/{missing}"
+            note_job(
+                self._home, attempt, self._sent(attempt, target, "PUT", path, item), target.token
+            )
         if state.state == "open":
-            state = self._state("POST", f"/v1/jobs/{state.job}/start")
-        self._note(digest, state)
+            state = self._sent(attempt, target, "POST", f"/v1/jobs/{state.job}/start")
+        note_job(self._home, attempt, state, target.token)
+        if state.state == "deleted":
+            raise ServerRefused(
+                "the server has deleted this and takes it no more: understudy device preview makes "
+                "it anew"
+            )
         return state
 
-    def status(self, digest: str, *, wait: bool = False) -> JobState:
-        """How far a parcel's job is.
+    def withdraw(self) -> tuple[Offer | None, list[DisclosureAttempt]]:
+        """Void what was previewed or agreed to; see `void_offer`."""
+        return void_offer(self._home)
+
+    def status(self, attempt: DisclosureAttempt, *, wait: bool = False) -> JobState:
+        """How far a job is.
 
         Args:
-            digest: Of the parcel.
+            attempt: What was sent.
             wait: Let the server answer at the next change, or after 25 seconds.
         """
-        job = self.job(digest)
+        job = self._job(attempt)
         path = f"/v1/jobs/{job['job']}"
         if wait:
             path += f"?revision={job['revision']}&wait={CHANGE_SECONDS}"
-        state = self._state("GET", path)
-        self._note(digest, state)
+        state = decode_message(JobState, self._asked(attempt, "GET", path))
+        note_job(self._home, attempt, state, job["token"])
         return state
 
-    def model(self, digest: str) -> tuple[ModelResult, bytes]:
-        """The model of a parcel's job: signed by the paired server, and for this very request.
+    def model(self, attempt: DisclosureAttempt) -> tuple[ModelResult, bytes]:
+        """The model of a job: signed by the server it was sent to, and for this very request.
 
         Raises:
             WireError: Signature, digest, job or request are others.
             ServerRefused: There is no model (yet, or any more).
         """
-        job, server = self.job(digest)["job"], self.server
-        answer = self._call("GET", f"/v1/jobs/{job}/model")
-        result, model = signed_results.decode_model(answer, server.public_key)
-        request = stored_parcel(self._home, digest).request
-        asked = (job, digest, request.training_object, request.label_classes, request.side)
+        job = self._job(attempt)["job"]
+        answer = self._asked(attempt, "GET", f"/v1/jobs/{job}/model")
+        result, model = signed_results.decode_model(answer, attempt.server)
+        request = stored_parcel(self._home, attempt.parcel).request
+        asked = (
+            *(job, attempt.parcel, request.training_object),
+            *(request.label_classes, request.side),
+        )
         given = (
             *(result.job, result.submission, result.kind),
             *(result.label_classes, result.side),
@@ -273,57 +259,99 @@ class Outbox:
             raise WireError("the server signed a model of another job: do not use it")
         return result, model
 
-    def delete(self, digest: str) -> DeletionReceipt:
+    def delete(self, attempt: DisclosureAttempt) -> DeletionReceipt:
         """Let the server delete everything of a job, and keep its signed receipt.
 
+        The row of this attempt is marked, and no other one.
+
         Raises:
-            WireError: The receipt is not signed by the paired server, or of another job.
+            WireError: The receipt is not signed by that server, or of another job.
         """
-        job = self.job(digest)["job"]
-        answer = self._call("DELETE", f"/v1/jobs/{job}")
+        job = self._job(attempt)["job"]
+        answer = self._asked(attempt, "DELETE", f"/v1/jobs/{job}")
         receipt = decode_message(DeletionReceipt, answer)
-        signed_results.check_signature(receipt, self.server.public_key)
-        if (receipt.job, receipt.submission) != (job, digest):
+        signed_results.check_signature(receipt, attempt.server)
+        if (receipt.job, receipt.submission) != (job, attempt.parcel):
             raise WireError("the receipt is of another job: ask again")
-        write_file(self._home.path(OUTBOX, digest, "receipt"), answer)
-        settings = self._home.settings
-        with settings.open_ledger() as ledger:
-            ledger.record_deletion(settings.dataset, digest, answer.decode("ascii"))
-        self._home.write(f"{OUTBOX}/{digest}/job.json", {**self.job(digest), "state": "deleted"})
+        write_file(receipt_path(self._home, attempt), answer)
+        with self._home.settings.open_ledger() as ledger:
+            ledger.record_deletion(attempt.dataset, attempt.run, answer.decode("ascii"))
+        note_deleted(self._home, attempt)
         return receipt
 
-    def sent(self) -> Texts:
-        """The digests of what was sent, or was about to be, in order."""
-        digests: list[str] = self._home.read(AGREED, [])
-        return digests
+    def attempts(self, parcel: str, server: str) -> list[DisclosureAttempt]:
+        """What was sent of a parcel to the server of this key, or was about to be, in order."""
+        disclosed = device_disclosures(self._home)
+        return [one for one in disclosed if (one.parcel, one.server) == (parcel, server)]
 
-    def job(self, digest: str) -> dict[str, Any]:
-        """What is known of a parcel's job: its id, state and revision.
+    def _recorded(self, parcel: Parcel, target: PairedServer) -> DisclosureAttempt:
+        """The attempt that goes on, or a new one, once the ledger has a row of it."""
+        attempts = self.attempts(parcel.digest, target.public_key)
+        if attempts and attempts[-1].is_open:
+            job = job_of(self._home, attempts[-1])
+            if job is None or (job["state"] != "deleted" and job["token"] == target.token):
+                return attempts[-1]
+        return self._new_attempt(parcel, target, len(attempts) + 1)
 
-        Raises:
-            RunError: It was not sent.
-        """
-        job: dict[str, Any] | None = self._home.read(f"{OUTBOX}/{digest}/job.json", None)
+    def _new_attempt(self, parcel: Parcel, target: PairedServer, number: int) -> DisclosureAttempt:
+        settings = self._home.settings
+        report = parcel_report(self._home, parcel.digest)
+        details = disclosure_details(parcel, report, target)
+        details |= {"device": settings.device, "attempt": number}
+        what = "; ".join(f"{one['noun']}: {one['kind']}" for one in details["parts"])
+        run = attempt_run(parcel.digest, target.public_key, number)
+        with settings.open_ledger() as ledger:
+            disclosure = Disclosure(run, f"sent to a server: {what}", details)
+            ledger.disclose(settings.dataset, disclosure)
+        return self.attempts(parcel.digest, target.public_key)[-1]
+
+    def _attempt_of_job(
+        self,
+        parcel: Parcel,
+        target: PairedServer,
+        attempt: DisclosureAttempt,
+        state: JobState,
+    ) -> DisclosureAttempt:
+        """The attempt that a job is of: a new one where the server has forgotten the former job."""
+        job = job_of(self._home, attempt)
+        if job is None or job["job"] == state.job:
+            return attempt
+        with self._home.locked():
+            return self._new_attempt(parcel, target, attempt.number + 1)
+
+    def _job(self, attempt: DisclosureAttempt) -> dict[str, Any]:
+        job = job_of(self._home, attempt)
         if job is None:
-            raise RunError("this was not sent yet, or not to its end: understudy device send")
+            raise RunError(
+                "this was not sent yet, or the server's answer was lost: understudy device send. "
+                "Where consent was withdrawn, a server deletes what it has by itself within a day"
+            )
         return job
 
-    def _note_sent(self, digest: str) -> None:
-        sent = list(self.sent())
-        if digest not in sent:
-            self._home.write(AGREED, [*sent, digest])
+    def _sent(
+        self,
+        attempt: DisclosureAttempt,
+        target: PairedServer,
+        method: str,
+        path: str,
+        body: bytes = b"",
+    ) -> JobState:
+        """What the server answers to something that leaves by consent, if that still stands."""
+        with self._home.locked():
+            offer = standing_offer(self._home)
+            if offer != Offer(attempt.parcel, target.public_key):
+                raise RunError(
+                    "consent was withdrawn or has become void while this was sent: nothing more "
+                    "leaves. See: understudy device history"
+                )
+            exchange = self._exchange or ServerConnection(target.url, target.certificate)
+            return decode_message(JobState, _granted(exchange(method, path, body, target.token)))
 
-    def _note(self, digest: str, state: JobState) -> None:
-        known = state.model_dump(mode="json", exclude={"missing"})
-        self._home.write(f"{OUTBOX}/{digest}/job.json", known)
-
-    def _state(self, method: str, path: str, body: bytes = b"") -> JobState:
-        return decode_message(JobState, self._call(method, path, body))
-
-    def _call(self, method: str, path: str, body: bytes = b"") -> bytes:
-        server = self.server
+    def _asked(self, attempt: DisclosureAttempt, method: str, path: str) -> bytes:
+        """The answer to a request about a job, by the token that it was sent with."""
+        server = server_of_key(self._home, attempt.server)
         exchange = self._exchange or ServerConnection(server.url, server.certificate)
-        return _granted(exchange(method, path, body, server.token))
+        return _granted(exchange(method, path, b"", self._job(attempt)["token"]))
 
 
 def _granted(answer: tuple[int, bytes]) -> bytes:
@@ -360,6 +388,7 @@ def disclosure_details(
     return {
         "parts": parts,
         "request_bytes": len(encode_message(parcel.submission)),
+        "parcel": parcel.digest,
         "server": server.public_key,
-        "consent": parcel.digest,
+        "consent": consent_digest(parcel.digest, server.public_key),
     }

@@ -7,8 +7,8 @@ every item: who agrees to it agrees to these bytes.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +39,8 @@ from understudy.methods.sanitize.wire_items import (
 from understudy.steps.hints import LIMBS, skeleton
 
 OUTBOX = "outbox"
-AGREED = "sent.json"
-"""The digests of what was agreed to, in order, whether or not it was sent to its end."""
 CODE_DIGITS = 8
-"""Digits of a parcel's digest that its owner types at least."""
+"""Digits of a consent's digest that its owner types at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +101,7 @@ def pack(request: JobRequest, items: Mapping[int, Sequence[Item]]) -> Parcel:
 
 
 def store_parcel(home: DeviceHome, parcel: Parcel, report: Mapping[str, Any]) -> None:
-    """Write a parcel to the outbox, with what its owner is shown of it. Nothing is sent.
-
-    What was shown before and never agreed to is removed: only what was shown last can be sent.
-    """
-    agreed = home.read(AGREED, [])
-    for digest in stored_digests(home):
-        if digest not in agreed:
-            shutil.rmtree(home.path(OUTBOX, digest))
+    """Write a parcel to the outbox, with what its owner is shown of it. Nothing is sent."""
     folder = home.path(OUTBOX, parcel.digest)
     for digest, data in parcel.items.items():
         write_file(folder / "items" / digest, data)
@@ -145,30 +136,17 @@ def parcel_report(home: DeviceHome, digest: str) -> dict[str, Any]:
 
 
 def stored_digests(home: DeviceHome) -> list[str]:
-    """The digests of all parcels, the latest first."""
-    submissions = home.path(OUTBOX).glob("*/submission")
-    ordered = sorted(submissions, key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    return [path.parent.name for path in ordered]
+    """The digests of all parcels."""
+    return sorted(path.parent.name for path in home.path(OUTBOX).glob("*/submission"))
 
 
-def digest_of_code(home: DeviceHome, code: str | None) -> str:
-    """The parcel that a typed beginning of its digest names; the latest one without.
+def consent_digest(parcel: str, server: str) -> str:
+    """What its owner agrees to: that this parcel goes to the server of this key, and to no other.
 
-    Raises:
-        RunError: None or several begin like that, or too few digits.
+    Its beginning is the code that a preview shows.
     """
-    known = stored_digests(home)
-    if code is None:
-        if not known:
-            raise RunError("nothing was previewed yet: understudy device preview")
-        return known[0]
-    matches = [one for one in known if one.startswith(code.lower())]
-    if len(code) < CODE_DIGITS or len(matches) != 1:
-        raise RunError(
-            f"{code!r} is not the code of what was previewed: copy its {CODE_DIGITS} digits or "
-            "more from the preview. What was previewed before has another code than what is now"
-        )
-    return matches[0]
+    text = f"{parcel}\0{server}".encode("ascii")
+    return hashlib.blake2b(text, digest_size=32, person=b"understudy-agree").hexdigest()
 
 
 def drawn_item(item: Item, skeleton_name: str | None = None) -> Images:

@@ -11,7 +11,7 @@ import hashlib
 import io
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +28,6 @@ from understudy.device.home_folder import (
     DeviceSettings,
     write_file,
 )
-from understudy.privacy.ledger.ledger import Ledger
 
 _INDEX = "photos.json"
 
@@ -147,6 +146,9 @@ def add_photos(
 ) -> AddedPhotos:
     """Decode photos and store them; the ledger knows them from then on.
 
+    Two processes may do this at once: one waits for the other. One that is killed leaves the photos
+    that were there, and those of its own once all of them are known to the ledger.
+
     Args:
         home: The device.
         files: Encoded photos.
@@ -158,43 +160,58 @@ def add_photos(
         SourceError: Not one of the files could be read.
         InputError: Another side or ledger than that of the photos that are there.
     """
-    settled = home.read("settings.json", None)
-    if settled is not None:
+    with home.locked():
+        settled = _settings_for(home, side, ledger)
+        index = stored_photos(home)
+        count, faults = len(index), list[str]()
+        digests = {photo.digest for photo in index}
+        with settled.open_ledger() as book:
+            for file in files:
+                try:
+                    photo, image = _decoded(file, settled.side, fit, book.key)
+                except BadImage as error:
+                    name = file.data.name if isinstance(file.data, Path) else "a photo"
+                    faults.append(f"{name} {error}")
+                    continue
+                if photo.digest not in digests:
+                    digests.add(photo.digest)
+                    write_file(home.path("photos", photo.id), image)
+                    index.append(photo)
+            if not index:
+                raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
+            dataset = book.register(_PhotoRecords(home, index, settled.side)).id
+        home.settle(replace(settled, dataset=dataset))
+        home.write(_INDEX, [asdict(photo) for photo in index])
+        _remove_unknown(home, index)
+    added = len(index) - count
+    labelled = sum(photo.label is not None for photo in index)
+    known_before = len(files) - len(faults) - added
+    return AddedPhotos(added, known_before, tuple(faults), len(index) - labelled, labelled)
+
+
+def _settings_for(home: DeviceHome, side: int | None, ledger: str | None) -> DeviceSettings:
+    """What was settled before, or what is settled now; its dataset may be none yet."""
+    if home.read("settings.json", None) is not None:
         before = home.settings
         if side not in (None, before.side) or ledger not in (None, before.ledger):
             raise InputError(
                 f"the photos of {home.folder} have {before.side} pixels a side and the ledger "
                 f"{before.ledger or 'of this account'}: leave both out, or choose another --home"
             )
-        side, ledger = before.side, before.ledger
+        return before
     side = side or 64
     if side not in SIDES_OF_PHOTOS:
         known = ", ".join(map(str, SIDES_OF_PHOTOS))
         raise InputError(f"photos have {known} pixels a side on the wire, not {side}")
-    index = stored_photos(home)
-    count, faults = len(index), list[str]()
-    digests = {photo.digest for photo in index}
-    with Ledger(ledger) as book:
-        for file in files:
-            try:
-                photo, image = _decoded(file, side, fit, book.key)
-            except BadImage as error:
-                name = file.data.name if isinstance(file.data, Path) else "a photo"
-                faults.append(f"{name} {error}")
-                continue
-            if photo.digest not in digests:
-                digests.add(photo.digest)
-                write_file(home.path("photos", photo.id), image)
-                index.append(photo)
-        if not index:
-            raise SourceError(f"no photo could be read: {'; '.join(faults[:3])}")
-        home.write(_INDEX, [asdict(photo) for photo in index])
-        dataset = book.register(_PhotoRecords(home, index, side)).id
-    home.settle(DeviceSettings(side, ledger, dataset))
-    added = len(index) - count
-    labelled = sum(photo.label is not None for photo in index)
-    known_before = len(files) - len(faults) - added
-    return AddedPhotos(added, known_before, tuple(faults), len(index) - labelled, labelled)
+    return DeviceSettings(side, ledger, "", secrets.token_hex(16))
+
+
+def _remove_unknown(home: DeviceHome, index: Sequence[StoredPhoto]) -> None:
+    """Remove photos that a process left which was killed before it had written the index."""
+    known = {photo.id for photo in index}
+    for path in home.path("photos").glob("*"):
+        if path.name not in known:
+            path.unlink()
 
 
 def _decoded(file: PhotoFile, side: int, fit: ImageFit, key: bytes) -> tuple[StoredPhoto, bytes]:

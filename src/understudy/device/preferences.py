@@ -16,7 +16,9 @@ from pydantic import ValidationError
 from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError, WireError
 from understudy.core.ports import PoseEstimator, Segmenter
+from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.photo_domain import STUDIO, require_known_photos
 from understudy.methods.sanitize.sanitizers import PoseSanitizer, Sanitizer, load_sanitizer
 from understudy.methods.sanitize.segments import classes_of
 from understudy.methods.sanitize.wire import (
@@ -29,8 +31,6 @@ from understudy.methods.sanitize.wire import (
 from understudy.methods.sanitize.wire_items import SKELETONS, first_problem
 from understudy.steps.hints import LIMBS
 
-STUDIO = "embedded:studio"
-"""The segmenter where no other is named."""
 BACKGROUND = "background"
 """What the background is called where a level is given for it, beside its own noun."""
 
@@ -121,7 +121,7 @@ def make_preferences(
     pose_model: str | None = None,
     segmenter: str = STUDIO,
 ) -> Preferences:
-    """The owner's request, checked and stored.
+    """The owner's request, checked and stored. It voids what was previewed before.
 
     Args:
         home: The device; its photos settle the pixels a side.
@@ -133,11 +133,12 @@ def make_preferences(
         references: Photos of which something may leave, where anything may.
         images_per_class: Synthetic images that the server draws.
         pose_model: What finds keypoints, where a pose may leave.
-        segmenter: What finds the objects.
+        segmenter: What finds the objects, where anything of photos may leave.
 
     Raises:
-        ConfigError: A value makes no sense, the wire does not have it, or the segmenter has no
-            class for an object, so that neither this device nor a server with it could find one.
+        ConfigError: A value makes no sense, the wire does not have it, or the segmenter does not
+            know such photos or has no class for an object, so that neither this device nor a
+            server with it could find one.
         BackendError: The pose model or the segmenter cannot be loaded.
     """
     chosen = _chosen(targets, background, dict(levels or {}))
@@ -160,11 +161,15 @@ def make_preferences(
             "letters a to z, blanks and hyphens"
         ) from None
     _check_nouns(targets, segmenter)
-    model = pose_model if "pose" in chosen else None
-    write_file(home.path(_REQUEST), encode_message(request))
-    choices = {"sanitizers": list(chosen), "pose_model": model, "segmenter": segmenter}
-    home.write(_CHOICES, choices)
-    return Preferences(request, chosen, model, segmenter)
+    preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
+    if request.disclosed:
+        require_known_photos(home, segmenter)
+    with home.locked():
+        void_offer(home)
+        write_file(home.path(_REQUEST), encode_message(request))
+        choices = {"sanitizers": list(chosen), "pose_model": preferences.pose_model}
+        home.write(_CHOICES, {**choices, "segmenter": segmenter})
+    return preferences
 
 
 def stored_preferences(home: DeviceHome) -> Preferences:
@@ -179,11 +184,12 @@ def stored_preferences(home: DeviceHome) -> Preferences:
         raise RunError("no model was asked for yet: understudy device request ...") from None
     except WireError as error:
         raise RunError(f"{home.path(_REQUEST)} is damaged: make the request again") from error
-    choices = home.read(_CHOICES, None)
-    if choices is None or len(choices["sanitizers"]) != len(request.parts):
+    choices = home.read(_CHOICES, None) or {"sanitizers": ()}
+    levels = [OBJECT_LEVELS.get(name) for name in choices["sanitizers"]]
+    if levels != [part.level for part in request.parts]:
         raise RunError(f"{home.path(_CHOICES)} is damaged: make the request again")
-    segmenter = choices.get("segmenter", STUDIO)
-    return Preferences(request, tuple(choices["sanitizers"]), choices["pose_model"], segmenter)
+    sanitizers, pose_model = tuple(choices["sanitizers"]), choices["pose_model"]
+    return Preferences(request, sanitizers, pose_model, choices.get("segmenter", STUDIO))
 
 
 def _chosen(targets: Sequence[str], background: str, levels: dict[str, str]) -> tuple[str, ...]:

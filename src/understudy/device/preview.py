@@ -7,10 +7,10 @@ of a digest of all of it: only who has seen this can agree to this.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,28 @@ from understudy.core.errors import ConfigError, InputError
 from understudy.core.ports import Detector, Segmenter
 from understudy.core.types import Images
 from understudy.data import open_source
+from understudy.device.consent import offer_basis, offer_parcel, void_offer
 from understudy.device.exposure import (
     ALLOWED_ABOVE_CHANCE,
     PartExposure,
+    PublicHomes,
+    disclosed_part,
     exposures,
     public_homes,
     words_similarity,
 )
+from understudy.device.former_messages import Recipient, joint_layers, packed_mask
 from understudy.device.home_folder import DeviceHome, write_file
-from understudy.device.messages import CameraMessages, camera_messages, unsearched
-from understudy.device.parcel import CODE_DIGITS, Parcel, pack, store_parcel
+from understudy.device.messages import CameraMessages, camera_messages, noise_seeds, unsearched
+from understudy.device.paired_servers import PairedServer
+from understudy.device.parcel import CODE_DIGITS, Parcel, consent_digest, pack
 from understudy.device.preferences import Preferences
-from understudy.device.review import UsedPhotos, reviewed_photos
+from understudy.device.review import ReviewedPhotos, UsedPhotos, reviewed_photos
 from understudy.device.sheets import sheet_bytes
 from understudy.methods.sanitize.background import RemnantSearch
-from understudy.methods.sanitize.segments import SecondLook
+from understudy.methods.sanitize.segments import SecondLook, Segments
 from understudy.methods.sanitize.wire import encode_message
+from understudy.methods.sanitize.wire_items import encode_item, item_digest
 from understudy.metrics.message_attacks import AttackAccuracy
 
 PUBLIC_ROOMS = "playhouse:world?count=3&target={targets}&size={side}&seed=7"
@@ -79,6 +85,7 @@ class DisclosurePreview:
 
     Attributes:
         parcel: The bytes.
+        server: Where they would go; None where no server is paired yet.
         text: What is in them and what it tells.
         sheet: The drawing; None where nothing but text would leave.
         page: File of the text.
@@ -86,6 +93,7 @@ class DisclosurePreview:
     """
 
     parcel: Parcel
+    server: PairedServer | None
     text: str
     sheet: Path | None
     page: Path
@@ -93,8 +101,31 @@ class DisclosurePreview:
 
     @property
     def code(self) -> str:
-        """What its owner types to agree."""
-        return self.parcel.digest[:CODE_DIGITS]
+        """What its owner types to agree; "" where no server is paired yet."""
+        if self.server is None:
+            return ""
+        return consent_digest(self.parcel.digest, self.server.public_key)[:CODE_DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """What a preview shows of photos.
+
+    Attributes:
+        lines: Of the page.
+        figures: Measured, by the part's number.
+        photos: Id of the photo that an item is of, by the item's digest.
+        sheet: The drawing.
+        held_back: Numbers of photos.
+        hole: Of the backgrounds, packed; None where none is sent.
+    """
+
+    lines: Sequence[str]
+    figures: Mapping[str, Any]
+    photos: Mapping[str, str]
+    sheet: Path | None
+    held_back: tuple[int, ...]
+    hole: str | None = None
 
 
 def preview(
@@ -102,87 +133,169 @@ def preview(
     preferences: Preferences,
     checks: CheckSettings,
     *,
+    server: str | None = None,
     advice: Sequence[str] = (),
 ) -> DisclosurePreview:
     """Pack what would be sent, draw and measure it, and store all of that. Nothing is sent.
+
+    What was previewed before cannot be agreed to any more, whether or not this comes to its end.
 
     Args:
         home: The device.
         preferences: What may leave.
         checks: How it is checked.
+        server: Name of the server that it would be sent to; None for the only one.
         advice: What else is known before more is disclosed, a line each.
 
     Raises:
         InputError: Fewer photos can be references than the request states.
-        RunError: The objects were not segmented, where something of photos would leave.
+        ConfigError: The segmenter does not know such photos.
+        RunError: The objects were not segmented, where something of photos would leave; there are
+            several servers, or the request changed meanwhile.
         BackendError: A model cannot be loaded.
     """
-    if not preferences.request.disclosed:
-        return _words_alone(home, preferences, advice)
+    with home.locked():
+        void_offer(home)
+        basis = offer_basis(home)
+    target = Recipient(home, server)
+    if preferences.request.disclosed:
+        parcel, shown = _of_photos(home, preferences, checks, target)
+    else:
+        home.path("preview", "sheet.png").unlink(missing_ok=True)
+        parcel = pack(preferences.request, {})
+        lines = ["", "Nothing of any photo leaves: mutual information 0."]
+        shown = _Sheet(lines, {}, {}, None, ())
+    lines = [*_content_lines(preferences, parcel), *target.lines(), *shown.lines, *advice]
+    text = "\n".join([*lines, *_end_lines(parcel, target.server)]) + "\n"
+    page = home.path("preview", "preview.txt")
+    write_file(page, text.encode())
+    report = {"parts": shown.figures, "photos": shown.photos, "hole": shown.hole, "text": text}
+    offer_parcel(home, parcel, report, target.server, basis)
+    return DisclosurePreview(parcel, target.server, text, shown.sheet, page, shown.held_back)
+
+
+def _of_photos(
+    home: DeviceHome, preferences: Preferences, checks: CheckSettings, target: Recipient
+) -> tuple[Parcel, _Sheet]:
+    """The bytes, and all that is shown of them, where something of photos would leave."""
     reviewed = reviewed_photos(home, preferences)
     sanitizers = {part: preferences.sanitizer(part) for part in preferences.request.disclosed}
     used = reviewed.used()
+    if (problem := reviewed.domain_problem()) is not None:
+        raise ConfigError(problem)
+    ids = [reviewed.photos.ids[number - 1] for number in used.numbers]
+    seeds = noise_seeds(reviewed.photos.images, home.noise_key())
     messages = camera_messages(
         used.images,
         used.segments,
         preferences,
         sanitizers,
         _second_look(preferences, checks, reviewed.segmenter),
-        seed=secrets.randbits(32),
+        seeds=[seeds[number - 1] for number in used.numbers],
+        count=preferences.request.references,
+        hole=target.all.hole(ids, preferences.request.side),
     )
     rows = _chosen_rows(preferences, used, messages, len(reviewed.left_out))
-    parcel = pack(
-        preferences.request,
-        {
-            part: [item for row in chosen if (item := messages.items[part][row]) is not None]
-            for part, chosen in rows.items()
-        },
-    )
-    measured: dict[int, PartExposure] = {}
+    items = {part: [messages.items[part][row] for row in chosen] for part, chosen in rows.items()}
+    packed = {part: [one for one in row if one is not None] for part, row in items.items()}
+    parcel = pack(preferences.request, packed)
+    photos = {
+        item_digest(encode_item(item)): ids[row]
+        for part, chosen in rows.items()
+        for row, item in zip(chosen, packed[part], strict=True)
+    }
+    lines, figures = _photo_lines(used, messages, rows), dict[str, Any]()
     if checks.measure:
         public = public_homes(preferences, sanitizers, reviewed.segmenter, checks.homes)
-        measured = exposures(used.images, used.segments, messages, rows, preferences, public)
-    held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))
-    lines = _photo_lines(used, messages, rows)
-    lines += _measured_lines(preferences, measured)
-    if checks.measure:
+        sent: dict[str, list[Images]] = {}
+        for part, chosen in rows.items():
+            for row in chosen:
+                sent.setdefault(ids[row], []).append(messages.drawn[part][row])
+        own = {part: messages.drawn[part][chosen] for part, chosen in rows.items()}
+        measured = _Measured(preferences, public, reviewed, {*sent, *target.all.drawn})
+        lines += measured.lines(own, sent, target, figures)
         lines += _words_lines(used.images, preferences)
+    else:
+        lines += ["", "What a server would learn from it was not measured (--no-measure)."]
     sheet = home.path("preview", "sheet.png")
     write_file(sheet, _drawn_preview(preferences, used, messages, rows))
-    return _finished(home, preferences, parcel, measured, [*lines, *advice], sheet, held_back)
+    held_back = tuple(used.numbers[row] for row in np.flatnonzero(messages.held_back))
+    hole = None if messages.hole is None else packed_mask(messages.hole)
+    return parcel, _Sheet(lines, figures, photos, sheet, held_back, hole)
 
 
-def _words_alone(
-    home: DeviceHome, preferences: Preferences, advice: Sequence[str]
-) -> DisclosurePreview:
-    """(L0, L0): the request is all."""
-    home.path("preview", "sheet.png").unlink(missing_ok=True)
-    parcel = pack(preferences.request, {})
-    lines = ["", "Nothing of any photo leaves: mutual information 0."]
-    return _finished(home, preferences, parcel, {}, [*lines, *advice], None, ())
+class _Measured:
+    """What is measured of photos of which anything is or would be sent.
+
+    Args:
+        preferences: What may leave.
+        public: Public homes to compare with.
+        reviewed: All references.
+        ids: Of the photos that are measured.
+    """
+
+    def __init__(
+        self,
+        preferences: Preferences,
+        public: PublicHomes,
+        reviewed: ReviewedPhotos,
+        ids: Collection[str],
+    ) -> None:
+        rows = [row for row, photo in enumerate(reviewed.photos.ids) if photo in ids]
+        self._preferences, self._public = preferences, public
+        self._ids = [reviewed.photos.ids[row] for row in rows]
+        self._images = reviewed.photos.images[rows]
+        segments = reviewed.segments
+        self._segments = Segments(segments.nouns, segments.masks[:, rows], segments.hidden[:, rows])
+
+    def lines(
+        self,
+        own: Mapping[int, Images],
+        sent: Mapping[str, Sequence[Images]],
+        target: Recipient,
+        figures: dict[str, Any],
+    ) -> list[str]:
+        """What the page says; the figures of each part are put into ``figures``."""
+        preferences, shape = self._preferences, self._images.shape[1:]
+        layers = joint_layers(self._ids, shape, sent, target.own.drawn)
+        parts = preferences.request.parts
+        measured = {
+            part: exposure.at_least(target.own, parts[part].noun)
+            for part, exposure in exposures(
+                self._images, self._segments, layers, own, preferences, self._public
+            ).items()
+        }
+        figures |= {str(part): exposure.as_json() for part, exposure in measured.items()}
+        before = " with what it has from before" if target.own.attempts else ""
+        heading = f"What a curious server would learn{before} (95 % intervals)"
+        lines = ["", heading, *_measured_lines(preferences, measured)]
+        if target.others_know:
+            lines += ["", "What all servers would learn together, if they compared"]
+            layers = joint_layers(self._ids, shape, sent, target.all.drawn)
+            for part, exposure in measured.items():
+                one = disclosed_part(self._images, self._segments, layers, self._public, part)
+                together = PartExposure(one, exposure.status, exposure.home)
+                measured[part] = together.at_least(target.all, parts[part].noun)
+                figures[str(part)]["together"] = measured[part].as_json()
+            lines += _measured_lines(preferences, measured)
+        return lines
 
 
-def _finished(
-    home: DeviceHome,
-    preferences: Preferences,
-    parcel: Parcel,
-    measured: Mapping[int, PartExposure],
-    lines: Sequence[str],
-    sheet: Path | None,
-    held_back: tuple[int, ...],
-) -> DisclosurePreview:
-    code = parcel.digest[:CODE_DIGITS]
-    end = [
+def _end_lines(parcel: Parcel, server: PairedServer | None) -> list[str]:
+    """How to agree, where there is somebody to send it to."""
+    if server is None:
+        return [
+            "",
+            "No server is paired, and consent is to one: understudy device pair CODE",
+            "Then understudy device send shows this again, with the code to agree.",
+        ]
+    code = consent_digest(parcel.digest, server.public_key)[:CODE_DIGITS]
+    return [
         "",
+        f"It would go to {server.described()}, and to no other.",
         f"Code of exactly this: {code}",
         f"To agree and send it: understudy device send --yes {code}",
     ]
-    text = "\n".join([*_content_lines(preferences, parcel), *lines, *end]) + "\n"
-    page = home.path("preview", "preview.txt")
-    write_file(page, text.encode())
-    figures = {str(part): exposure.as_json() for part, exposure in measured.items()}
-    store_parcel(home, parcel, {"parts": figures, "text": text})
-    return DisclosurePreview(parcel, text, sheet, page, held_back)
 
 
 def _second_look(preferences: Preferences, checks: CheckSettings, segmenter: str) -> RemnantSearch:
@@ -276,9 +389,7 @@ def _photo_lines(
 
 
 def _measured_lines(preferences: Preferences, measured: Mapping[int, PartExposure]) -> list[str]:
-    if not measured:
-        return ["", "What a server would learn from it was not measured (--no-measure)."]
-    lines = ["", "What a curious server would learn (95 % intervals)"]
+    lines = []
     for part in [*range(1, len(preferences.request.parts)), 0]:
         exposure, noun = measured[part], preferences.request.parts[part].noun
         if exposure.information is None:

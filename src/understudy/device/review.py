@@ -17,7 +17,9 @@ from understudy.backends.registry import load_model
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.ports import Segmenter
 from understudy.core.types import Images
+from understudy.device.consent import void_offer
 from understudy.device.home_folder import DeviceHome, write_file
+from understudy.device.photo_domain import photo_domain
 from understudy.device.photo_store import PhotoSet, references
 from understudy.device.preferences import Preferences
 from understudy.device.sheets import only, sheet_bytes
@@ -68,6 +70,11 @@ class ReviewedPhotos:
         )
         return UsedPhotos(tuple(numbers), self.photos.images[rows], segments)
 
+    def domain_problem(self) -> str | None:
+        """Why the segmenter cannot be trusted with the photos that are used; None where it can."""
+        model, used = load_model(Segmenter, self.segmenter), self.used()
+        return photo_domain(used.images, model).problem(used.numbers, self.segmenter)
+
     @property
     def without(self) -> tuple[tuple[str, int], ...]:
         """Each object, and in how many photos it was not found."""
@@ -82,6 +89,8 @@ def segment_photos(
     leave_out: Collection[int] = (),
 ) -> ReviewedPhotos:
     """Search the references for the objects of the request, and draw what was found.
+
+    It voids what was previewed before: other photos may be left out.
 
     Args:
         home: The device.
@@ -101,8 +110,10 @@ def segment_photos(
     segments = search(photos.images, preferences.nouns, model, SearchSettings())
     sheet = home.path("review", "sheet.png")
     reviewed = ReviewedPhotos(photos, segments, segmenter, tuple(sorted(set(leave_out))), sheet)
-    _store(home, reviewed)
-    write_file(sheet, _drawn_review(reviewed))
+    with home.locked():
+        void_offer(home)
+        _store(home, reviewed)
+        write_file(sheet, _drawn_review(reviewed))
     return reviewed
 
 

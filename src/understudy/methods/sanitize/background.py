@@ -83,6 +83,7 @@ def backgrounds(
     second_look: RemnantSearch,
     *,
     settings: HoleSettings,
+    hole: Masks | None = None,
     inpainter: Generator | None = None,
     prompt: str = "a room",
     seed: int = 0,
@@ -95,6 +96,7 @@ def backgrounds(
         nouns: Of these objects, for the second look.
         second_look: Searches the results.
         settings: Of the holes.
+        hole: (height, width) pixels that are of the hole in any case: of what was sent before.
         inpainter: Draws what was free in no photo, from text and from pixels at a distance; None:
             a smooth fill from the same pixels.
         prompt: What it draws: the owner's noun of the background.
@@ -110,6 +112,8 @@ def backgrounds(
         raise UnsupportedTask(inpainter.name, _INPAINTING, inpainter.tasks)
     for last in range(settings.rounds, -1, -1):
         holes = holes_of(hidden, settings)
+        if hole is not None:
+            holes = holes | hole
         images, unseen = _filled(photos, hidden, holes, settings, inpainter, prompt, seed)
         filler = np.broadcast_to(unseen, holes.shape)
         remnants = second_look(images, nouns, filler)

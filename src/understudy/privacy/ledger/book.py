@@ -47,7 +47,7 @@ class Page:
         charged: What each release was charged, in order, without what was returned.
         runs: The runs that were charged, in order, as keys.
         disclosures: What no epsilon covers, in order, by run.
-        deletions: Receipts of what a server deleted again, by run.
+        ends: Disclosures that a server deleted or their owner withdrew, as (kind, run).
     """
 
     id: str
@@ -59,7 +59,7 @@ class Page:
     charged: dict[ReleaseKey, Event] = field(default_factory=dict)
     runs: dict[str, None] = field(default_factory=dict)
     disclosures: dict[str, Disclosure] = field(default_factory=dict)
-    deletions: dict[str, str] = field(default_factory=dict)
+    ends: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -263,8 +263,8 @@ class Book:
         known = disclosures[entry["run"]]
         disclosures[entry["run"]] = replace(known, details={**known.details, **entry["details"]})
 
-    def _delete(self, entry: LedgerEntry) -> None:
-        self.pages[entry["dataset"]].deletions[entry["run"]] = entry["receipt"]
+    def _end(self, entry: LedgerEntry) -> None:
+        self.pages[entry["dataset"]].ends.add((entry["kind"], entry["run"]))
 
     def _release(self, entry: LedgerEntry) -> None:
         self.releases[_release_key(entry)] = entry["digest"]
@@ -282,7 +282,8 @@ _READERS: dict[str, Callable[[Book, LedgerEntry], None]] = {
     "disclosure": Book._disclose,
     "shared disclosure": Book._disclose,
     "measured": Book._measure,
-    "deletion": Book._delete,
+    "deletion": Book._end,
+    "withdrawal": Book._end,
 }
 
 

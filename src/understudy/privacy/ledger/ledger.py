@@ -274,26 +274,28 @@ class Ledger:
             return [(page.dataset(), one) for page, one in book.selections_of(pool)]
 
     def record_deletion(self, dataset_id: str, run: str, receipt: str) -> None:
-        """Note that a server has deleted what was disclosed to it; again changes nothing.
+        """Note that a server has deleted what a run disclosed to it; again changes nothing.
 
         The disclosure stands: what was sent was known to the server for a time.
-
-        Args:
-            dataset_id: The dataset.
-            run: Of the disclosure.
-            receipt: What the server signed, as text.
 
         Raises:
             LedgerError: No such dataset, or nothing was disclosed by that run.
         """
+        self._note_end("deletion", dataset_id, run, {"receipt": receipt})
+
+    def record_withdrawal(self, dataset_id: str, run: str) -> None:
+        """Note that consent was withdrawn before all of it had left, as `record_deletion` does."""
+        self._note_end("withdrawal", dataset_id, run, {})
+
+    def _note_end(self, kind: str, dataset_id: str, run: str, data: LedgerEntry) -> None:
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
             if run not in page.disclosures:
                 raise LedgerError(
-                    f"nothing of {page.name} was disclosed by run {run}, so no deletion is recorded"
+                    f"nothing of {page.name} was disclosed by run {run}, so no {kind} is recorded"
                 )
-            if run not in page.deletions:
-                entry = {"kind": "deletion", "dataset": page.id, "run": run, "receipt": receipt}
+            if (kind, run) not in page.ends:
+                entry = {"kind": kind, "dataset": page.id, "run": run, **data}
                 self._append(connection, [entry])
 
     def check(

@@ -152,8 +152,9 @@ class LedgerRow:
             ``"charge"``, ``"shared charge"`` (of a run on another dataset that overlaps with this
             one), ``"return"`` (of a charge for which nothing was released), ``"shared return"``,
             ``"release"``, ``"disclosure"``, ``"shared disclosure"``, ``"measured"``
-            (what was measured of a disclosure since) or ``"deletion"`` (a server has signed that
-            it deleted what was disclosed).
+            (what was measured of a disclosure since), ``"deletion"`` (a server has signed that it
+            deleted what was disclosed) or ``"withdrawal"`` (its owner withdrew consent before all
+            of it had left).
         dataset: Id of the dataset.
         data: What it says: JSON values.
         hash: Its seal. Written down elsewhere, it shows later that the chain still holds this row.

@@ -1,0 +1,100 @@
+"""The servers that this device is paired with: every one of them stays, each by its own key."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from urllib.parse import urlsplit
+
+from understudy.core.errors import RunError
+from understudy.device.home_folder import DeviceHome
+
+SERVER_DIGITS = 16
+"""Digits of a server's key that stand for it in names of files and in lists."""
+_SERVERS = "servers.json"
+_LEAST_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PairedServer:
+    """A server that this device speaks to.
+
+    Attributes:
+        url: ``https://host:port``.
+        public_key: Of its signatures: which server it is.
+        certificate: SHA-256 of its certificate; None where an authority vouches for it.
+        token: What the device is known by. Secret.
+    """
+
+    url: str
+    public_key: str
+    certificate: str | None
+    token: str
+
+    @property
+    def name(self) -> str:
+        """``host:port``."""
+        return urlsplit(self.url).netloc
+
+    def described(self) -> str:
+        """Its name and the beginning of its key."""
+        return f"{self.name}, key {self.public_key[:SERVER_DIGITS]}"
+
+
+def paired_servers(home: DeviceHome) -> tuple[PairedServer, ...]:
+    """All of them, in the order in which they were first paired."""
+    return tuple(PairedServer(**stored) for stored in home.read(_SERVERS, []))
+
+
+def add_server(home: DeviceHome, server: PairedServer) -> None:
+    """Store a server; one of the same key takes its new address and token."""
+    with home.locked():
+        servers = {one.public_key: one for one in paired_servers(home)}
+        servers[server.public_key] = server
+        home.write(_SERVERS, [asdict(one) for one in servers.values()])
+
+
+def server_of_key(home: DeviceHome, public_key: str) -> PairedServer:
+    """The server of a key.
+
+    Raises:
+        RunError: The device is not paired with it.
+    """
+    for server in paired_servers(home):
+        if server.public_key == public_key:
+            return server
+    raise RunError(
+        f"this device is not paired with the server of the key {public_key[:SERVER_DIGITS]}: "
+        "understudy device pair CODE"
+    )
+
+
+def server_named(home: DeviceHome, name: str | None) -> PairedServer:
+    """A server by its address or the beginning of its key; None for the only one.
+
+    Raises:
+        RunError: There is none, or several could be meant.
+    """
+    servers = paired_servers(home)
+    if not servers:
+        raise RunError(
+            "this device is paired with no server: understudy device pair CODE, with the line "
+            "that `understudy serve` printed"
+        )
+    matches = [one for one in servers if name is None or _is_named(one, name)]
+    if len(matches) == 1:
+        return matches[0]
+    known = "; ".join(one.described() for one in servers)
+    if name is None:
+        raise RunError(f"there are several servers: name one by --server. Paired: {known}")
+    problem = "several servers are" if matches else "no server is"
+    raise RunError(
+        f"{problem} called {name!r}: write its address, or {_LEAST_DIGITS} digits of its key or "
+        f"more. Paired: {known}"
+    )
+
+
+def _is_named(server: PairedServer, name: str) -> bool:
+    digits = name.lower()
+    return name in (server.name, server.url) or (
+        len(digits) >= _LEAST_DIGITS and server.public_key.startswith(digits)
+    )

@@ -1,0 +1,371 @@
+"""Who has what: a row for each parcel, server and attempt; consent to one server, until it changes.
+
+Each test is an attack on the history or on consent that once worked.
+"""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import uvicorn
+from tests.device.device_site import SEGMENTER, DeviceSite, save_photo, unreachable
+from tests.device.test_device_wire import Terminal, child, kill
+from tests.methods.sanitize.painted_world import rooms
+from tests.server.site import Server
+
+from understudy.core.errors import InputError, RunError
+from understudy.device.consent import standing_offer
+from understudy.device.history import device_history
+from understudy.device.outbox import Exchange, Outbox, ServerConnection, ServerUnreachable
+from understudy.device.paired_servers import server_named
+from understudy.device.parcel import pack
+from understudy.device.photo_store import add_photos, photo_files
+from understudy.device.preferences import stored_preferences
+from understudy.device.preview import preview
+from understudy.device.review import segment_photos
+from understudy.server.application import application
+from understudy.server.serve import certificate_of
+
+LEVELS = {"dog": "edges", "background": "segment"}
+
+
+@dataclass
+class TlsServer:
+    """A server in a process of its own, over TLS on loopback."""
+
+    place: Server
+    port: int
+    fingerprint: str
+
+    @property
+    def name(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def connection(self) -> ServerConnection:
+        return ServerConnection(f"https://{self.name}", self.fingerprint)
+
+    def code(self) -> str:
+        return self.place.service.pairing_code(f"https://{self.name}", self.fingerprint).text()
+
+    def jobs(self) -> list[tuple[str, str]]:
+        """Submission and state of every job in its store, in order; of an open one, its items."""
+        with sqlite3.connect(self.place.folder / "server.db") as database:
+            rows = database.execute("select id, submission, state from jobs order by rowid")
+            jobs = rows.fetchall()
+        folders = self.place.service.folders
+        return [
+            (submission, state if state != "open" else f"{len(folders.names(job, 'items'))} items")
+            for job, submission, state in jobs
+        ]
+
+
+@contextmanager
+def tls_server(folder: Path) -> Iterator[TlsServer]:
+    place = Server(folder)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+    certificate, key, fingerprint = certificate_of(folder / "tls", "127.0.0.1")
+
+    def serve() -> None:
+        files = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+        web = application(Server(folder).service)
+        config = uvicorn.Config(web, port=port, log_level="critical", lifespan="off", **files)
+        uvicorn.Server(config).run()
+
+    process, server = child(serve), TlsServer(place, port, fingerprint)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                server.connection("GET", "/v1/about", b"", None)
+                break
+            except ServerUnreachable:
+                assert time.monotonic() < deadline
+        yield server
+    finally:
+        kill(process)
+        place.store.close()
+
+
+@dataclass
+class CutWire:
+    """Passes so many requests on, and no more."""
+
+    exchange: Exchange
+    count: int
+    paths: list[str] = field(default_factory=list)
+
+    def __call__(self, method: str, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
+        if len(self.paths) == self.count:
+            raise ServerUnreachable("cut off")
+        self.paths.append(path)
+        return self.exchange(method, path, body, token)
+
+
+def add_more(site: DeviceSite, count: int, seed: int) -> None:
+    place = site.folder / f"more-{seed}"
+    for row, image in enumerate(rooms(count, seed=seed)[0]):
+        save_photo(image, place / f"{row}.png")
+    add_photos(site.home, photo_files(place))
+
+
+def disclosure_lines(home: DeviceSite) -> list[tuple[str, str, str]]:
+    """Code, server and state of each disclosure in the history, in order."""
+    lines = [line for line in device_history(home.home) if "  to " in line]
+    return [
+        (words[1], words[2].split()[1], words[-1]) for words in (line.split("  ") for line in lines)
+    ]
+
+
+def test_two_servers_three_sends_one_deletion_one_withdrawal(
+    site: DeviceSite, tmp_path: Path
+) -> None:
+    """History and both servers' stores agree line by line, whatever photos were added between."""
+    device = Terminal(site.home.folder)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(tls_server(tmp_path / name)) for name in ("one", "two")]
+        one, two = servers
+        for server in servers:
+            device("pair", server.code())
+        site.add(6)
+        codes, parcels, datasets = [], [], [site.home.settings.dataset]
+        for number, server in enumerate((one, two, one)):
+            shown = site.show(LEVELS, references=4, server=server.name)
+            codes.append(shown.code)
+            parcels.append(shown.parcel.digest)
+            if number < 2:
+                device("send", "--yes", shown.code)
+            add_more(site, 8, seed=20 + number)
+            datasets.append(site.home.settings.dataset)
+        outbox = Outbox(site.home, CutWire(one.connection, 3))
+        with pytest.raises(ServerUnreachable):
+            outbox.send(parcels[2], codes[2])
+        assert "withdrawn: no more of it leaves" in device("withdraw")
+        assert "deleted:" in device("delete", "--server", two.name)
+        with pytest.raises(RunError, match="device preview again"):
+            device("send", "--yes", codes[2])
+        states = [(parcels[0], "queued"), (parcels[1], "deleted"), (parcels[2], "2 items")]
+        assert one.jobs() == [states[0], states[2]]
+        assert two.jobs() == [states[1]]
+        lines = disclosure_lines(site)
+        assert [line[:2] for line in lines] == list(
+            zip(codes, [one.name, two.name, one.name], strict=True)
+        )
+        assert lines[0][2] == "queued"
+        assert lines[1][2].startswith("deleted by the server")
+        assert lines[2][2].startswith("withdrawn")
+        assert lines[2][2].endswith("; 2 of 8 items are known to be there")
+    assert len(set(datasets)) > 1  # the photos are another dataset by now
+
+
+@dataclass
+class TwoServers:
+    """A device that is paired with two servers of this process."""
+
+    site: DeviceSite
+    exchanges: dict[str, Exchange] = field(default_factory=dict)
+
+    def outbox(self, name: str) -> Outbox:
+        self.site.exchange = self.exchanges[name]
+        return self.site.outbox
+
+    def send(self, name: str) -> str:
+        """Preview for a server and send it there; the digest of the parcel."""
+        shown = self.site.show(LEVELS, server=name)
+        self.outbox(name).send(shown.parcel.digest, shown.code)
+        return shown.parcel.digest
+
+
+@pytest.fixture
+def two(site: DeviceSite, tmp_path: Path) -> Iterator[TwoServers]:
+    two = TwoServers(site)
+    with ExitStack() as stack:
+        for name in ("first.local", "second.local"):
+            server = Server(tmp_path / name)
+            stack.callback(server.store.close)
+            site.pair(server, stack.enter_context(server.client()), f"http://{name}")
+            two.exchanges[name] = site.exchange
+        yield two
+
+
+def test_a_server_that_is_paired_later_takes_nothing_from_the_first(two: TwoServers) -> None:
+    """Its address was overwritten, and with it the only way to delete what it has."""
+    two.site.add()
+    first, _ = (two.send(name) for name in two.exchanges)
+    keys = [server_named(two.site.home, name).public_key for name in two.exchanges]
+    outbox = two.outbox("first.local")
+    outbox.delete(outbox.attempts(first, keys[0])[-1])
+    lines = disclosure_lines(two.site)
+    assert lines[0][2].startswith("deleted")
+    assert lines[1][2] == "queued"  # and no deletion there marks the other one
+    (deletion,) = two.site.rows("deletion")
+    assert deletion.data["run"] == f"{first}-{keys[0][:16]}-1"
+    with pytest.raises(RunError, match="several servers"):
+        two.site.show(LEVELS)
+    with pytest.raises(RunError, match="no server is called"):
+        two.site.show(LEVELS, server="third.local")
+
+
+def test_consent_to_one_server_is_void_for_another(two: TwoServers) -> None:
+    two.site.add()
+    shown = two.site.show(LEVELS, server="first.local")
+    for consent in (shown.code, shown.parcel.digest):
+        with pytest.raises(RunError, match="previewed for another server"):
+            two.outbox("second.local").send(shown.parcel.digest, consent, "second.local")
+    assert not two.exchanges["second.local"].messages
+    assert not two.site.rows("disclosure")
+    with pytest.raises(RunError, match="look again"):  # the parcel's digest names no recipient
+        two.outbox("first.local").send(shown.parcel.digest, shown.parcel.digest)
+
+
+def test_photos_that_are_added_hide_no_disclosure(paired: DeviceSite) -> None:
+    """The data set's id changes, and the history said 0 disclosures."""
+    paired.add(4)
+    shown = paired.show(LEVELS, references=3)
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    before = paired.home.settings.dataset
+    add_more(paired, 30, seed=7)
+    assert paired.home.settings.dataset != before
+    assert len(disclosure_lines(paired)) == 1
+    paired.outbox.delete(paired.attempt(shown))
+    assert disclosure_lines(paired)[0][2].startswith("deleted")
+
+
+def test_what_is_sent_again_after_a_deletion_has_a_row_of_its_own(
+    paired: DeviceSite, server: Server
+) -> None:
+    paired.add()
+    shown = paired.show(LEVELS)
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    paired.outbox.delete(paired.attempt(shown))
+    with server.client() as client:
+        paired.pair(server, client)  # anew: this token has no such job yet
+        assert paired.outbox.send(shown.parcel.digest, shown.code).state == "queued"
+        assert sum(method == "PUT" for method, _, _ in paired.exchange.messages) == 8
+        first, second = paired.rows("disclosure")
+        assert [row.data["details"]["attempt"] for row in (first, second)] == [1, 2]
+        states = [line[2] for line in disclosure_lines(paired)]
+        assert states[0].startswith("deleted")
+        assert states[1] == "queued"
+        paired.outbox.delete(paired.attempt(shown))
+    assert [row.data["run"] for row in paired.rows("deletion")] == [
+        first.data["run"],
+        second.data["run"],
+    ]
+
+
+def test_a_server_that_has_forgotten_a_job_gets_no_item_under_the_former_row(
+    paired: DeviceSite, server: Server
+) -> None:
+    paired.add()
+    shown = paired.show({"dog": "edges"})
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    with sqlite3.connect(server.folder / "server.db") as database:
+        database.execute("delete from jobs")
+
+    def recorded(number: int) -> None:
+        if paired.exchange.messages and number > 1:  # beyond the submission
+            assert len(paired.rows("disclosure")) == 2
+
+    paired.exchange.messages.clear()
+    paired.exchange.before = recorded
+    paired.outbox.send(shown.parcel.digest, shown.code)
+    assert len(paired.rows("disclosure")) == 2
+
+
+def photo_left_out(site: DeviceSite) -> None:
+    segment_photos(site.home, stored_preferences(site.home), SEGMENTER, [1])
+
+
+def previewed(site: DeviceSite) -> None:
+    preview(site.home, stored_preferences(site.home), site.checks())
+
+
+def preview_that_fails(site: DeviceSite) -> None:
+    preferences = stored_preferences(site.home)
+    many = preferences.request.model_copy(update={"references": 60})
+    with pytest.raises(InputError, match="60 references"):
+        preview(site.home, type(preferences)(many, preferences.sanitizers), site.checks())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        photo_left_out,
+        previewed,
+        preview_that_fails,
+        lambda site: site.ask({"dog": "segment"}, 3),  # the same request
+        lambda site: site.ask({"dog": "edges"}, 3),
+        lambda site: site.outbox.withdraw(),
+    ],
+    ids=["left out", "preview", "failed preview", "request", "level", "withdrawal"],
+)
+@pytest.mark.parametrize("cut", [0, 3])
+def test_what_was_agreed_to_and_not_sent_is_void_after_a_change(
+    paired: DeviceSite, change: Callable[[DeviceSite], object], cut: int
+) -> None:
+    """The older code still sent a photo that was left out since."""
+    paired.add()
+    shown = paired.show({"dog": "segment"}, references=3)
+    paired.exchange.before = lambda number: number == cut and unreachable(number)
+    with pytest.raises(ServerUnreachable):
+        paired.outbox.send(shown.parcel.digest, shown.code)
+    paired.exchange.before = lambda number: None
+    change(paired)
+    paired.exchange.messages.clear()
+    with pytest.raises(RunError, match="not what was previewed last"):
+        paired.outbox.send(shown.parcel.digest, shown.code)
+    assert not paired.exchange.messages
+    (withdrawal,) = paired.rows("withdrawal")
+    assert withdrawal.data["run"] == paired.attempt(shown).run
+    assert "withdrawn" in "\n".join(device_history(paired.home))
+
+
+def test_a_withdrawal_while_it_is_sent_stops_the_rest(paired: DeviceSite) -> None:
+    paired.add()
+    shown = paired.show(LEVELS)
+    paired.exchange.after = lambda number: number == 3 and paired.outbox.withdraw()
+    with pytest.raises(RunError, match="nothing more leaves"):
+        paired.outbox.send(shown.parcel.digest, shown.code)
+    assert len(paired.exchange.messages) == 4
+    paired.exchange.after = lambda number: None
+    paired.outbox.delete(paired.attempt(shown))  # what had left
+    assert disclosure_lines(paired)[0][2].startswith("deleted")
+
+
+def test_what_is_withdrawn_before_it_was_agreed_to_is_removed(paired: DeviceSite) -> None:
+    paired.add()
+    shown = paired.show(LEVELS)
+    device = Terminal(paired.home.folder)
+    assert "can be agreed to no more" in device("withdraw")
+    assert not list(paired.home.path("outbox").glob("*"))
+    assert standing_offer(paired.home) is None
+    assert "nothing to withdraw" in device("withdraw")
+    with pytest.raises(RunError, match="not the code"):
+        device("send", "--yes", shown.code)
+    assert not paired.rows("disclosure")
+
+
+def test_a_request_that_changes_while_a_preview_is_made_leaves_no_offer(
+    paired: DeviceSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paired.add()
+    preferences = paired.ask({"dog": "segment"}, 3)
+    segment_photos(paired.home, preferences, SEGMENTER)
+
+    def packed(*arguments: object) -> object:
+        paired.ask({"dog": "text"})  # as another process would
+        return pack(*arguments)
+
+    monkeypatch.setattr("understudy.device.preview.pack", packed)
+    with pytest.raises(RunError, match="were changed while"):
+        preview(paired.home, preferences, paired.checks())
+    assert standing_offer(paired.home) is None

@@ -1,0 +1,139 @@
+"""The segmenter that ships knows drawn rooms: of anything else nothing is previewed by it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.device.device_site import SEGMENTER, DeviceSite, save_photo
+from tests.device.test_device_wire import Terminal
+
+from understudy.backends.registry import load_model
+from understudy.core.errors import ConfigError
+from understudy.core.ports import Segmenter
+from understudy.core.types import Images
+from understudy.data import open_source
+from understudy.data.image_decoding import decode
+from understudy.device.photo_domain import STUDIO, photo_domain
+from understudy.device.photo_store import add_photos, photo_files
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TASKS = ("pet-status", "activity", "bottle")
+REQUEST = ("request", "--target", "dog", "--background", "bedroom", "--classes", "eating,sleeping")
+
+
+@pytest.fixture(scope="module")
+def studio() -> Segmenter:
+    pytest.importorskip("diffusers")
+    return load_model(Segmenter, STUDIO)
+
+
+def homes(task: str, count: int, side: int = 64, first: int = 400) -> Images:
+    """(count, 5, side, side, 3): drawn photos of homes."""
+    name = f"playhouse:{task}?homes={count}&per_home=5&first={first}&size={side}"
+    data = open_source(name, size=side, channels=3, unit="home")
+    images = np.concatenate([batch.values for batch in data.batches(64)])
+    return images.reshape(count, 5, side, side, 3)
+
+
+def compressed(images: Images, quality: int, side: int) -> Images:
+    """As a camera would store them, and as the device takes them in."""
+    results = []
+    for image in images:
+        stream = io.BytesIO()
+        Image.fromarray(image).save(stream, format="JPEG", quality=quality)
+        results.append(decode(stream.getvalue(), channels=3, size=(side, side), fit="crop"))
+    return np.stack(results)
+
+
+def clouds(count: int, side: int = 64) -> Images:
+    """Coloured noise with a spectrum as steep as photos have."""
+    rng = np.random.default_rng(0)
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
+    frequency[0, 0] = np.inf
+    waves = rng.standard_normal((2, count, 3, *frequency.shape))
+    noise = np.fft.irfft2((waves[0] + 1j * waves[1]) * frequency**-1.5, s=(side, side))
+    noise *= 45 / noise.std(axis=(2, 3), keepdims=True)
+    return np.clip(128 + noise, 0, 255).round().astype(np.uint8).transpose(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "taken",
+    [
+        lambda images: images,
+        lambda images: compressed(images, 40, 64),
+        lambda images: (images * 0.6).astype(np.uint8),
+    ],
+    ids=["drawn", "JPEG", "dim"],
+)
+def test_drawn_homes_are_known(
+    studio: Segmenter, task: str, taken: Callable[[Images], Images]
+) -> None:
+    for home in homes(task, 6):
+        assert photo_domain(taken(home), studio).problem((1, 2, 3, 4, 5), STUDIO) is None
+
+
+def test_drawn_homes_are_known_at_any_size_that_is_sent(studio: Segmenter) -> None:
+    large = homes("pet-status", 2, side=256)
+    for side in (16, 32, 128):
+        for home in large:
+            assert not photo_domain(compressed(home, 60, side), studio).unknown.any()
+
+
+def test_what_is_no_drawn_room_is_unknown(studio: Segmenter) -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.integers(0, 256, (5, 64, 64, 3), dtype=np.uint8)
+    for images in (clouds(5), clouds(1), noise, compressed(clouds(5), 30, 64)):
+        assert photo_domain(images, studio).unknown.all()
+
+
+def test_real_photos_are_unknown(studio: Segmenter, shared_data: Path, missing: Any) -> None:
+    """It found a dog in 57 of 65 of them, and hid nothing else."""
+    paths = sorted((shared_data / "images" / "photos" / "img").glob("*.jpg"))
+    if len(paths) < 50:
+        missing("data", "needs the photographs of ../shared/data/images/photos")
+    for side in (32, 64, 128):
+        photos = [decode(p.read_bytes(), channels=3, size=(side, side), fit="crop") for p in paths]
+        domain = photo_domain(np.stack(photos), studio)
+        assert domain.unknown.all()
+        groups = [np.stack(photos[start : start + 5]) for start in range(0, len(photos) - 4, 5)]
+        assert all(photo_domain(group, studio).unknown.all() for group in groups)
+
+
+def added(site: DeviceSite, images: Images) -> Terminal:
+    for row, image in enumerate(images):
+        save_photo(image, site.folder / "photos" / f"{row:02}.png")
+    add_photos(site.home, photo_files(site.folder / "photos"), side=64, ledger=site.ledger)
+    return Terminal(site.home.folder)
+
+
+def test_request_and_preview_refuse_photos_and_name_other_segmenters(site: DeviceSite) -> None:
+    device = added(site, clouds(4))
+    asked = (*REQUEST, "--level", "dog=edges", "--references", 3)
+    with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
+        device(*asked)
+    assert not site.home.path("request.json").exists()
+    device(*REQUEST)  # words alone rest on no segmenter
+    device(*asked, "--segmenter", SEGMENTER)  # another one is the owner's choice
+    said = device("segment", "--segmenter", STUDIO)
+    assert "nothing of these photos can be previewed" in said
+    with pytest.raises(ConfigError, match=r"outside of what embedded:studio knows.*litert:FILE"):
+        device("preview", "--no-measure")
+
+
+def test_a_photo_among_drawn_ones_is_left_out_by_its_number(site: DeviceSite) -> None:
+    device = added(site, np.concatenate([homes("pet-status", 2).reshape(10, 64, 64, 3), clouds(1)]))
+    device(*REQUEST, "--level", "dog=edges", "--references", 2)
+    assert "the photos 11 are outside" in device("segment")
+    with pytest.raises(ConfigError, match=r"the photos 11 are outside.*Leave these out"):
+        device("preview", "--no-measure")
+    device("segment", "--leave-out", "11")
+    assert "dog of 1, 2" in device("preview", "--no-measure")
