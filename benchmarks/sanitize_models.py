@@ -6,7 +6,7 @@ Real accuracy is on other photos of the same home.
 
 pet, activity, bottle    Tables 3a to 3c and 4a to 4c; with --sheets the panels of Figure 3 as SVG
 noise                    Table 5
-masks                    the paper's random mask, with and without merged weights, and no mask at all
+masks                    the paper's random mask, with and without merged weights, and no mask
 two-objects              Table 6
 generic                  Table 7, and oracles on labelled photos
 prompts                  Table 4d
