@@ -248,7 +248,7 @@ def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands
 def test_the_tied_gaussian_killed_at_every_stage_and_while_it_samples(
     with_energies: Commands, tmp_path: Path
 ) -> None:
-    """Of one run: every stage is killed with its noise drawn and again with its answer stored."""
+    """One run: every stage is killed with its answer stored, one with its noise drawn, too."""
     site, resume, stored = Tied(tmp_path), [], {}
 
     def killed(moment: tuple[str, int, str]) -> None:
@@ -262,8 +262,9 @@ def test_the_tied_gaussian_killed_at_every_stage_and_while_it_samples(
         stored.update(after)
 
     for number, stage in enumerate(TIED):
-        killed(("understudy.privacy.noise:add_discrete_gaussian", 1, "after"))
-        assert list(stored) == TIED[:number]
+        if stage == "means":  # of every stage: among the slow tests
+            killed(("understudy.privacy.noise:add_discrete_gaussian", 1, "after"))
+            assert list(stored) == TIED[:number]
         killed(("understudy.privacy.account:Account._store", 1, "after"))
         assert list(stored) == [*TIED[:number], stage]
     energies = "understudy.backends.embedded.energies.energy_models:EnergyDecoder.match"
