@@ -302,7 +302,7 @@ def average_precision(dataset: str, seeds: int) -> None:
         return
     from benchmarks.selection_boxes import ap50  # imports torch
 
-    heads = ("method, keep", "AP50, %", "LPIPS")
+    heads = ("method, keep", "AP50, %    ", HEADS[-1])
     table = Table(f"{dataset}: AP50 of a detector, {seeds} seeds", heads, first=48)
     epochs = 2 if dataset.startswith("tiny") else None
     for method in BOXED:
@@ -344,7 +344,7 @@ def penalty_weights(dataset: str, seeds: int) -> None:
 def losses_over_epochs(dataset: str, seeds: int) -> None:
     """Table 5: utility loss in % over epochs of training, at 50 %."""
     epochs = EPOCHS[:2] if dataset.startswith("tiny") else EPOCHS
-    heads = ("method", *map(str, epochs), "LPIPS")
+    heads = ("method", *map(str, epochs), HEADS[-1])
     table = Table(f"{dataset}: utility loss in % over epochs (Table 5)", heads, first=48)
     for method in ("random", "model gap", "trained attack", "distance", *VARIANTS):
         releases = [release_of(method, dataset, seed, 0.5) for seed in range(seeds)]
