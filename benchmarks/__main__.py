@@ -23,7 +23,7 @@ NAMES = (
     *("noise", "kmeans", "scale", "votes", "eurosat", "filters", "fashion_mnist", "diffusion"),
     *("studio", "photo", "alignment", "evolution", "satellite", "audit", "evaluate"),
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
-    *("selection", "selection_privacy"),
+    *("selection", "selection_baselines", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
     *("sanitize_photos", "sanitize_second", "strangers"),
 )

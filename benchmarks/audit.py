@@ -56,6 +56,8 @@ def methods(how: AuditKind) -> None:
     """Every shipped DP method, again and again."""
     table = Table(f"Methods at epsilon 1: {how}, {RUNS[how]:,}, {REPEATS} times", HEADS, first=26)
     for method in METHODS:
+        if (method, how) == ("tied gaussian", "pairs"):
+            continue  # hours: every run searches for images
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             it = ready(method, Path(folder))

@@ -1,7 +1,8 @@
 """Every shipped DP method, ready to run again and again on rows that take a moment.
 
-Embeddings for clustering, alignment and selection; for evolution coloured squares, and models of
-them that are a line each.
+Embeddings for clustering, alignment and selection; for clustering's default, the tied Gaussian of
+energies, small grey images; for evolution coloured squares, and models of them that are a line
+each.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from understudy.privacy.unit import Unit
 from understudy.run.config import make_config
 from understudy.run.prepare import prepare
 
-METHODS = ("clustering", "alignment", "evolution", "selection")
+METHODS = ("clustering", "tied gaussian", "alignment", "evolution", "selection")
 CLASSES = ("cat", "dog")
 COLOURS = ("black", "red", "green", "yellow", "blue", "pink", "cyan", "white")
 PALETTE = np.array([[60.0 + 135.0 * (i >> bit & 1) for bit in range(3)] for i in range(8)])
@@ -40,11 +41,17 @@ class Ready:
 
 
 def ready(method: str, folder: Path, **options: Any) -> Ready:
-    """A method on tiny embeddings; evolution on coloured squares."""
+    """A method on tiny embeddings; evolution on coloured squares, the tied Gaussian on images."""
     if method == "evolution":
         return squares(options.get("epsilon", 1.0))
-    given = {"count": 20, "source": clouds(folder / "private.npz", 0), "out": folder / "out"}
-    given["epsilon"] = 1.0
+    given: dict[str, Any] = {"count": 20, "out": folder / "out", "epsilon": 1.0}
+    if method == "tied gaussian":
+        method = "clustering"
+        models = dict.fromkeys(("encoder", "decoder"), "embedded:energies")
+        # Few samples: each is searched for.
+        given |= {"source": squares_of_grey(folder / "private.npz"), "count": 4, **models}
+    else:
+        given["source"] = clouds(folder / "private.npz", 0)
     if method == "alignment":
         given |= {"base": str(clouds(folder / "base.npz", 1)), "settings": {"clusters": 2}}
     if method == "selection":
@@ -65,6 +72,16 @@ def clouds(path: Path, seed: int, per_class: int = 30, dim: int = 4, people: int
     if people:
         columns["person"] = np.array([f"p{i % people}" for i in range(len(labels))])
     np.savez(path, **columns)
+    return path
+
+
+def squares_of_grey(path: Path, per_class: int = 30) -> Path:
+    """An npz of grey images: two classes, noise about a light and about a dark ground."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(2), per_class)
+    images = rng.normal(80 + 80 * labels[:, None, None, None], 30, (len(labels), 16, 16, 1))
+    pixels = np.clip(images, 0, 255).astype(np.uint8)
+    np.savez(path, images=pixels, labels=np.array(CLASSES)[labels])
     return path
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.spatial.distance import cdist
 
+from benchmarks.perceptual import looks_among
 from benchmarks.tables import CACHE, DATA, Table, percent
 from understudy.backends.arrays import to_uint8
 from understudy.backends.diffusion import AntiMemorisationGenerator, AntiMemorisationOptions
@@ -40,16 +41,16 @@ from understudy.backends.tuning.tuning_settings import TuningSettings
 from understudy.core.ports import Generator, Tuner
 from understudy.core.types import Images, Labels
 from understudy.data import open_source
-from understudy.methods.selection.baselines import noisy_class_embeddings
+from understudy.methods.selection import baselines
 
 FOLDER = CACHE / "memorisation"
 SHAPE = (64, 64, 3)
-HOMES, PER_HOME, GAP = 6, 20, 0.5
-REPEATED, FEWEST, MOST = 30, 8, 40
-"""So many of the private images stand in the training set again and again, from so many times to
-so many."""
+GAP = 0.5
+REPEATED, FEWEST, MOST = 4, 8, 40
+"""One in four of the private images stands in the training set again and again, from so many times
+to so many."""
 
-SETTINGS = TuningSettings(steps=300, rate=3e-4, batch=8, full=True, decay=0.0)
+STEPS = 300
 """Eight images of each class a step: a duplicate passes by 110 to 560 times, a single image 14."""
 
 CANDIDATES = 400
@@ -61,16 +62,58 @@ _CLOSEST = 1e-3  # the distance of an image to itself, for logarithms
 SAME = 0.1
 """Two training images are near-duplicates within this distance of their embeddings (norm 1)."""
 
-NOISE = {"noise 0.5": 0.5, "noise 1": 1.0}
-"""Deviations of the noise on class embeddings, in the root mean square of their numbers."""
+RIVALS = ("amg", "deduplicated", "noise 0.5", "noise 1")
+"""Noise: its deviation on class embeddings, in the root mean square of their numbers."""
 
-RIVALS = ("amg", "deduplicated", *NOISE)
 KINDS = ("plain", *RIVALS)
 """Of `memorised_candidates`."""
 
 
-def _homes(options: str) -> tuple[Images, Labels]:
-    source = open_source(f"playhouse:pet-status?per_home={PER_HOME}&gap={GAP}&{options}")
+@dataclass(frozen=True)
+class World:
+    """Whose images are private.
+
+    Attributes:
+        seed: Other homes for each.
+        tiny: Two homes, and so little training that nothing is learnt: to see that it runs.
+    """
+
+    seed: int = 0
+    tiny: bool = False
+
+    @property
+    def homes(self) -> int:
+        """Private homes."""
+        return 2 if self.tiny else 6
+
+    @property
+    def per_home(self) -> int:
+        """Images of each."""
+        return 8 if self.tiny else 20
+
+    @property
+    def first(self) -> int:
+        """Number of the first private home."""
+        return 1000 * self.seed
+
+    @property
+    def folder(self) -> Path:
+        """Where weights and images are kept."""
+        folder = FOLDER / "tiny" if self.tiny else FOLDER
+        return folder / f"world-{self.seed}" if self.seed else folder
+
+    @property
+    def settings(self) -> TuningSettings:
+        """Of the tuning."""
+        steps = 2 if self.tiny else STEPS
+        return TuningSettings(steps=steps, rate=3e-4, batch=8, full=True, decay=0.0)
+
+
+USUAL = World()
+
+
+def _homes(world: World, options: str) -> tuple[Images, Labels]:
+    source = open_source(f"playhouse:pet-status?per_home={world.per_home}&gap={GAP}&{options}")
     batches = list(source.batches(1024))
     return (
         np.concatenate([batch.values for batch in batches]),
@@ -79,21 +122,21 @@ def _homes(options: str) -> tuple[Images, Labels]:
 
 
 @cache
-def private_images() -> tuple[Images, Labels]:
+def private_images(world: World = USUAL) -> tuple[Images, Labels]:
     """(120, 64, 64, 3) uint8 images of the private homes, and their status: (120,) int64."""
-    return _homes(f"homes={HOMES}")
+    return _homes(world, f"homes={world.homes}&first={world.first}")
 
 
 @cache
-def held_out_images() -> tuple[Images, Labels]:
+def held_out_images(world: World = USUAL) -> tuple[Images, Labels]:
     """As many other images of the same homes, which no generator is tuned on."""
-    return _homes(f"homes={HOMES}&split=test")
+    return _homes(world, f"homes={world.homes}&first={world.first}&split=test")
 
 
 @cache
-def non_members(first: int = 100, homes: int = 20) -> tuple[Images, Labels]:
-    """Images of other homes, 20 each; homes of other numbers have no image in common."""
-    return _homes(f"homes={homes}&first={first}")
+def non_members(world: World = USUAL) -> tuple[Images, Labels]:
+    """Images of 20 other homes; homes of other numbers have no image in common."""
+    return _homes(world, f"homes={4 if world.tiny else 20}&first={world.first + 100}")
 
 
 def prompts_of(labels: Labels) -> list[str]:
@@ -117,19 +160,19 @@ class TrainingSet:
     origin: NDArray[np.int64]
 
 
-def repeats() -> NDArray[np.int64]:
+def repeats(world: World = USUAL) -> NDArray[np.int64]:
     """(120,) how often each private image stands in the training set."""
     rng = np.random.default_rng(5)
-    count = len(private_images()[0])
-    times = np.ones(count, dtype=np.int64)
-    times[rng.permutation(count)[:REPEATED]] = np.geomspace(FEWEST, MOST, REPEATED).round()
+    count = len(private_images(world)[0])
+    times, repeated = np.ones(count, dtype=np.int64), count // REPEATED
+    times[rng.permutation(count)[:repeated]] = np.geomspace(FEWEST, MOST, repeated).round()
     return times
 
 
-def training_set() -> TrainingSet:
+def training_set(world: World = USUAL) -> TrainingSet:
     """The private images with their repeats, which differ a little in brightness and noise."""
-    images, labels = private_images()
-    origin = np.repeat(np.arange(len(images)), repeats())
+    images, labels = private_images(world)
+    origin = np.repeat(np.arange(len(images)), repeats(world))
     rng = np.random.default_rng(6)
     brightness = rng.uniform(-4, 4, (len(origin), 1, 1, 1))
     changed = images[origin] + brightness + rng.normal(0, 1.5, (len(origin), *SHAPE))
@@ -149,27 +192,44 @@ def without_duplicates(training: TrainingSet, same: float = SAME) -> TrainingSet
         distances = np.linalg.norm(embeddings[distinct] - embedding, axis=1)
         if not len(distances) or distances.min() > same:
             distinct.append(row)
-    rows = np.array(distinct)
+    return _part(training, np.array(distinct))
+
+
+def without_lookalikes(training: TrainingSet, dropped: float) -> TrainingSet:
+    """The set without one image of each pair that looks most alike, until a share is dropped.
+
+    PrivSynth's appendix B.1, with the perceptual distance of `benchmarks.perceptual`.
+    """
+    count = len(training.labels) - round(dropped * len(training.labels))
+    return _part(training, baselines.without_duplicates(looks_among(training.images), count))
+
+
+def _part(training: TrainingSet, rows: NDArray[np.int64]) -> TrainingSet:
     return TrainingSet(training.images[rows], training.labels[rows], training.origin[rows])
 
 
-def tuned_generator(kind: Literal["plain", "deduplicated"]) -> Any:
+def tuned_generator(kind: str, world: World = USUAL) -> Any:
     """The studio's generator, tuned in full on the training set with or without duplicates.
 
     One lesson a class, named by `prompts_of`; a training that was stopped resumes.
     """
     tuner: Any = load_model(Tuner, "embedded:studio")
     text = tuner._text
-    folder = FOLDER / kind
-    training = training_set()
-    if kind == "deduplicated":
-        training = without_duplicates(training)
+    folder = world.folder / kind
+    training = training_set(world)
+    name, strength = strength_of(kind)
+    if name == "deduplicated":
+        training = (
+            without_duplicates(training)
+            if strength is None
+            else without_lookalikes(training, strength)
+        )
     lessons = [
-        Lesson(_rows(encode_images(text.vae, training.images), training.labels == label), prompt)
+        Lesson(_rows(encode_images(text.vae, training.images), training.labels == label), (prompt,))
         for label, prompt in enumerate(prompts_of(np.arange(CLASSES)))
     ]
     networks = train_networks(
-        text, lessons, SETTINGS, folder=folder, progress=_progress, save_every=60
+        text, lessons, world.settings, folder=folder, progress=_progress, save_every=60
     )
     return tuner._generator(rebuilt(text, unet=networks.unet), None, f"{kind} copying studio")
 
@@ -203,7 +263,7 @@ def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:
     names = prompts_of(np.arange(CLASSES))
     embeddings = generator._prompts.conditioning(names)["prompt_embeds"]
     flat = embeddings.reshape(len(names), -1).numpy()
-    noisy = torch.from_numpy(noisy_class_embeddings(flat, deviation, seed)).reshape(
+    noisy = torch.from_numpy(baselines.noisy_class_embeddings(flat, deviation, seed)).reshape(
         embeddings.shape
     )
     result = copy.copy(generator)
@@ -221,30 +281,39 @@ def _progress(step: int, steps: int, loss: float) -> None:
         print(f"tuning: {step} of {steps} steps, loss {loss:.2f}", flush=True)
 
 
+def strength_of(kind: str) -> tuple[str, float | None]:
+    """A kind's name and its strength, where it has one."""
+    name, _, strength = kind.partition(" ")
+    return name, float(strength) if strength else None
+
+
 def memorised_candidates(
-    kind: str, count: int = CANDIDATES, seed: int = 0
+    kind: str, count: int = CANDIDATES, world: World = USUAL
 ) -> tuple[Images, Labels]:
     """What a generator draws, its classes in turn: (count, 64, 64, 3) uint8 and (count,) int64.
 
     Args:
-        kind: ``plain``: tuned on the whole training set; ``amg``: the same, guided away from the
-            private images; ``deduplicated``: tuned without near-duplicates; of `NOISE`: the first
-            with noise on its class embeddings.
+        kind: ``plain``: tuned on the whole training set; ``amg`` (with a scale): the same, guided
+            away from the private images; ``deduplicated``: tuned without near-duplicates (with a
+            share: that share dropped, by looks); ``noise`` with a deviation: the first with noise
+            on its class embeddings.
         count: How many.
-        seed: Of the noise; the first of more candidates are the same.
+        world: Whose images are private; the first of more candidates are the same.
     """
-    labels = np.arange(count, dtype=np.int64) % CLASSES
-    file = FOLDER / f"{kind}-{seed}.npz"
+    labels, seed = np.arange(count, dtype=np.int64) % CLASSES, world.seed
+    file = world.folder / f"{kind}-{seed}.npz"
     if file.is_file():
         with np.load(file) as stored:
             images = stored["images"]
         if len(images) >= count:
             return images[:count], labels
-    generator = tuned_generator("deduplicated" if kind == "deduplicated" else "plain")
-    if kind == "amg":
-        generator = AntiMemorisationGenerator(generator, private_images()[0], GUIDANCE)
-    elif kind in NOISE:
-        generator = with_noisy_classes(generator, NOISE[kind], seed)
+    name, strength = strength_of(kind)
+    generator = tuned_generator(kind if name == "deduplicated" else "plain", world)
+    if name == "amg":
+        guidance = GUIDANCE if strength is None else AntiMemorisationOptions(scale=strength)
+        generator = AntiMemorisationGenerator(generator, private_images(world)[0], guidance)
+    elif name == "noise":
+        generator = with_noisy_classes(generator, strength or 0.0, seed)
     images = generator.generate(prompts_of(labels), seed=seed)
     file.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(file, images=images)
@@ -353,7 +422,8 @@ def main(count: int = CANDIDATES, sheets: Path | None = None) -> None:
     """Shares of copies in what each kind of generator draws."""
     detectors = {name: CopyDetector(features) for name, features in spaces().items()}
     heads = [head for name in detectors for head in (f"{name} %", "calibrated")]
-    title = f"Copies among {count} images of a studio tuned on {HOMES * PER_HOME} private ones"
+    homes = USUAL.homes * USUAL.per_home
+    title = f"Copies among {count} images of a studio tuned on {homes} private ones"
     table = Table(title, ("images", *heads, "images copied", "repeated %"), first=22)
     rows: dict[str, Images] = {
         "held-out, as drawn": _references()[1],

@@ -6,6 +6,7 @@ Real accuracy is on other photos of the same home.
 
 pet, activity, bottle    Tables 3a to 3c and 4a to 4c; with --sheets the panels of Figure 3 as SVG
 noise                    Table 5
+masks                    the paper's random mask, with and without merged weights, and no mask
 two-objects              Table 6
 generic                  Table 7, and oracles on labelled photos
 prompts                  Table 4d
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ from understudy.metrics.semantic import prompt_similarity, semantic_similarity
 from understudy.playhouse import DrawnImage, Home
 from understudy.server.model_training import SmallModelTraining, loaded_network
 
-PARTS = ("pet", "activity", "bottle", "noise", "two-objects", "generic", "prompts")
+PARTS = ("pet", "activity", "bottle", "noise", "masks", "two-objects", "generic", "prompts")
 SIDE = 64
 FIRST_TEST = 1000
 """Photos from this day on are tested on."""
@@ -123,6 +124,10 @@ class Task:
         return "detector" if self.classes[0] in self.nouns else "classifier"
 
 
+MASKS: tuple[tuple[Literal["borne", "random", "none"], bool], ...] = (
+    *(("borne", False), ("random", False), ("none", False)),
+    ("random", True),  # and the weights of the background's generator merged, as in the paper
+)
 DOG, BOTTLE, FRAME = "dog", "medicine bottle", "photo frame"
 TASKS: Mapping[str, Task] = {
     "pet": Task(
@@ -589,6 +594,31 @@ def noise(size: Size, sheets: Path | None) -> None:
         )
 
 
+def masks(size: Size, sheets: Path | None) -> None:
+    """Where objects are put, at the preferences whose background is drawn and is the owner's."""
+    table = Table(
+        f"masks: {size.homes} homes, {size.seeds} seeds",
+        ("task, (target, background)", "mask", "real photos, %"),
+        first=36,
+    )
+    for name in ("pet", "bottle"):
+        task = TASKS[name]
+        for levels in ((0, 0), (2, 0)):
+            for mask, merged in MASKS if levels[0] else MASKS[:3]:
+                how = replace(size, compose=replace(size.compose, mask=mask))
+                pipeline = pipeline_of(how, merged=merged)
+                scores = []
+                for home in range(size.homes):
+                    photos, tests = references_of(task, home, size), tests_of(task, home, size)
+                    sent = sent_of(task, levels, photos, size)
+                    request = request_of(task, levels, sent, size)
+                    for seed in range(size.seeds):
+                        images = synthetic_of(pipeline, request, sent, 100 * home + seed)
+                        scores.append(trained_score(task, images, tests, seed, size)[1])
+                words = f"{mask}, merged weights" if merged else mask
+                table.row(f"{task.name}, {name_of(levels)}", words, averaged(scores))
+
+
 def generic(size: Size, sheets: Path | None) -> None:
     """Table 7 with the studio's own large models, and models of labelled photos (oracles)."""
     table = Table(
@@ -659,6 +689,7 @@ def _preferences(name: str) -> Callable[[Size, Path | None], None]:
 PART_FUNCTIONS: Mapping[str, Callable[[Size, Path | None], Any]] = {
     **{name: _preferences(name) for name in ("pet", "activity", "bottle", "two-objects")},
     "noise": noise,
+    "masks": masks,
     "generic": generic,
     "prompts": prompts,
 }

@@ -3,7 +3,8 @@
 Candidates imitate a generator that memorises (`benchmarks.selection_worlds`). Of each release
 that is selected: balanced accuracy of a linear head that is trained on it, the part of the private
 images that an attack on it finds at 1 % false alarms, the attack's area under the curve, and how
-near its samples come to private images; in the playhouse the average precision of a detector, too.
+near its samples come to private images, by features and by a perceptual distance
+(`benchmarks.perceptual`); in the playhouse the average precision of a detector, too.
 Three seeds, mean and deviation; the settings were chosen on EuroSAT and on other photos of clothes
 than those that judge. The parts are tables and datasets: without any, the tables of the paper, of
 all datasets (``--tiny``: of a few images, to see that everything runs). Needs ``../shared/data``.
@@ -12,7 +13,7 @@ all datasets (``--tiny``: of a few images, to see that everything runs). Needs `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from benchmarks.selection_worlds import (
     image_pool,
 )
 from benchmarks.tables import CACHE, Table, percent
-from understudy.core.types import Vector
+from understudy.core.types import Images, Vector
 from understudy.methods.selection.algorithm import Penalties
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.methods.selection.base import ProxySettings
@@ -44,7 +45,6 @@ from understudy.methods.selection.baselines import (
     BASELINES,
     LabelledFeatures,
     SelectionFacts,
-    distances_among,
     masked,
     without_duplicates,
 )
@@ -63,7 +63,7 @@ WITH_BOXES = ("playhouse",)
 KEEPS = (0.2, 0.5)
 RATIOS = (0.2, 0.5, 0.8, 1.0)
 EPOCHS = (10, 20, 50, 100, 150, 200, 250, 300)
-MASKED = 32  # of 64 blocks
+MASKED = (8, 16, 32, 48)  # of 64 blocks
 LEFT = 0.8  # of the private images, after de-duplication
 
 
@@ -99,12 +99,14 @@ class Outcome:
         found: True positive rate of the attack at 1 % false alarms.
         auc: Of the attack.
         distance: See `nearest_distance`.
+        looks: Mean perceptual distance of a sample to the nearest private image.
     """
 
     accuracy: float
     found: float
     auc: float
     distance: float
+    looks: float
 
 
 def facts_of(task: SelectionTask, keep: float, seed: int = 0) -> SelectionFacts:
@@ -162,7 +164,14 @@ def outcome(task: SelectionTask, release: Samples) -> Outcome:
         curve.tpr_at[0.01].value,
         curve.auc.value,
         nearest_distance(task, release),
+        mean_looks(release),
     )
+
+
+def mean_looks(release: Samples) -> float:
+    """The perceptual distance of a release's samples to the nearest private image, on average."""
+    assert release.looks is not None, "a release knows how near it looks: `SelectionTask.released`"
+    return float(release.looks.mean())
 
 
 VARIANTS: Mapping[str, Variant] = {
@@ -176,9 +185,10 @@ VARIANTS: Mapping[str, Variant] = {
 
 CHARTED = (
     *("all", "random", *VARIANTS),
-    *("model gap", "model gap, as written", "distance", "distance, as written"),
+    *("model gap", "model gap, as written", "trained attack"),
+    *("distance", "distance, as written"),
     *("de-duplication", "private images de-duplicated", "TracIn", "low loss", "oracle"),
-    f"masking {MASKED} of 64",
+    *(f"masking {blocks} of 64" for blocks in MASKED),
 )
 
 BOXED = ("all", "random", "model gap", "distance", "selection", "selection, reconstruction 1")
@@ -201,10 +211,10 @@ def release_of(method: str, dataset: str, seed: int, keep: float) -> Samples:
     """What a method of the chart releases."""
     if method == "private images de-duplicated":
         return deduplicated_first(dataset, seed, keep)
-    facts, candidates = facts_for(dataset, seed, keep), task_of(dataset, seed).candidates
+    facts, task = facts_for(dataset, seed, keep), task_of(dataset, seed)
     if method.startswith("masking"):
-        return masked_samples(task_of(dataset, seed), BASELINES["random"](facts))
-    return candidates.take(selected(method, facts))
+        return masked_samples(task, BASELINES["random"](facts), int(method.split()[1]))
+    return task.released(selected(method, facts))
 
 
 def selected(method: str, facts: SelectionFacts) -> NDArray[np.int64]:
@@ -215,27 +225,33 @@ def selected(method: str, facts: SelectionFacts) -> NDArray[np.int64]:
 
 
 def deduplicated_first(dataset: str, seed: int, keep: float) -> Samples:
-    """A random part of what a generator draws that was fitted without near-duplicates."""
+    """A random part of what a generator draws that was fitted without near-duplicates.
+
+    As in the paper: without one of each pair that looks most alike, by the perceptual distance.
+    """
+    from benchmarks.perceptual import looks_among  # imports torch
+
     pool = image_pool(dataset, seed)
     members = pool.members()
     fitted = np.zeros_like(members)
     for label in range(pool.classes):
         rows = np.flatnonzero(members & (pool.records.labels == label))
-        apart = distances_among(pool.records.penalty[rows])  # type: ignore[index]
+        apart = looks_among(pool.images[rows])
         fitted[rows[without_duplicates(apart, round(LEFT * len(rows)))]] = True
     task = pool.world(members, fitted=fitted)
-    return task.candidates.take(BASELINES["random"](facts_of(task, keep, seed)))
+    return task.released(BASELINES["random"](facts_of(task, keep, seed)))
 
 
-def masked_samples(task: SelectionTask, rows: NDArray[np.int64]) -> Samples:
-    """Candidates with half of their blocks black, as the judge sees them."""
-    (judge,) = features_of(
-        f"{task.name}-{task.seed}-masked",
-        lambda few: masked(task.images(few), MASKED, task.seed),
-        rows,
-        ENCODERS[:1],
-    )
-    return Samples(task.candidates.labels[rows], judge)
+def masked_samples(task: SelectionTask, rows: NDArray[np.int64], blocks: int) -> Samples:
+    """Candidates with so many of their 64 blocks black, as the judge sees them."""
+    from benchmarks.perceptual import look_embeddings, looks_to_nearest  # imports torch
+
+    def hidden(few: NDArray[np.int64]) -> Images:
+        return masked(task.images(few), blocks, task.seed)
+
+    (judge,) = features_of(f"{task.name}-{task.seed}-masked{blocks}", hidden, rows, ENCODERS[:1])
+    looks = looks_to_nearest(hidden(rows), look_embeddings(task.private_images))
+    return Samples(task.candidates.labels[rows], judge, looks=looks)
 
 
 @cache
@@ -245,13 +261,12 @@ def outcome_of(method: str, dataset: str, seed: int, keep: float) -> Outcome:
 
 
 def cells(outcomes: Sequence[Outcome]) -> list[str]:
-    """Accuracy, members found and area in %, and the distance: mean and deviation over seeds."""
-    values = np.array([[one.accuracy, one.found, one.auc, one.distance] for one in outcomes])
-    columns = (values * [100, 100, 100, 1]).T
-    return [mean_and_deviation(one, n) for one, n in zip(columns, (1, 1, 1, 3), strict=True)]
+    """Accuracy, members found and area in %, and two distances: mean and deviation over seeds."""
+    columns = np.array([astuple(one) for one in outcomes]).T * [[100], [100], [100], [1], [1]]
+    return [mean_and_deviation(one, n) for one, n in zip(columns, (1, 1, 1, 3, 3), strict=True)]
 
 
-HEADS = ("accuracy, %", "found at 1 % FPR", "area, %    ", "distance    ")
+HEADS = ("accuracy, %", "found at 1 % FPR", "area, %    ", "distance    ", "LPIPS       ")
 
 
 def draw_chart(dataset: str, seeds: int) -> None:
@@ -287,15 +302,21 @@ def average_precision(dataset: str, seeds: int) -> None:
         return
     from benchmarks.selection_boxes import ap50  # imports torch
 
-    table = Table(f"{dataset}: AP50 of a detector, {seeds} seeds", ("method, keep", "AP50, %"), 48)
+    heads = ("method, keep", "AP50, %    ", HEADS[-1])
+    table = Table(f"{dataset}: AP50 of a detector, {seeds} seeds", heads, first=48)
     epochs = 2 if dataset.startswith("tiny") else None
     for method in BOXED:
         keep = 1.0 if method == "all" else 0.5
-        scores = [
-            ap50(task_of(dataset, seed), selected(method, facts_for(dataset, seed, keep)), epochs)
-            for seed in range(seeds)
-        ]
-        table.row(f"{method}, {keep:.0%}", mean_and_deviation(100 * np.array(scores)))
+        scores, looks = [], []
+        for seed in range(seeds):
+            task, rows = task_of(dataset, seed), selected(method, facts_for(dataset, seed, keep))
+            scores.append(ap50(task, rows, epochs))
+            looks.append(mean_looks(task.released(rows)))
+        table.row(
+            f"{method}, {keep:.0%}",
+            mean_and_deviation(100 * np.array(scores)),
+            mean_and_deviation(np.array(looks), 3),
+        )
 
 
 def mean_and_deviation(values: NDArray[np.float64], digits: int = 1) -> str:
@@ -316,24 +337,23 @@ def penalty_weights(dataset: str, seeds: int) -> None:
         for seed in range(seeds):
             task = task_of(dataset, seed)
             indices = BASELINES["selection"](varied(facts_for(dataset, seed, 0.5), variant))
-            outcomes.append(outcome(task, task.candidates.take(indices)))
+            outcomes.append(outcome(task, task.released(indices)))
         table.row(f"{reconstruction:g}, {membership:g}", *cells(outcomes))
 
 
 def losses_over_epochs(dataset: str, seeds: int) -> None:
     """Table 5: utility loss in % over epochs of training, at 50 %."""
     epochs = EPOCHS[:2] if dataset.startswith("tiny") else EPOCHS
-    table = Table(
-        f"{dataset}: utility loss in % over epochs (Table 5)", ("method", *map(str, epochs)), 48
-    )
-    for method in ("random", "model gap", "distance", *VARIANTS):
+    heads = ("method", *map(str, epochs), HEADS[-1])
+    table = Table(f"{dataset}: utility loss in % over epochs (Table 5)", heads, first=48)
+    for method in ("random", "model gap", "trained attack", "distance", *VARIANTS):
+        releases = [release_of(method, dataset, seed, 0.5) for seed in range(seeds)]
         losses = [
-            utility_losses(
-                task_of(dataset, seed), release_of(method, dataset, seed, 0.5), epochs, seed
-            )
-            for seed in range(seeds)
+            utility_losses(task_of(dataset, seed), release, epochs, seed)
+            for seed, release in enumerate(releases)
         ]
-        table.row(method, *(percent(loss) for loss in np.mean(losses, axis=0)))
+        looks = mean_and_deviation(np.array([mean_looks(one) for one in releases]), 3)
+        table.row(method, *(percent(loss) for loss in np.mean(losses, axis=0)), looks)
 
 
 def whole_chain(dataset: str, seeds: int) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.selection_worlds import SelectionTask, dataset, roles, sizes_of, true_boxes
-from understudy.core.types import Found, Images
+from benchmarks.selection_worlds import SelectionTask, dataset, images_file, roles, sizes_of
+from understudy.core.types import Found, Images, Labels
 from understudy.data import open_source
 from understudy.metrics.networks.detector import BoxNetwork, detector_ap50
 from understudy.metrics.networks.detector_training import train_detector
@@ -62,3 +62,23 @@ def ap50(task: SelectionTask, chosen: NDArray[np.int64], epochs: int | None = No
     data, sizes = dataset(task.name), sizes_of(task.name)
     test = roles(data.labels, sizes, task.seed, tuning=False).test
     return detector_ap50(detector, data.values[test], true_boxes(task.name, test))
+
+
+def true_boxes(name: str, rows: Labels) -> list[Found]:
+    """Where the target is in images of the playhouse, as they are drawn.
+
+    Args:
+        name: Of a protocol.
+        rows: Of `dataset`.
+    """
+    with np.load(images_file(name), allow_pickle=False) as file:
+        drawn = file["rows"][rows]
+    halves: list[Any] = [
+        open_source(f"{sizes_of(name).source}&split={half}") for half in ("train", "test")
+    ]
+    result = []
+    for row in drawn.tolist():
+        half, own = (0, row) if row < len(halves[0]) else (1, row - len(halves[0]))
+        boxes = np.stack([one.box for one in halves[half].drawn_image(own).instances])
+        result.append(Found(boxes, np.zeros(len(boxes), np.int64), np.ones(len(boxes), np.float32)))
+    return result

@@ -8,8 +8,9 @@ attack share one computation of the features. Features are kept in ``build/bench
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.tables import CACHE, DATA, load, need
 from understudy.backends.registry import load_decoder, load_encoder
 from understudy.core.ports import Encoder
-from understudy.core.types import Found, Images, Labels, Vector
+from understudy.core.types import Images, Labels, Vector
 from understudy.data import open_source
 from understudy.methods.selection.arithmetic import class_budgets
 from understudy.metrics.labelled import Labelled, gather
@@ -91,19 +92,21 @@ class Samples:
         labels: (n,) class of each.
         judge: (n, 1280) float32: MobileNetV2's features.
         penalty: (n, 512) float32: SqueezeNet's features; None where nothing asks for them.
+        looks: (n,) perceptual distance of each to the nearest private image, of releases alone.
     """
 
     labels: Labels
     judge: NDArray[np.float32]
     penalty: NDArray[np.float32] | None = None
+    looks: Vector | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, rows: NDArray[Any]) -> Samples:
         """Some of them."""
-        penalty = None if self.penalty is None else self.penalty[rows]
-        return Samples(self.labels[rows], self.judge[rows], penalty)
+        penalty, looks = (None if one is None else one[rows] for one in (self.penalty, self.looks))
+        return Samples(self.labels[rows], self.judge[rows], penalty, looks)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,8 @@ class SelectionTask:
         attacker: Non-members that calibrate the attack.
         test: Test images of the judge.
         images: Rows of the candidates to their images.
+        private_images: Of the private records.
+        key: Name of what is kept on disk about this world alone, where candidates have no looks.
     """
 
     name: str
@@ -137,11 +142,31 @@ class SelectionTask:
     attacker: Samples
     test: Samples
     images: Callable[[NDArray[np.int64]], Images]
+    private_images: Images
+    key: str = ""
 
     @cached_property
     def space(self) -> Space:
         """What the proxy sees: 64 axes of MobileNetV2's features, whitened on the candidates."""
         return whitening(self.candidates.judge, None, AXES)
+
+    @cached_property
+    def looks(self) -> Vector:
+        """(M,) perceptual distance of each candidate to the nearest private image; kept on disk."""
+        if self.candidates.looks is not None:
+            return self.candidates.looks
+        from benchmarks.perceptual import kept_looks  # imports torch
+
+        def blocks() -> Iterator[Images]:
+            rows = np.arange(len(self.candidates))
+            for at in range(0, len(rows), _AT_ONCE):
+                yield self.images(rows[at : at + _AT_ONCE])
+
+        return kept_looks(f"selection-{self.name}-{self.key}", blocks, self.private_images)
+
+    def released(self, rows: NDArray[np.int64]) -> Samples:
+        """Candidates as a release, with the perceptual distance of each."""
+        return replace(self.candidates, looks=self.looks).take(rows)
 
 
 @dataclass(frozen=True)
@@ -223,6 +248,10 @@ class Pool:
             self.attacker,
             self.test,
             lambda some: self.drawn(chosen[some]),
+            self.images[members],
+            hashlib.sha256(
+                b"".join([b"%d" % self.seed, chosen.tobytes(), members.tobytes()])
+            ).hexdigest()[:16],
         )
 
     def candidates(self, rows: NDArray[np.int64]) -> Samples:
@@ -243,23 +272,6 @@ class Pool:
             pairs, shares = self.recipe.sources[rows[mine]], self.recipe.shares[rows[mine]]
             result[mine] = blended(self.images, pairs, shares)
         return result
-
-
-def clothing(seed: int, *, tuning: bool = False) -> SelectionTask:
-    """1,800 candidates of 450 private photos of clothes: the main protocol.
-
-    Args:
-        seed: Of all that is drawn.
-        tuning: Judge by other images than the test images, to choose settings by.
-    """
-    pool = image_pool("clothing", seed, tuning=tuning)
-    return pool.world(pool.members())
-
-
-def eurosat(seed: int, *, tuning: bool = False) -> SelectionTask:
-    """The same construction of 1,000 private satellite tiles: 4,000 candidates."""
-    pool = image_pool("eurosat", seed, tuning=tuning)
-    return pool.world(pool.members())
 
 
 @dataclass(frozen=True)
@@ -447,7 +459,7 @@ def sizes_of(name: str) -> Sizes:
 @cache
 def dataset(name: str) -> Labelled:
     """Both splits of a dataset, at most so many images of each class; decoded once."""
-    path = CACHE / f"selection-{name}-images.npz"
+    path = images_file(name)
     if not path.exists():
         whole = _both_splits(sizes_of(name).source)
         most = sizes_of(name).most
@@ -470,21 +482,6 @@ def _both_splits(source: str) -> Labelled:
     return load(folder, "train").and_also(load(folder, "test"))
 
 
-def true_boxes(name: str, rows: Labels) -> list[Found]:
-    """Where the target is in images of the playhouse, as they are drawn.
-
-    Args:
-        name: Of a protocol.
-        rows: Of `dataset`.
-    """
-    with np.load(CACHE / f"selection-{name}-images.npz", allow_pickle=False) as file:
-        drawn = file["rows"][rows]
-    halves: list[Any] = [
-        open_source(f"{sizes_of(name).source}&split={half}") for half in ("train", "test")
-    ]
-    result = []
-    for row in drawn.tolist():
-        half, own = (0, row) if row < len(halves[0]) else (1, row - len(halves[0]))
-        boxes = np.stack([one.box for one in halves[half].drawn_image(own).instances])
-        result.append(Found(boxes, np.zeros(len(boxes), np.int64), np.ones(len(boxes), np.float32)))
-    return result
+def images_file(name: str) -> Path:
+    """Where `dataset` keeps the images of a protocol, and their rows in both splits."""
+    return CACHE / f"selection-{name}-images.npz"

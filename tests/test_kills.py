@@ -11,16 +11,20 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.cli.processes import Commands, commands
 from tests.methods.shapes_world import folder_of_frames, folder_of_shapes
 from tests.run.samples import class_folders, noisy_values, release_pixels, tree
 from understudy.data import open_source
+from understudy.methods.base import stages_of
+from understudy.methods.clustering.tied_gaussian import TIED_STAGES
 from understudy.privacy.budget import Budget
 from understudy.privacy.ledger.ledger import Ledger
 
@@ -39,6 +43,7 @@ class Site:
     """A dataset with a budget for exactly one run, and that run's words."""
 
     settings: Sequence[object] = SETTINGS
+    samples = 40
     kept: frozenset[str] = frozenset()  # what the owner's folder holds besides the usual
 
     def __init__(self, folder: Path, epsilon: float = EPSILON) -> None:
@@ -91,7 +96,7 @@ def check_complete(site: Site) -> None:
     assert spent.epsilon == pytest.approx(EPSILON, rel=1e-9)
     assert spent.epsilon <= EPSILON
     assert spent.runs == (record["run"],)
-    assert len(release_pixels(site.out)) == 40
+    assert len(release_pixels(site.out)) == site.samples
     assert {p.name for p in site.out.iterdir()} == {"owner", "release", "synthetic.png"}
     left = {p.name for p in (site.out / "owner").iterdir()}
     assert (
@@ -191,20 +196,21 @@ class Selected(Site):
         self.settings += ["--count", "40"]
 
 
-def check_selected_again(understudy: Commands, folder: Path) -> None:
+def check_sampled_again(understudy: Commands, site: Site) -> None:
     """From the answers alone, with nothing else that was stored: the same samples."""
-    for place in sorted(path for path in folder.iterdir() if path.name.isdecimal()):
-        site = Selected(place)
-        before = release_pixels(site.out)
-        shutil.rmtree(site.out / "release")
-        shutil.rmtree(site.out / "owner" / "kept")
-        (site.out / "owner" / "run.json").unlink()
-        done = understudy.run(*site.words(None, "--resume"))
-        assert done.code == 0, done.err
-        check_complete(site)
-        after = release_pixels(site.out)
-        assert before.keys() == after.keys()
-        assert all(np.array_equal(pixels, after[name]) for name, pixels in before.items())
+    before = release_pixels(site.out)
+    shutil.rmtree(site.out / "release")
+    shutil.rmtree(site.out / "owner" / "kept", ignore_errors=True)
+    (site.out / "owner" / "run.json").unlink()
+    done = understudy.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
+    check_same_images(before, release_pixels(site.out))
+
+
+def check_same_images(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(pixels, after[name]) for name, pixels in before.items())
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
@@ -212,7 +218,108 @@ def test_selection_killed_at_random_moments(
     understudy: Commands, tmp_path: Path, kills: int
 ) -> None:
     check_killed_at_random(understudy, tmp_path, Selected, kills)
-    check_selected_again(understudy, tmp_path)
+    for place in sorted(path for path in tmp_path.iterdir() if path.name.isdecimal()):
+        check_sampled_again(understudy, Selected(place))
+
+
+class Tied(Site):
+    """The default of clustering: one Gaussian a class, and images matched to draws of it."""
+
+    settings = ("--count", "12")
+    samples = 12
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "scans").exists():
+            class_folders(folder / "scans", {"cat": 30, "dog": 30}, (18, 18, 3))
+        super().__init__(folder)
+
+
+TIED = [stage.name for stage in stages_of(TIED_STAGES)]
+
+
+@pytest.fixture(scope="module")
+def with_energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    pytest.importorskip("torch")
+    modules = "understudy.cli.main,understudy.backends.embedded.energies.energy_models"
+    with commands(tmp_path_factory.mktemp("commands"), modules) as started:
+        yield started
+
+
+def test_the_tied_gaussian_killed_at_every_stage_and_while_it_samples(
+    with_energies: Commands, tmp_path: Path
+) -> None:
+    """One run: every stage is killed with its answer stored, one with its noise drawn, too."""
+    site, resume, stored = Tied(tmp_path), [], {}
+
+    def killed(moment: tuple[str, int, str]) -> None:
+        ended = with_energies.run(*site.words(None, *resume), die=moment)
+        assert ended.code == -9, ended.err
+        resume[:] = ["--resume"]
+        check_never_less_than_released(site)
+        after = noisy_values(site.out)
+        assert set(after) >= set(stored)
+        assert all(np.array_equal(values, after[stage]) for stage, values in stored.items())
+        stored.update(after)
+
+    for number, stage in enumerate(TIED):
+        if stage == "means":  # of every stage: among the slow tests
+            killed(("understudy.privacy.noise:add_discrete_gaussian", 1, "after"))
+            assert list(stored) == TIED[:number]
+        killed(("understudy.privacy.account:Account._store", 1, "after"))
+        assert list(stored) == [*TIED[:number], stage]
+    energies = "understudy.backends.embedded.energies.energy_models:EnergyDecoder.match"
+    killed((energies, 1, "before"))
+    killed(("understudy.data.release:_PngWriter._name", 8, "after"))
+    begun = {
+        str(path.relative_to(site.out / ".release.partial")): np.asarray(Image.open(path))
+        for path in (site.out / ".release.partial").rglob("*.png")
+    }
+    done = with_energies.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
+    check_same_images(stored, noisy_values(site.out))
+    release = release_pixels(site.out)
+    assert 5 <= len(begun) < len(release)
+    check_same_images(begun, {name: release[name] for name in begun})
+    check_sampled_again(with_energies, site)
+
+
+TIED_MOMENTS = [
+    (place, number, when)
+    for number in range(1, len(TIED) + 1)
+    for place, when in (
+        ("understudy.privacy.account:Account._pay", "before"),
+        ("understudy.privacy.noise:add_discrete_gaussian", "before"),
+        ("understudy.privacy.noise:add_discrete_gaussian", "after"),
+        ("understudy.privacy.account:Account._store", "before"),
+        ("understudy.privacy.ledger.ledger:Ledger.record_release", "after"),
+        ("understudy.privacy.account:Account._store", "after"),
+    )
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moment", TIED_MOMENTS, ids=lambda m: f"{m[2]} {m[0].split(':')[1]} {TIED[m[1] - 1]}"
+)
+def test_the_tied_gaussian_killed_at_a_chosen_moment(
+    with_energies: Commands, tmp_path: Path, moment: tuple[str, int, str]
+) -> None:
+    site = Tied(tmp_path)
+    assert with_energies.run(*site.words(), die=moment).code == -9
+    check_never_less_than_released(site)
+    done = with_energies.run(*site.words(None, "--resume"))
+    assert done.code == 0, done.err
+    check_complete(site)
+
+
+@pytest.mark.slow
+def test_the_tied_gaussian_killed_at_random_moments(
+    with_energies: Commands, tmp_path: Path
+) -> None:
+    check_killed_at_random(with_energies, tmp_path, Tied, 30)
+    for place in sorted(path for path in tmp_path.iterdir() if path.name.isdecimal()):
+        check_sampled_again(with_energies, Tied(place))
 
 
 class Relabelled(Site):

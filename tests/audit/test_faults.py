@@ -21,8 +21,9 @@ from understudy.audit.mechanisms import audit_mechanism, mechanisms, one_stage
 from understudy.audit.replay import Replay
 from understudy.methods import dp_estimators
 from understudy.methods.alignment import gap
+from understudy.methods.clustering import tied_gaussian
 from understudy.metrics.privacy_bounds import audit_pairs
-from understudy.privacy import noise, queries
+from understudy.privacy import block_queries, noise, queries
 from understudy.privacy.account import Plan
 from understudy.privacy.accounting import epsilon_of_mu
 from understudy.privacy.budget import Budget
@@ -62,6 +63,83 @@ def gradients_unclipped(monkeypatch):
         return steps.sum(axis=0).reshape(query.slots, query.width)
 
     monkeypatch.setattr(queries.ClippedGradients, "integer_sum", unclipped)
+
+
+def unclipped_sum(query, values, labels, groups, grid):
+    """The sum of what records add, as it is."""
+    slots, rows = query.contributions(values, labels)
+    total = np.zeros((query.slots, query.width), dtype=np.int64)
+    np.add.at(total, slots, np.trunc(rows / grid).astype(np.int64))
+    return total
+
+
+def means_unclipped(monkeypatch):
+    """Differences to a centre, where the scale of their block is trusted to keep them short."""
+
+    def whole(query, values, labels):
+        slots = query.cells.assign(values, labels)
+        return slots, query.cells.residuals(values, slots)
+
+    monkeypatch.setattr(block_queries.AveragedSums, "contributions", whole)
+    monkeypatch.setattr(block_queries.AveragedSums, "integer_sum", unclipped_sum)
+
+
+def block_scale_missing(monkeypatch):
+    """Differences that nothing divides by the size of their block: as if all were of size 1."""
+    honest = tied_gaussian._block_sizes
+    monkeypatch.setattr(tied_gaussian, "_block_sizes", lambda *told: np.ones_like(honest(*told)))
+
+
+def covariance_unclipped(monkeypatch):
+    """Outer products of records as long as they are, in the same steps."""
+
+    def whole(query, values, labels, groups, grid):
+        _, rows = query.contributions(values, labels)
+        steps = np.trunc(rows / np.sqrt(grid)).astype(np.int64)
+        upper = np.triu_indices(query.cells.dim)
+        return (steps.T @ steps)[upper][None]
+
+    monkeypatch.setattr(queries.FullMoments, "integer_sum", whole)
+
+
+def squares_for_logarithms(monkeypatch):
+    """Block sizes as mean squares, which have no end, where the proof is about logarithms."""
+    honest = block_queries.BlockSizes.contributions
+
+    def squares(query, values, labels):
+        slots, _ = honest(query, values, labels)
+        rows = query.cells.residuals(values, slots) ** 2
+        return slots, np.stack([rows[:, a:b].mean(axis=1) for a, b in query.ends], axis=1)
+
+    monkeypatch.setattr(block_queries.BlockSizes, "contributions", squares)
+    monkeypatch.setattr(block_queries.BlockSizes, "integer_sum", unclipped_sum)
+
+
+def range_missing(monkeypatch):
+    """Noise for logarithms that go from -1 to 1, where they go half of their range either way."""
+    honest = block_queries.BlockSizes.sensitivity
+    monkeypatch.setattr(
+        block_queries.BlockSizes,
+        "sensitivity",
+        lambda query, adjacency: honest(query, adjacency) / ((query.high - query.low) / 2),
+    )
+
+
+def scale_missing_and_unclipped(monkeypatch):
+    block_scale_missing(monkeypatch)
+    means_unclipped(monkeypatch)
+
+
+MISSING_SCALES = {
+    one.__name__: one
+    for one in (
+        means_unclipped,
+        scale_missing_and_unclipped,
+        covariance_unclipped,
+        squares_for_logarithms,
+        range_missing,
+    )
+}
 
 
 @pytest.fixture
@@ -312,6 +390,47 @@ def test_a_whole_selection_with_half_the_noise_is_caught(half_the_noise, tmp_pat
     assert "the noise is 0.5" in sentence or "the noise is 0.4" in sentence
 
 
+def audited_default(tmp_path, how="canaries", runs=400):
+    found = ready("tied gaussian", tmp_path)
+    told = audit_bench(found.bench, found.rows, how, runs, 0.9999)
+    longest = told.find("longest contribution over stated sensitivity").value
+    return told.verdicts[0], longest, told
+
+
+@pytest.mark.parametrize("fault", MISSING_SCALES)
+def test_a_missing_scale_is_caught_in_the_default_method(fault, monkeypatch, tmp_path):
+    MISSING_SCALES[fault](monkeypatch)
+    verdict, longest, _ = audited_default(tmp_path, runs=40)
+    assert verdict.grade == "poor"
+    assert "a record adds " in verdict.sentence
+    assert longest > 1.5
+
+
+def test_nothing_is_caught_in_the_default_method_as_it_is(tmp_path):
+    """And its records add all that they may: the faults above have nowhere to hide."""
+    verdict, longest, told = audited_default(tmp_path)
+    assert verdict.grade != "poor", verdict.sentence
+    assert 0.999 < longest <= 1
+    assert told.find("runs whose questions tell who was in").value == 0
+
+
+def test_a_missing_block_scale_alone_is_clipped_by_the_sums(monkeypatch, tmp_path):
+    """It costs utility and no privacy, and no audit calls it a fault."""
+    block_scale_missing(monkeypatch)
+    verdict, longest, _ = audited_default(tmp_path)
+    assert verdict.grade != "poor", verdict.sentence
+    assert longest <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", MISSING_SCALES)
+def test_a_missing_scale_is_caught_by_pairs(fault, monkeypatch, tmp_path):
+    MISSING_SCALES[fault](monkeypatch)
+    verdict, _, _ = audited_default(tmp_path, "pairs", 40)
+    assert verdict.grade == "poor"
+    assert "a record adds " in verdict.sentence
+
+
 def test_too_much_noise_is_caught_in_a_mechanism_and_in_a_method(too_much_noise, tmp_path):
     drawn_noise = audit_mechanism(MECHANISMS["Counts"], PLAN, 4000).noise
     assert any("times what is stated" in fault for fault in drawn_noise.faults)
@@ -374,7 +493,7 @@ def test_a_record_that_moves_another_is_caught(embeddings_centred_by_their_batch
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_shipped_methods_hold(method, tmp_path):
-    """Two audits of each; all six together refute what holds in at most 6 of 10,000."""
+    """Two audits of each; all ten together refute what holds in at most 10 of 10,000."""
     for _ in range(2):
         (tmp_path / "again").mkdir(exist_ok=True)
         is_refuted, sentence, told = refuted(method, tmp_path / "again", 40, confidence=0.9999)
@@ -384,9 +503,9 @@ def test_the_shipped_methods_hold(method, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sorted({*METHODS} - {"tied gaussian"}))  # takes hours: images
 def test_the_shipped_methods_hold_twenty_times(method, tmp_path):
-    """All sixty together refute what holds in at most 6 of 1,000 times."""
+    """All eighty together refute what holds in at most 8 of 1,000 times."""
     for repeat in range(20):
         place = tmp_path / str(repeat)
         place.mkdir()

@@ -42,7 +42,7 @@ from understudy.device.preview import (
     preview,
 )
 from understudy.device.review import reviewed_photos, segment_photos
-from understudy.methods.sanitize.sanitizers import SegmentSanitizer
+from understudy.methods.sanitize.sanitizers import PhotoPart, SegmentSanitizer
 from understudy.methods.sanitize.segments import SearchSettings, SecondLook, search
 from understudy.methods.sanitize.wire import JobRequest, PartRequest
 
@@ -125,6 +125,19 @@ def test_the_request_is_stored_as_it_will_be_sent(site: DeviceSite) -> None:
     assert asked.request.references == 4
     assert [part.level for part in asked.request.parts] == [1, 2]
     assert site.ask().request.references == 0
+
+
+@pytest.mark.parametrize("deviation", [5, 10, 50])
+def test_noise_of_the_paper_is_asked_for_by_its_deviation(site: DeviceSite, deviation: int) -> None:
+    """On one grey, away from black and white, the pixels that would be sent vary by that much."""
+    site.add(2)
+    site.ask({"dog": f"noise:{deviation}"}, 2)
+    asked = stored_preferences(site.home)
+    assert f"noise of {deviation} of 255" in asked.lines()[0]
+    grey = np.full((1, SIDE, SIDE, 3), 128, np.uint8)
+    part = PhotoPart(grey, np.ones((1, SIDE, SIDE), bool), "dog")
+    sent = asked.sanitizer(1).sanitize(part, seed=1).values.astype(float)
+    assert sent.std() == pytest.approx(deviation, rel=0.06)
 
 
 def test_what_was_segmented_is_of_these_photos_and_objects(site: DeviceSite) -> None:

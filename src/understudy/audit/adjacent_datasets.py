@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.ports import Source
-from understudy.core.types import Batch, Labels, Shape
+from understudy.core.types import Batch, Images, Labels, Shape
 
 _FAR = 1000.0  # usual distances: wherever a method clips, that is beyond
+_FEWEST_SQUARES = 4  # along the shorter side of an image
 
 
 @dataclass
@@ -105,15 +106,16 @@ def outliers(dataset: InMemorySource, count: int, seed: int) -> InMemorySource:
 
     Embeddings lie far out in directions of their own, so that clipping leaves all it may of them,
     and are of the class whose mean lies least in that direction, so that a classifier is as wrong
-    of them as it can be. Images are of pixels that are black or white by chance, and of any class.
+    of them as it can be. Images are of squares that are black or white by chance, and of any class.
     Each is a unit of its own.
     """
     rng = np.random.default_rng([seed, 0xA0D])
     labels = rng.integers(0, len(dataset.classes), count)
     if dataset.kind == "images":
         height, width, channels = dataset.shape
-        bits = rng.integers(0, 2, (count, height, width, 1), dtype=np.uint8)
-        values: NDArray[Any] = np.repeat(255 * bits, channels, axis=3)
+        values: NDArray[Any] = np.stack(
+            [_squares(height, width, channels, number, rng) for number in range(count)]
+        )
     else:
         directions = rng.standard_normal((count, *dataset.shape))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -124,3 +126,21 @@ def outliers(dataset: InMemorySource, count: int, seed: int) -> InMemorySource:
         labels = occupied[(directions @ np.stack(means).T).argmin(axis=1)]
     units = None if dataset.units is None else np.array([f"audit {seed} {i}" for i in range(count)])
     return replace(dataset, values=values, labels=labels, units=units)
+
+
+def _squares(
+    height: int, width: int, channels: int, number: int, rng: np.random.Generator
+) -> Images:
+    """An image (height, width, channels) of squares that are black or white by chance.
+
+    The first of several is of the largest squares, which are large in the low frequencies that
+    most encoders measure; others of smaller ones, down to pixels. Every second round of sizes has
+    each channel by itself: images of colour.
+    """
+    sides = 1 + int(np.log2(max(1, min(height, width) // _FEWEST_SQUARES)))
+    side = 1 << (sides - 1 - number % sides)
+    coloured = number // sides % 2 == 1
+    shape = (-(-height // side), -(-width // side), channels if coloured else 1)
+    bits = rng.integers(0, 2, shape, dtype=np.uint8) * np.uint8(255)
+    whole = bits.repeat(side, axis=0).repeat(side, axis=1)[:height, :width]
+    return whole if coloured else np.repeat(whole, channels, axis=2)

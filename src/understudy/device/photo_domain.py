@@ -19,8 +19,7 @@ from understudy.device.home_folder import DeviceHome
 from understudy.device.photo_store import references, stored_photos
 
 STUDIO = "embedded:studio"
-"""The segmenter where no other is named."""
-"""The segmenter that ships: it knows the drawn rooms of the playhouse."""
+"""The segmenter that ships, and is taken where no other is named: it knows drawn rooms alone."""
 
 _PHOTO_LIMIT, _MEAN_LIMIT, _MEAN_SPREAD = 0.81, 0.90, 0.04
 """Least certainty of one photo; of n photos together the mean is at least 0.90 - 0.04 / sqrt(n).

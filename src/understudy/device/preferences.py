@@ -34,6 +34,9 @@ from understudy.steps.hints import LIMBS
 BACKGROUND = "background"
 """What the background is called where a level is given for it, beside its own noun."""
 
+NOISES: Mapping[str, float] = {"noise:5": 5.0, "noise:10": 10.0, "noise:50": 50.0}
+"""The deviations of SpinML's noise, of 255 (section 5.5); ``noise`` alone is the last."""
+
 OBJECT_LEVELS: Mapping[str, int] = {
     "text": 0,
     "box": 1,
@@ -41,6 +44,7 @@ OBJECT_LEVELS: Mapping[str, int] = {
     "pose": 1,
     "segment": 2,
     "noise": 2,
+    **dict.fromkeys(NOISES, 2),
 }
 """What may leave of an object, and the level of the paper that it belongs to."""
 BACKGROUND_LEVELS: Mapping[str, int] = {"text": 0, "edges": 1, "segment": 2}
@@ -80,6 +84,8 @@ class Preferences:
     def sanitizer(self, part: int) -> Sanitizer:
         """What makes the messages of a part, by its number in the request."""
         name = self.sanitizers[part]
+        if name in NOISES:
+            return load_sanitizer("noise", deviation=NOISES[name])
         if name != "pose":
             return load_sanitizer(name)
         skeleton = self.request.parts[part].skeleton
@@ -105,6 +111,7 @@ _MEANING = {
     "pose": "its keypoints",
     "segment": "its pixels",
     "noise": "its pixels with noise on them",
+    **{name: f"its pixels with noise of {one:g} of 255 on them" for name, one in NOISES.items()},
 }
 
 

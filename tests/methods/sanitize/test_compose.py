@@ -222,9 +222,29 @@ def test_of_several_objects_each_has_its_box_and_the_others_have_none() -> None:
 
 
 def test_the_papers_pipeline_without_masks_gives_the_images_of_the_prompts() -> None:
-    whole = composed(request(), how=ComposeSettings(placed=False)).images
+    whole = composed(request(), how=ComposeSettings(mask="none")).images
     assert np.bincount(whole.labels).tolist() == [12, 12]
     assert (is_red(whole.images).sum(axis=(1, 2)) == 84).all()
+
+
+def test_a_random_mask_is_anywhere_in_the_image() -> None:
+    """As high and as low as it fits, whatever bears things; the same objects otherwise."""
+    borne, anywhere = (
+        composed(request(), how=replace(NO_CHANGE, mask=mask)).images.images
+        for mask in ("borne", "random")
+    )
+    for images in (borne, anywhere):
+        assert (is_red(images).sum(axis=(1, 2)) == 84).all()
+    tops = [np.array([box_of(one)[1] for one in is_red(images)]) for images in (borne, anywhere)]
+    assert not np.array_equal(*tops)
+    support = np.zeros((SIDE, SIDE), bool)
+    support[-1] = True
+    cutout = Cutout.of(np.full((10, 4, 3), 9, np.uint8), np.ones((10, 4), bool))
+    assert cutout is not None
+    rng = np.random.default_rng(0)
+    places = [placed(cutout, SIDE, rng, support=support, anywhere=True) for _ in range(4000)]
+    assert {one.top for one in places} == set(range(SIDE - 10 + 1))
+    assert {one.left for one in places} == set(range(SIDE - 4 + 1))
 
 
 def test_belongings_that_touch_an_object_are_cut_out_with_it() -> None:

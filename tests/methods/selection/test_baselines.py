@@ -18,6 +18,7 @@ from understudy.methods.selection.baselines import (
     masked,
     noisy_class_embeddings,
     tracin_scores,
+    trained_attack_scores,
     without_duplicates,
 )
 from understudy.methods.selection.linear_proxy import cross_entropies
@@ -118,6 +119,26 @@ def test_the_filter_by_model_gap_takes_the_candidates_with_the_least_gap(
         assert set(least) == set(indices[facts.labels[indices] == label])
     as_written = BASELINES["model gap, as written"](facts)
     assert gaps[indices].mean() < 0 < gaps[as_written].mean()
+
+
+def test_a_trained_attack_finds_what_a_model_learnt_by_heart(facts: SelectionFacts) -> None:
+    """Labels by chance: only a model that was trained on a record knows its label."""
+    rng = np.random.default_rng(3)
+
+    def strangers(count: int) -> LabelledFeatures:
+        return LabelledFeatures(rng.normal(size=(count, 60)), rng.integers(0, CLASSES, count))
+
+    private, others, unknown = strangers(60), strangers(120), strangers(30)
+    features = np.concatenate([private.features[:30], unknown.features])
+    candidates = LabelledFeatures(features, np.concatenate([private.labels[:30], unknown.labels]))
+    known = dataclasses.replace(
+        facts, candidates=candidates, private=private, non_members=others, budgets=np.full(3, 8)
+    )
+    scores = trained_attack_scores(known)
+    copied, new = scores[:30], scores[30:]
+    assert (copied[:, None] > new).mean() > 0.8  # one label in three is right by chance
+    kept = BASELINES["trained attack"](known)
+    assert (kept < 30).mean() < (BASELINES["random"](known) < 30).mean()
 
 
 def test_low_loss_leaves_mislabelled_candidates_out(facts: SelectionFacts) -> None:

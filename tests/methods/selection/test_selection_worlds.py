@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks import selection, selection_worlds
+from benchmarks.selection_boxes import true_boxes
 from benchmarks.selection_chart import Curve, chart
 from benchmarks.selection_images import degraded, draw, near_copy
 from benchmarks.selection_judge import (
@@ -20,6 +22,7 @@ from benchmarks.selection_judge import (
 from benchmarks.selection_worlds import Pool, Samples, Sizes, recipe, roles
 
 from understudy.data import open_source
+from understudy.metrics.perceptual_distance import lpips
 from understudy.metrics.similarity import mse
 
 SIZES = Sizes("none", per_class=20, copies=60, blends=12, test=40, attacker=60, held_out=60)
@@ -124,7 +127,7 @@ def test_the_head_is_the_minimum_of_its_loss(pool: Pool) -> None:
 
 def test_every_method_of_the_chart_selects(pool: Pool) -> None:
     facts = selection.facts_of(pool.world(pool.members()), 0.5)
-    for method in ("random", *selection.VARIANTS):
+    for method in ("random", "trained attack", *selection.VARIANTS):
         chosen = selection.selected(method, facts)
         assert len(chosen) == facts.budgets.sum() == 96
 
@@ -171,6 +174,34 @@ def test_features_are_computed_once(tmp_path: object, monkeypatch: pytest.Monkey
     assert asked == [[1, 3], [2]]
 
 
+def test_looks_are_lpips_of_the_studios_feature_maps(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And they are near 0 for a copy, computed once for a world, and taken along by a release."""
+    perceptual = pytest.importorskip("benchmarks.perceptual")
+    monkeypatch.setattr(perceptual, "CACHE", tmp_path)
+    rng = np.random.default_rng(0)
+    images = np.kron(rng.integers(0, 255, (6, 8, 8, 3)), np.ones((1, 8, 8, 1))).astype(np.uint8)
+    weights = [np.ones(48)] * 3
+    pairs = lpips(perceptual.feature_maps, weights, images[:3], images[3:])
+    np.testing.assert_allclose(np.diag(perceptual.looks_among(images)[:3, 3:]), pairs, rtol=1e-4)
+    assert pairs.min() > 0.3
+
+    task = replace(
+        pool.world(pool.members()),
+        candidates=features(rng, np.array([0, 1, 2])),
+        images=lambda rows: images[[0, 4, 5]][rows],
+        private_images=images[:3],
+    )
+    looks = task.looks
+    assert looks[0] < 1e-4
+    assert looks[1:].min() > 0.3
+    assert task.released(np.array([2, 0])).looks.tolist() == looks[[2, 0]].tolist()
+    again = replace(task, images=lambda _: 1 / 0)
+    assert again.looks.tolist() == looks.tolist()
+    assert pool.world(pool.members(1)).key != task.key
+
+
 def test_the_chart_is_an_svg_with_a_mark_for_every_point() -> None:
     curves = [Curve("a < b", [1.0, 5.0], [60.0, 70.0], ["20%", "50%"])]
     tree = ElementTree.fromstring(chart("title", curves))
@@ -190,7 +221,7 @@ def test_images_of_the_playhouse_have_their_boxes(
     homes = [open_source(f"{few.source}&split={half}") for half in ("train", "test")]
     drawn = {one.image.tobytes(): one for home in homes for one in map(home.drawn_image, range(18))}
     rows = np.array([len(data.labels) - 1, 0, 7])
-    for row, found in zip(rows, selection_worlds.true_boxes("few", rows), strict=True):
+    for row, found in zip(rows, true_boxes("few", rows), strict=True):
         instances = drawn[data.values[row].tobytes()].instances
         assert found.boxes.tolist() == [one.box.tolist() for one in instances]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import scipy
@@ -57,8 +58,9 @@ class ComposeSettings:
             room of its own, which no cut has changed.
         drawn_rooms: Part of a detector's images that get a drawn room even where the owner sent
             backgrounds: a few of these, over and over, teach less.
-        placed: Cut objects out and place them; False leaves images as the class prompt gave them,
-            the paper's pipeline without any mask.
+        mask: Where objects that were cut out are put: ``"borne"`` where something bears them;
+            ``"random"`` anywhere, the paper's random mask; ``"none"`` leaves images as the class
+            prompt gave them, the paper's pipeline without any mask.
     """
 
     scale: tuple[float, float] = (0.8, 1.2)
@@ -71,7 +73,7 @@ class ComposeSettings:
     batch: int = 32
     as_drawn: float = 0.5
     drawn_rooms: float = 0.5
-    placed: bool = True
+    mask: Literal["borne", "random", "none"] = "borne"
 
     def __post_init__(self) -> None:
         low, high = self.scale
@@ -213,8 +215,9 @@ class Composer:
 
     def _whole_images(self, count: int) -> int:
         """How many of a class's images stay as they were drawn: none beside other objects."""
-        alone = len(self._request.target_object) == 1
-        return round(self._settings.as_drawn * count) if alone and self._settings.placed else 0
+        if len(self._request.target_object) > 1 or self._settings.mask == "none":
+            return 0
+        return round(self._settings.as_drawn * count)
 
     def _as_drawn(
         self, class_name: str | None, count: int, rng: np.random.Generator
@@ -243,7 +246,7 @@ class Composer:
         drawn_room: bool = False,
     ) -> tuple[list[NDArray[np.uint8]], list[Found]]:
         """Up to ``count`` images without a second object."""
-        if not self._settings.placed:
+        if self._settings.mask == "none":
             return self._as_prompted(class_name, count, rng)
         casts = self._casts(class_name, count, rng)
         if not casts:
@@ -422,7 +425,8 @@ class Composer:
         taken = np.zeros((self._side, self._side), bool)
         result = []
         for cutout in cast:
-            one = placed(cutout, self._side, rng, support=support, taken=taken)
+            anywhere = self._settings.mask == "random"
+            one = placed(cutout, self._side, rng, support=support, taken=taken, anywhere=anywhere)
             taken[one.area] |= one.cutout.mask
             result.append(one)
         return result

@@ -143,6 +143,7 @@ def placed(
     *,
     support: NDArray[np.bool_] | None = None,
     taken: NDArray[np.bool_] | None = None,
+    anywhere: bool = False,
     tries: int = 30,
 ) -> Placement:
     """A random place for a cutout, the foot of it on a support.
@@ -153,6 +154,7 @@ def placed(
         rng: Draws the place.
         support: (side, side) of pixels that things stand on; None: near the height it had.
         taken: (side, side) of pixels of other objects, of which it is to cover few.
+        anywhere: Every place in the image is as likely as another, whatever bears it.
         tries: Places that are drawn; the last one is taken where none is free.
     """
     if max(cutout.mask.shape) > side:
@@ -161,7 +163,10 @@ def placed(
     feet = None if support is None else np.argwhere(support[min(height, side) - 1 :])
     best = Placement(cutout, 0, side - height)
     for _ in range(tries):
-        if feet is None or not len(feet):
+        if anywhere:
+            foot = int(rng.integers(height, side + 1))
+            left = int(rng.integers(0, side - width + 1))
+        elif feet is None or not len(feet):
             shift = rng.uniform(-0.08, 0.08)
             foot = round((cutout.centre[1] + shift) * side + height / 2)
             left = int(rng.integers(0, side - width + 1))

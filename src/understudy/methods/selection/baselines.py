@@ -28,6 +28,7 @@ from understudy.methods.selection.reference import RecordReference
 
 _BLOCKS = 8  # a side of the grid that masking blackens blocks of
 _CHECKPOINTS = 8  # of TracIn
+_SHADOW_MODELS, _SHOWN = 16, 3  # of a trained attack, and the likeliest classes that it is shown
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,13 @@ class SelectionFacts:
         return self._losses(self.non_members)
 
     def _losses(self, records: LabelledFeatures) -> Vector:
-        state = self.proxy(records, len(records.labels)).final_state(np.ones(len(records.labels)))
+        state = self.final_state(records)
         return cross_entropies(self.candidates.features, self.candidates.labels, state)
+
+    def final_state(self, records: LabelledFeatures) -> Vector:
+        """The weights of a model that is trained on some records: (d + 1, C)."""
+        count = len(records.labels)
+        return self.proxy(records, count).final_state(np.ones(count))
 
     def proxy(self, records: LabelledFeatures, norm: int) -> LinearProxy:
         """The proxy on some records, of which ``norm`` count in the mean."""
@@ -143,6 +149,11 @@ def filtered_by_model_gap(facts: SelectionFacts) -> NDArray[np.int64]:
 def filtered_by_model_gap_as_written(facts: SelectionFacts) -> NDArray[np.int64]:
     """Without those *least* likely to be members, as B.1 says: what is left leaks most."""
     return facts.best(facts.non_member_losses - facts.private_losses)
+
+
+def filtered_by_trained_attack(facts: SelectionFacts) -> NDArray[np.int64]:
+    """Without those that a trained attack takes for members (B.1, what is meant)."""
+    return facts.best(-trained_attack_scores(facts))
 
 
 def filtered_by_distance(facts: SelectionFacts) -> NDArray[np.int64]:
@@ -211,6 +222,7 @@ BASELINES: Mapping[str, SelectionBaseline] = {
     "random": random_candidates,
     "model gap": filtered_by_model_gap,
     "model gap, as written": filtered_by_model_gap_as_written,
+    "trained attack": filtered_by_trained_attack,
     "distance": filtered_by_distance,
     "distance, as written": filtered_by_distance_as_written,
     "de-duplication": deduplicated_release,
@@ -220,6 +232,44 @@ BASELINES: Mapping[str, SelectionBaseline] = {
     "selection": pontryagin_selection,
 }
 """Every way to select, by the name that a chart gives it; ``selection`` is this method."""
+
+
+def trained_attack_scores(facts: SelectionFacts) -> Vector:
+    """How much each candidate looks like a member to an attack by shadow models: (M,).
+
+    Shokri et al. (2017): of the records that are known not to be private, a random half trains a
+    shadow model, again and again. What a shadow model says of its own half and of the other one
+    trains a logistic regression, which is then asked about candidates under the model of the
+    private records.
+    """
+    others, rng = facts.non_members, np.random.default_rng([facts.seed, 0xA77])
+    views, members = [], []
+    for _ in range(_SHADOW_MODELS):
+        inside = np.zeros(len(others.labels), dtype=np.bool_)
+        for label in np.unique(others.labels):  # half of each class
+            rows = rng.permutation(np.flatnonzero(others.labels == label))
+            inside[rows[: len(rows) // 2]] = True
+        shadow = LabelledFeatures(others.features[inside], others.labels[inside])
+        views.append(_view(facts.final_state(shadow), others))
+        members.append(inside.astype(np.int64))
+    view, member = np.concatenate(views), np.concatenate(members)
+    centre, scale = view.mean(axis=0), view.std(axis=0) + 1e-9
+    attack = LinearProxy((view - centre) / scale, member, 2, float(len(member)), facts.settings)
+    weights = attack.final_state(np.ones(len(member)))
+    asked = (_view(facts.final_state(facts.private), facts.candidates) - centre) / scale
+    logits = asked @ weights[:-1] + weights[-1]
+    return np.asarray(logits[:, 1] - logits[:, 0])
+
+
+def _view(state: Vector, records: LabelledFeatures) -> Vector:
+    """What an attack is shown of a model's answers: (n, 1 + k).
+
+    The logarithm of the probability of a record's own class, and those of the k likeliest classes.
+    """
+    logits = records.features.astype(np.float64) @ state[:-1] + state[-1]
+    logs = scipy.special.log_softmax(logits, axis=1)
+    own = logs[np.arange(len(logs)), records.labels]
+    return np.column_stack([own, -np.sort(-logs, axis=1)[:, :_SHOWN]])
 
 
 def tracin_scores(facts: SelectionFacts) -> Vector:
