@@ -23,6 +23,7 @@ from understudy.methods.clustering.tied_gaussian import (
     dimensions,
     measured,
     moving_average,
+    unexplained_part,
 )
 from understudy.privacy.account import Account, Plan
 from understudy.privacy.budget import Budget
@@ -97,6 +98,16 @@ def test_the_discriminant_knows_the_classes_and_whole_embeddings(tmp_path: Any) 
     predicted = gaussian.classifier(30).predict(records.values)
     assert (predicted == records.labels).mean() > best - 0.03
     np.testing.assert_array_equal(predicted, gaussian.labels_of(records.values))
+
+
+def test_samples_vary_as_records_do_where_few_numbers_are_measured(tmp_path: Any) -> None:
+    """Half of the deviation that no direction explains is for many numbers, which are clear."""
+    assert unexplained_part(MOST_DIM) == 0.5
+    records, _, covariance = clouds()
+    with vault_of(records, tmp_path, MUCH) as (vault, mu):
+        gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+    ratio = np.diag(gaussian.root @ gaussian.root.T)[20:] / np.diag(covariance)[20:]
+    assert np.median(ratio) > 0.7
 
 
 def test_samples_are_of_the_class_that_the_discriminant_gives_them(tmp_path: Any) -> None:

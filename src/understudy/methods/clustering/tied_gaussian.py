@@ -53,7 +53,6 @@ _VARIANCE_SPAN = 15
 _LEAST_VARIANCE = 0.1  # of its neighbours' mean, that a variance may be at least
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
-_UNEXPLAINED = 0.5  # of the deviations that no direction explains, what samples vary by there
 _LEAST_DRAWN = 1e-4  # eigenvalue of the correlations that samples are drawn with
 _LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations, by the noise
 
@@ -85,6 +84,18 @@ TIED_STAGES = TiedGaussianStages(
     Stage("covariance", 30.0),
 )
 """With their shares of the budget."""
+
+
+def unexplained_part(dim: int) -> float:
+    """The part of the deviations that no direction explains, which samples vary by: 1/2 to 1.
+
+    Where few numbers are measured they carry the variety of the images, and networks that are
+    trained on samples need all of it; where many are, half makes clearer images.
+
+    Args:
+        dim: How many numbers are measured.
+    """
+    return 1 - dim / (2 * MOST_DIM)
 
 
 def dimensions(mu: float, size: float, classes: int) -> int:
@@ -205,7 +216,7 @@ def measured(
         size_sd,
         centre + means * unclipped,
         block_sizes,
-        unclipped[:, None] * model.root(_LEAST_DRAWN, _UNEXPLAINED),
+        unclipped[:, None] * model.root(_LEAST_DRAWN, unexplained_part(layout.dim)),
         full @ full.T,
     )
 

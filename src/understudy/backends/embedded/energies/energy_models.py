@@ -42,8 +42,10 @@ _RATE, _LAST_RATE = 0.15, 1e-3
 _BETAS = (0.9, 0.99)
 _TOLERANCE = 0.3  # of the metric's unit: how near a match is worth it
 _DETAIL = 0.35  # of the usual size of public images' frequencies, for those that are not measured
-_DETAIL_WEIGHT = 0.3
+_DETAIL_WEIGHT = 0.1
 _LEAST_DETAIL = 1e-3
+_GRADIENT = 0.12  # mean length of a gradient of public photographs' luma, in steps of one pixel
+_GRADIENT_WEIGHT = 0.2  # of the logarithm of its density
 
 _COSINE_RADIUS = 8.0  # of luma's frequencies that are numbers of an embedding, below this
 _CHROMA_RADIUS = 0.45  # of luma's, that of chroma
@@ -239,7 +241,9 @@ class EnergyDecoder:
     """Images whose low cosine coefficients and oriented energies are near wanted ones.
 
     The search begins at the wanted cosines, with a random texture above them, and descends by Adam
-    on the metric's squared distance; what no number measures is held near the texture's size.
+    on the metric's squared distance. What no number measures is held near the texture's size, and
+    gradients are taken to be few and long, as in photographs: exp(-2 |g| / mean length), the total
+    variation of Rudin, Osher and Fatemi (1992).
     """
 
     stochastic = True
@@ -325,6 +329,8 @@ class _Search:
             loss = ((numbers - wanted) @ self._metric.T).square().sum()
             texture = (free / (3 * self._detail[: self._free]))[:, unmeasured]
             loss = loss + _DETAIL_WEIGHT * texture.square().sum()
+            lengths = transform.gradient_lengths(free[:, :1] * self._deviations[:1])
+            loss = loss + _GRADIENT_WEIGHT * 2 / _GRADIENT * lengths.sum()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -40,6 +40,7 @@ _SIGMA = 1.1  # of its envelope, in pixels
 _WAVE = 2.2  # radians a pixel of its wave, times sigma
 _GAIN = 10.0  # of the logarithm: log(1 + gain |.|) / gain
 _FLOOR = 1e-4  # added to squared moduli, so that gradients exist where an image is flat
+_LEAST_GRADIENT = 3e-3  # added to lengths of gradients, for the same reason
 _GRID_RADIUS = 6.0  # frequencies over the grid that energies keep
 
 
@@ -135,6 +136,17 @@ def energies(planes: Tensor, octaves: int) -> Tensor:
 def luma_energies(values: Tensor) -> Tensor:
     """Energies of the luma of (n, c, COSINES, COSINES) coefficients: (n, 24 * 64)."""
     return energies(planes_of(values[:, :1], COSINES)[:, 0], LUMA_OCTAVES).flatten(1)
+
+
+def gradient_lengths(values: Tensor) -> Tensor:
+    """Lengths of the luma's gradients, (n, COSINES - 1, COSINES - 1), white one more than black.
+
+    ``values`` are (n, 1, COSINES, COSINES) coefficients.
+    """
+    plane = planes_of(values, COSINES)[:, 0]
+    corner = plane[:, :-1, :-1]
+    across, down = plane[:, :-1, 1:] - corner, plane[:, 1:, :-1] - corner
+    return torch.sqrt(across * across + down * down + _LEAST_GRADIENT**2)
 
 
 def chroma_energies(values: Tensor) -> Tensor:
