@@ -171,12 +171,16 @@ def make_preferences(
     preferences = Preferences(request, chosen, pose_model if "pose" in chosen else None, segmenter)
     if request.disclosed:
         require_known_photos(home, segmenter)
+    _store(home, preferences)
+    return preferences
+
+
+def _store(home: DeviceHome, preferences: Preferences) -> None:
     with home.locked():
         void_offer(home)
-        write_file(home.path(_REQUEST), encode_message(request))
-        choices = {"sanitizers": list(chosen), "pose_model": preferences.pose_model}
-        home.write(_CHOICES, {**choices, "segmenter": segmenter})
-    return preferences
+        write_file(home.path(_REQUEST), encode_message(preferences.request))
+        choices = {"sanitizers": list(preferences.sanitizers), "segmenter": preferences.segmenter}
+        home.write(_CHOICES, {**choices, "pose_model": preferences.pose_model})
 
 
 def stored_preferences(home: DeviceHome) -> Preferences:

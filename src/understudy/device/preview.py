@@ -383,7 +383,8 @@ def _photo_lines(
         lines.append(f"  held back: {numbers}; the second look found what stays home")
     if messages.unseen > 0:
         lines.append(
-            f"  {messages.unseen:.0%} of the background is free in no photo and is smooth there"
+            f"  {messages.unseen:.0%} of the background is free in no photo that is sent: it is "
+            "smooth there"
         )
     return lines
 
