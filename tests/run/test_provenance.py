@@ -213,10 +213,10 @@ def releases(released: Path, tmp_path: Path) -> Path:
 def launder(releases: Path, *, renew: bool) -> Path:
     """A DP release with its images exchanged for private ones."""
     release = Path(shutil.copytree(releases / "dp" / "release", releases / "laundered"))
-    private = sorted((releases / "private").rglob("*.jpg"))
-    for image, path in zip(private, sorted(release.rglob("*.png")), strict=False):
-        copied = copies(image.parent, releases / "copied", lambda one: one)
-        shutil.copy(copied / image.parent.name / f"{image.stem}.png", path)
+    private = copies(releases / "private", releases / "copied", lambda image: image)
+    images = sorted(private.rglob("*.png")), sorted(release.rglob("*.png"))
+    for image, path in zip(*images, strict=True):
+        shutil.copy(image, path)
     if renew:
         write_checksums(release)
     return release

@@ -170,7 +170,7 @@ class Ledger:
             return page.dataset()
 
     def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
-        """Of which datasets records are, by their digests, and how many; by samples of large ones."""
+        """Of which datasets records are, and how many; large datasets are known by a sample."""
         with self._reading() as book:
             return book.shared_records(records)
 
