@@ -131,7 +131,7 @@ class Looks:
         return cls(stacked, np.array(orders, dtype=np.int64))
 
     @classmethod
-    def joined(cls, parts: Iterable[Looks]) -> Looks:
+    def concatenated(cls, parts: Iterable[Looks]) -> Looks:
         """Those of one or more sets of images together."""
         several = list(parts)
         frequencies = np.concatenate([one.frequencies for one in several])

@@ -223,10 +223,7 @@ class RecordSource:
             yield self._batch(values[: len(labels)], labels, units)
 
     def digests(self, key: bytes) -> Iterator[bytes]:
-        """A keyed 16-byte BLAKE2b digest of each row's encoded bytes (not its name or label).
-
-        Of a DICOM file or a volume, those of its pixels alone.
-        """
+        """Of each row's encoded bytes; of a DICOM file or a volume, those of its pixels alone."""
         for record in self._usable():
             try:
                 content = pixel_bytes(record, self._options.reading)
@@ -235,7 +232,7 @@ class RecordSource:
             yield hashlib.blake2b(content, digest_size=16, key=key).digest()
 
     def originals(self) -> Iterator[np.ndarray]:
-        """Every image as it is stored, in its own size and colours, by several threads."""
+        """Every image as it is stored, in its own size and colours."""
         look = partial(image_pixels, options=self._options, whole=True)
         for record, pixels in in_order(look, self._usable(), lambda _: True):
             try:

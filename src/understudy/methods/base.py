@@ -284,6 +284,7 @@ class Method:
             it draws its samples by `Materials.for_samples`, and asks nothing that depends on them.
         stops: Whether it may find by its first answers that it does not suit the records, and raise
             `understudy.core.errors.MethodStopped`.
+        released_role: The role of a public dataset whose images may be the samples; None: none is.
     """
 
     name: str
@@ -299,6 +300,7 @@ class Method:
         Callable[[Any, Context, Callable[[Stage], float], float], Sequence[Expectation]] | None
     ) = None
     check_resample: Callable[[Any, Context], None] | None = None
+    released_role: str | None = None
     stops: bool = False
 
 

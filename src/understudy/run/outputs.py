@@ -174,8 +174,8 @@ class RunFolder(RunPaths):
         return read_arrays(path)
 
     def start_release(self) -> None:
-        """Remove what a killed run has left of a release."""
-        for left in (self.release, self.draft):
+        """Remove what a killed run, of an earlier version too, has left of a release."""
+        for left in (self.release, self.draft, self.out / ".release.partial"):
             shutil.rmtree(left, ignore_errors=True)
 
     def publish(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from understudy.data.captions import with_captions
 from understudy.data.encoded_images import MixedSizes, Observer
 from understudy.data.labels import NO_LABELS, NoColumns
 from understudy.data.reading_options import window_premise
-from understudy.methods.base import PROCEDURAL, UNLABELLED, Context, Method, weights_of
+from understudy.methods.base import UNLABELLED, Context, Method, weights_of
 from understudy.methods.evolution.candidates import CAPTIONED_AT_ONCE, captions_embedded
 from understudy.privacy.account import Plan, run_mu_of
 from understudy.privacy.ledger.ledger import Ledger
@@ -41,19 +41,11 @@ from understudy.run.models import (
     require_no_models,
     with_codec,
 )
-from understudy.run.provenance import (
-    Provenance,
-    made_of,
-    provenance_of,
-    provenance_of_model,
-    provenance_of_role,
-)
+from understudy.run.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.quality_filter import quality_of
 from understudy.run.safeguards import require_apart, require_room
 from understudy.run.shared_records import PublicInput, require_no_shared_records
 from understudy.steps.quality import QualityFilter
-
-_PUBLIC_ROLES = ("candidates", "base", "public", "contrast")
 
 QUALITY = "quality"
 """The stage that pays for measuring how good the release is (`understudy.run.fitness`)."""
@@ -108,7 +100,7 @@ class Prepared:
     def public_inputs(self) -> tuple[tuple[str, Source], ...]:
         """The datasets besides the private one that the user named, each by its role."""
         roles = {one.role for one in self.origins}
-        named = {name: getattr(self, name) for name in _PUBLIC_ROLES}
+        named = {name: getattr(self, name) for name in PUBLIC_ROLES}
         return tuple(
             (role, one) for role, one in named.items() if one is not None and role in roles
         )
@@ -135,7 +127,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         require_no_models(config)
     config, codec = with_codec(config, chosen, params, source.shape)
     names = names_of_roles(config, chosen, params)
-    origins = _origins_of(config, names)
+    origins = origins_of(config, names, chosen.released_role)
     context = Context(
         source.shape,
         public=True,
@@ -197,28 +189,6 @@ def require_no_private_input(prepared: Prepared, ledger: Ledger) -> None:
     """
     inputs = [PublicInput(flag_of(role), source) for role, source in prepared.public_inputs]
     require_no_shared_records(inputs, prepared.source, ledger)
-
-
-def _origins_of(config: RunConfig, names: Mapping[str, str | None]) -> tuple[Provenance, ...]:
-    """Where everything comes from that was named and that images may have had a part in.
-
-    Raises:
-        InputError: It lies in a run that is not finished, or in a release that is not sound.
-    """
-    origins: list[Provenance | None] = []
-    for role, name in names.items():
-        if name is None or name == PROCEDURAL:
-            continue
-        if role == "candidates":
-            origins.append(provenance_of(name, declared_public=config.candidates_public))
-        elif role in _PUBLIC_ROLES:
-            origins.append(provenance_of_role(name, role))
-        else:
-            origins.append(provenance_of_model(name, role))
-    measure, _, file = (config.quality or "").partition(":")
-    if measure == "niqe" and file:
-        origins.append(provenance_of_role(file, measure))
-    return tuple(one for one in origins if one is not None)
 
 
 def require_room_of(prepared: Prepared) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,12 +20,17 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.types import Receipt
 from understudy.data.procedural import PROCEDURAL_PREFIX
 from understudy.data.webdataset import brace_expand, is_tar
+from understudy.methods.base import PROCEDURAL
 from understudy.privacy.account import composed, inherited
 from understudy.report import Premise, RunRecord
 from understudy.report.meaning import NO_PRIVATE_DATA, Guarantee
 from understudy.run.checksums import CHECKSUMS
+from understudy.run.config import RunConfig
 from understudy.run.outputs import RunPaths
 from understudy.run.verify import verify
+
+PUBLIC_ROLES = ("candidates", "base", "public", "contrast")
+"""The datasets besides the private one that a run takes."""
 
 _STATEMENT = "privacy.json"
 _HALVES = ("train", "test", "data")
@@ -189,6 +194,43 @@ def provenance_of_model(name: str, role: str) -> Provenance | None:
             if origin is not None and origin.record is not None:
                 return origin
     return None
+
+
+def origins_of(
+    config: RunConfig, names: Mapping[str, str | None], released_role: str | None
+) -> tuple[Provenance, ...]:
+    """Where everything comes from that was named and that images may have had a part in.
+
+    Args:
+        config: What was asked.
+        names: The models and datasets by their roles.
+        released_role: The role of images that may be the samples of the release; None: none may.
+
+    Raises:
+        InputError: It lies in a run that is not finished, or in a release that is not sound; or
+            images that would be the samples are of a release about private images.
+    """
+    origins: list[Provenance | None] = []
+    for role, name in names.items():
+        if name is None or name == PROCEDURAL:
+            continue
+        if role == "candidates":
+            origins.append(provenance_of(name, declared_public=config.candidates_public))
+        elif role in PUBLIC_ROLES:
+            origins.append(provenance_of_role(name, role))
+        else:
+            origins.append(provenance_of_model(name, role))
+    measure, _, file = (config.quality or "").partition(":")
+    if measure == "niqe" and file:
+        origins.append(provenance_of_role(file, measure))
+    stated = tuple(one for one in origins if one is not None)
+    for one in stated:
+        if one.role == released_role and one.guarantee != "no private data":
+            raise ConfigError(
+                f"{one.name} is a release about private images ({one.guarantee}), and the samples "
+                "would be its own: name images that are public"
+            )
+    return stated
 
 
 def _of_release(name: str, role: str, place: Path, *, declared_public: bool) -> Provenance:

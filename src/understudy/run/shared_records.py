@@ -58,14 +58,12 @@ def require_no_shared_records(
         if private is not None and own is not None:
             counts, rows = _shared(records, own)
             if sum(counts):
-                faults.append(f"{_words(one, counts)} of {private.name}{_examples(one, rows)}")
+                faults.append(_words(one, private.name, counts) + _examples(one, rows))
                 continue
         if not one.recorded:
-            faults += [
-                f"{_words(one, (shared.stored, shared.values, shared.looks))} of "
-                f"{shared.dataset.name} (id {shared.dataset.id} in the ledger)"
-                for shared in ledger.shared_records(records)
-            ]
+            for shared in ledger.shared_records(records):
+                dataset = f"{shared.dataset.name} (id {shared.dataset.id} in the ledger)"
+                faults.append(_words(one, dataset, (shared.stored, shared.values, shared.looks)))
     if faults:
         raise ConfigError(
             f"{'; '.join(faults)}. What is called public or synthetic here is private: it would "
@@ -92,12 +90,12 @@ def _shared(records: RecordDigests, own: RecordDigests) -> tuple[tuple[int, int,
     return counts, sorted(stored | values | looks)
 
 
-def _words(one: PublicInput, counts: tuple[int, int, int]) -> str:
+def _words(one: PublicInput, dataset: str, counts: tuple[int, int, int]) -> str:
     kinds = "by stored bytes", "by decoded values", "by looks"
     parts = [f"{count:,} {kind}" for count, kind in zip(counts, kinds, strict=True) if count]
     return (
         f"{one.source.name} ({one.role}): {sum(counts):,} of its {len(one.source):,} records are "
-        f"({', '.join(parts)}) records"
+        f"those of {dataset}, {', '.join(parts)}"
     )
 
 

@@ -376,5 +376,6 @@ METHOD = Method(
     run=labelling,
     check_resample=_check_resample,
     roles=_roles_used,
+    released_role="public",
     stops=True,
 )

@@ -228,7 +228,7 @@ class Fingerprint:
 
         values = Sketch.of(digests(), VALUES_SIZE)
         _drop_highest(images)
-        parts = band_digests(Looks.joined(images.values()), key)
+        parts = band_digests(Looks.concatenated(images.values()), key)
         text = b"".join(band for part in parts for bands in part for band in bands)
         return cls(stored, values, text, len(source))
 

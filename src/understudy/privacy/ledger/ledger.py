@@ -170,10 +170,7 @@ class Ledger:
             return page.dataset()
 
     def shared_records(self, records: RecordDigests) -> list[SharedRecords]:
-        """The datasets that records of a public input, by their digests, are of, and how many.
-
-        A dataset of more records than its fingerprint holds is known by a sample of them.
-        """
+        """Of which datasets records are, and how many; large datasets are known by a sample."""
         with self._reading() as book:
             return book.shared_records(records)
 
