@@ -142,7 +142,8 @@ def run(
     with Ledger(str(place / "ledger.db")) as ledger:
         dataset = ledger.register(records).id
         notes = Notes(Account(ledger, dataset, Unit(), plan, place / "stages"), answers)
-        vault = Vault(records, notes, LocalEngine(1), place / "cache")
+        # The experiment measures what the probe would refuse.
+        vault = Vault(records, notes, LocalEngine(1), place / "cache", probe=False)
         fit = partial(fit_images, shape=context.shape)
         told: Mapping[str, Any] = {"public": None, "seed": 0, "fit": fit, "resized": fit_images}
         told = {**told, **more}
