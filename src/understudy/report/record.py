@@ -221,6 +221,14 @@ class RunRecord:
         """The kind of its guarantee."""
         return meaning.guarantee_of(self.receipt)
 
+    @property
+    def conditional_on(self) -> tuple[str, ...]:
+        """What the guarantee is conditional on: premises that are inferred from private records."""
+        if self.guarantee != "differential privacy":
+            return ()
+        inferred = (premise.name for premise in self.premises if premise.origin == "inferred")
+        return tuple(dict.fromkeys(inferred))
+
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:

@@ -20,15 +20,25 @@ from understudy.report.rendering import environment
 PRIVACY_SCHEMA = "understudy-privacy/1"
 """Name and version of the form of ``privacy.json``; docs/release.md describes its fields."""
 
-COVERED = (
+_FILES = (
     "Every file of this folder: synthetic rows, their labels, how many there are of each class, "
-    "and all numbers in the documents.",
+    "and all numbers in the documents"
+)
+
+COVERED = (
+    f"{_FILES}.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. It "
     "cannot weaken the guarantee.",
     "Other samples that the owner draws from the same noisy numbers: this folder and those samples "
     "have this one guarantee together.",
     "Any attacker, whatever else they know and however much time they have.",
 )
+
+CONDITION = (
+    "What was inferred from the private records and declared by nobody: {names}. Where a single "
+    "image could change it, this folder shows that it did."
+)
+"""The first of what is not covered, where something is inferred."""
 
 NOT_COVERED = (
     "Other releases from the same images. Their guarantees add up; the total is in the owner's "
@@ -141,6 +151,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "attacker_right_at_most": {
                 str(units): meaning.guess_bound(receipt, units) for units in meaning.GROUPS
             },
+            "conditional_on": list(record.conditional_on),
         },
         "mechanism": dict(_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
         "stages": [asdict(stage) for stage in receipt.stages],
@@ -159,9 +170,13 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is covered, what is not, and what is assumed."""
+    covered, not_covered = COVERED, NOT_COVERED
+    if names := ", ".join(record.conditional_on):
+        covered = (f"{_FILES}; but for what is inferred ({names}).", *COVERED[1:])
+        not_covered = (CONDITION.format(names=names), *NOT_COVERED)
     return _of_kind(
         record,
-        (COVERED, NOT_COVERED, ASSUMPTIONS),
+        (covered, not_covered, ASSUMPTIONS),
         (PUBLIC_COVERED, PUBLIC_NOT_COVERED, ()),
         (UNPROTECTED_COVERED, UNPROTECTED_NOT_COVERED, ()),
     )

@@ -31,7 +31,7 @@ from understudy.run.progress import ProgressMode, reporting
 EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
 
-_MOST_NAMED = 20  # classes in a suggested command
+_MOST_NAMED = 200  # classes in a suggested command
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
 
@@ -296,6 +296,8 @@ def _remedies(
         if config.size is None and (large or "mixed sizes" in kinds):
             options["size"] = geometry.side
             options |= {"fit": geometry.fit} if geometry.fit != "stretch" else {}
+        elif config.size is None and source.shape[0] == source.shape[1]:
+            options["size"] = source.shape[0]  # as they are, and declared
     return options
 
 

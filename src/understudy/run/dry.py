@@ -22,7 +22,7 @@ from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON, RunConfig, make_config, source_name
-from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
+from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of_run
 from understudy.run.model_fit import drawn_fit, words_fit
 from understudy.run.prepare import Prepared, claim, prepare
 
@@ -249,7 +249,7 @@ def plan_of(
         at_delta=preview.delta,
         refused=preview.refused,
         concerned=preview.concerned,
-        premises=premises_of(prepared.source, config),
+        premises=premises_of_run(prepared),
         held_out=config.hold_out,
         notes=(*_notes(prepared, whole), *_spending_notes(prepared, preview.budget)),
         fits=tuple(fits),

@@ -69,6 +69,7 @@ class Prepared:
         quality: Which of the images of a sample is released; None: the first.
         origin: Where the candidates come from; None without any.
         codec: Which encoder and decoder were chosen, and why; None: the user named one.
+        asked_epsilon: The part of the dataset's budget that was asked for; None: a number was.
     """
 
     config: RunConfig
@@ -86,6 +87,7 @@ class Prepared:
     rows_held_out: int = 0
     origin: Provenance | None = None
     codec: CodecChoice | None = None
+    asked_epsilon: str | None = None
 
 
 def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = True) -> Prepared:
@@ -104,6 +106,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     _require_rest(config, chosen)
     params = make_params(chosen.params, config.settings)
     source = open_private(config) if source is None else source
+    asked = config.epsilon if isinstance(config.epsilon, str) else None
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
@@ -146,7 +149,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
-    return Prepared(config, chosen, params, *parts, origin=origin, codec=codec)
+    return Prepared(config, chosen, params, *parts, origin=origin, codec=codec, asked_epsilon=asked)
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
