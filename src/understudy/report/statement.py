@@ -170,7 +170,8 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
 
 def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is covered, what is not, and what is assumed."""
-    covered, not_covered = COVERED, NOT_COVERED
+    covered: tuple[str, ...] = COVERED
+    not_covered: tuple[str, ...] = NOT_COVERED
     if names := ", ".join(record.conditional_on):
         covered = (f"{_FILES}; but for what is inferred ({names}).", *COVERED[1:])
         not_covered = (CONDITION.format(names=names), *NOT_COVERED)

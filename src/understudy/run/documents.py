@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from understudy.core.files import write_whole
 from understudy.core.ports import Source
 from understudy.core.types import Fit, Images, Receipt, Release
 from understudy.core.version import understudy_version
@@ -70,6 +71,7 @@ def declaring_options(premises: Sequence[Premise]) -> list[str]:
             value = ""
         words.append(f"{flag} {shlex.quote(str(value))}" if value != "" else flag)
     return list(dict.fromkeys(words))
+
 
 ONE_CLASS = (
     "nothing in the dataset says what the class is, so it is one class, 'all'; --label none says "
@@ -261,7 +263,7 @@ def write_owner(
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
-    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
     content = RunFile(
         run=folder.run,
         dataset=owner.dataset,

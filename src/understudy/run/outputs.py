@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import RunError, UnderstudyError
+from understudy.core.files import close_to_others, owner_file
 from understudy.core.types import Shape
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ _NOT_A_RUN = {
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON so that it is there whole or not at all."""
+    """Write JSON for the owner alone (mode 0600), so that it is there whole or not at all."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
+    with owner_file(part, "w") as file:
         json.dump(value, file, indent=2, ensure_ascii=False, default=str)
         file.write("\n")
         file.flush()
@@ -62,7 +63,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_arrays(path: Path, arrays: NamedArrays) -> None:
     """Write an npz of numbers or of text so that it is there whole or not at all."""
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    with owner_file(part, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # takes any arrays
         file.flush()
         os.fsync(file.fileno())
@@ -164,7 +165,7 @@ class RunFolder(RunPaths):
         self.begun = True
         path = self.stored(name)
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             write_arrays(path, make())
         return read_arrays(path)
 
@@ -192,8 +193,8 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
     is_new = not out.exists()
     try:
         paths.owner.mkdir(mode=0o700, parents=True, exist_ok=True)
-        paths.owner.chmod(0o700)
-        lock = paths.lock.open("w")
+        close_to_others(paths.owner)
+        lock = owner_file(paths.lock, "w")
     except OSError as error:
         raise RunError(f"{out}: cannot write here: {error.strerror}") from error
     with lock:
@@ -219,6 +220,9 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
                     with suppress(OSError):
                         out.rmdir()
             raise
+        finally:
+            if paths.owner.is_dir():
+                close_to_others(paths.owner)
 
 
 def _holds_something(out: Path) -> bool:
