@@ -154,6 +154,7 @@ class RecordSource:
         distorted: Images of another ratio that are stretched to ``size``. Owner-only.
         grouping: The sign that several images are of one person although no unit was named, or
             None.
+        person_columns: Columns that may say whose an image is (`units.person_columns`).
         window_premise: (value, declared) of the window of images of more than 8 bits, or None.
 
     Raises:
@@ -163,6 +164,7 @@ class RecordSource:
     """
 
     kind: Literal["images", "embeddings"] = "images"
+    person_columns: tuple[str, ...] = ()
     shape: Shape
     classes: tuple[str, ...]
 

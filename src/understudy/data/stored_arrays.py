@@ -37,6 +37,7 @@ from understudy.data.stored import (
     learn_labels,
     not_finite,
 )
+from understudy.data.units import person_columns
 
 MAX_DIM = 1 << 24
 """Longest embedding that is read."""
@@ -69,6 +70,7 @@ class ArraySource:
     """
 
     kind: Literal["images", "embeddings"]
+    person_columns: tuple[str, ...] = ()
     shape: Shape
     classes: tuple[str, ...]
 
@@ -286,7 +288,7 @@ def from_arrays(
         units = arrays.get(options.unit) or arrays.get(f"{options.unit}s")
         if units is None:
             raise SourceError(f"there is no unit column {options.unit!r}; {listed}", where)
-    return ArraySource(
+    source = ArraySource(
         values[0],
         None if label is None else arrays[label],
         options,
@@ -295,6 +297,9 @@ def from_arrays(
         allow_empty=allow_empty,
         label_column=label,
     )
+    rows = {name for name, array in arrays.items() if array.shape[:1] == values[0].shape[:1]}
+    source.person_columns = person_columns(rows - {label, options.unit})
+    return source
 
 
 def _label_array(arrays: StoredArrays, options: Options, where: str) -> str | None:
