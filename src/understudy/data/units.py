@@ -19,7 +19,7 @@ from understudy.core.errors import ConfigError
 
 _PERSONS = (
     *("patient", "subject", "person", "participant", "proband", "individual", "donor"),
-    *("client", "customer", "member", "user", "mrn", "pid", "pseudonym", "case"),
+    *("client", "customer", "member", "user", "mrn", "pid", "pseudonym", "case", "unit"),
 )
 """Words in the names of columns that say whose an image is, the likeliest first."""
 
@@ -32,7 +32,7 @@ _OF_PERSONS = frozenset(
 """Words that may stand beside those."""
 
 DICOM_UNITS = ("PatientID", "StudyInstanceUID", "SeriesInstanceUID", "AccessionNumber")
-"""DICOM fields that may name a unit; they are read on request only."""
+"""DICOM fields that may name a unit; a run reads them on request, and a check to count patients."""
 
 _FOLDER, _FILE, _NAME = "its folder", "its file", " of its name"
 _ADVICE = "--unit-from folder, or --unit-from-name 'case_(\\d+)'"
