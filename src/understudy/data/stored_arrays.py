@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import ConfigError, SourceError, escaped
 from understudy.core.types import Batch, Labels, Shape
 from understudy.data.encoded_images import (
     CHANGED,
@@ -71,6 +71,7 @@ class ArraySource:
 
     kind: Literal["images", "embeddings"]
     person_columns: tuple[str, ...] = ()
+    lone_classes: tuple[str, ...] = ()
     shape: Shape
     classes: tuple[str, ...]
 
@@ -230,11 +231,14 @@ class ArraySource:
             self.classes = UNLABELLED_NAME
             return
         location = self._labels.location
+        names = None if names is None else tuple(map(escaped, names))
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
             raise SourceError(too_many(str(next(iter(counts)))), location)
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
         by_value = _class_of(list(counts), names, location, signed=signed)
+        by_value = {value: escaped(name) for value, name in by_value.items()}
+        self.lone_classes = tuple(by_value[value] for value in counts if counts[value] == 1)
         declared = self._options.classes
         if declared is not None:
             require_declared(by_value.values(), declared, self.name)

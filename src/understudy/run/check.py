@@ -18,7 +18,12 @@ from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
-from understudy.data.names import UNLABELLED_NAME
+from understudy.data.names import (
+    UNLABELLED_NAME,
+    like_persons,
+    lone_class_words,
+    person_words,
+)
 from understudy.data.reading_options import split_name
 from understudy.methods.clustering.capacity import Carried
 from understudy.run.command_words import command_line, option_words
@@ -33,6 +38,7 @@ EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
 
 _MOST_NAMED = 200  # classes in a suggested command
+_LONE = "one-image class"
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
 
@@ -276,6 +282,9 @@ def _counted(
         examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
         yield Problem("contradicting labels", message, count=count, examples=examples)
     yield from _class_names(inspection.classes)
+    counts = {} if config.classes is not None else inspection.classes
+    if lone := sorted(name for name, count in counts.items() if count == 1):
+        yield Problem(_LONE, lone_class_words(lone), blocking=True, count=len(lone))
 
 
 def _colours(
@@ -311,6 +320,8 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
             "--unit-from folder"
         )
         yield Problem("class names", message, count=len(classes))
+    elif persons := like_persons(sorted(classes)):
+        yield Problem("class names", person_words(persons), count=len(persons))
 
 
 def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
@@ -346,7 +357,7 @@ def _remedies(
         options[source.grouping.option] = source.grouping.value
     if source.classes == UNLABELLED_NAME and config.label is None:
         options["label"] = "none"
-    elif config.classes is None and 1 < len(source.classes) <= _MOST_NAMED:
+    elif config.classes is None and 1 < len(source.classes) <= _MOST_NAMED and _LONE not in kinds:
         options["classes"] = source.classes
     if source.kind == "images":
         if config.channels is None:

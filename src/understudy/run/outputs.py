@@ -175,6 +175,24 @@ class RunFolder(RunPaths):
         return self.record.exists()
 
 
+def require_free(out: Path, *, resume: bool) -> None:
+    """Refuse a folder for a run that holds something else, or a file in its place.
+
+    Raises:
+        RunError: As said.
+    """
+    for place in (out, *out.absolute().parents):
+        if place.exists():
+            if not place.is_dir():
+                raise RunError(f"{out}: {place} is a file, not a folder: choose another --out")
+            break
+    if _holds_something(out):
+        if not RunPaths(out).start.exists():
+            raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
+        if not resume:
+            raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
+
+
 @contextmanager
 def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Iterator[RunFolder]:
     """Start a run's folder, or take up an interrupted one, and hold it alone.
@@ -183,13 +201,9 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         RunError: The folder holds something else, a run that is not to be resumed or one with
             other settings; it cannot be written, or another process works in it.
     """
+    require_free(out, resume=resume)
     paths = RunPaths(out)
     start = paths.start
-    if _holds_something(out):
-        if not start.exists():
-            raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
-        if not resume:
-            raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
     is_new = not out.exists()
     try:
         paths.owner.mkdir(mode=0o700, parents=True, exist_ok=True)

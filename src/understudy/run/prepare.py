@@ -41,7 +41,7 @@ from understudy.run.models import (
 )
 from understudy.run.provenance import Provenance, made_of, provenance_of
 from understudy.run.quality_filter import quality_of
-from understudy.run.safeguards import require_apart, require_room
+from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.steps.quality import QualityFilter
 
 QUALITY = "quality"
@@ -106,6 +106,7 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     _require_rest(config, chosen)
     params = make_params(chosen.params, config.settings)
     source = open_private(config) if source is None else source
+    require_class_names(source, declared=config.classes is not None)
     asked = config.epsilon if isinstance(config.epsilon, str) else None
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
