@@ -193,7 +193,7 @@ def refused(source, tmp_path, kind, match, **options):
         understudy.synthesize(source, out=out, **given, **options)
     assert str(dry.value) == str(run.value)
     assert isinstance(run.value, InputError)
-    assert charges(tmp_path) == 0
+    return charges(tmp_path) == 0
 
 
 @pytest.mark.parametrize("kind", ["folders", "arrays"])
@@ -205,7 +205,7 @@ def test_a_class_of_one_image_is_refused_unless_it_was_declared(kind, tmp_path):
         labels = np.array([name for name, _ in rows])
         source = tmp_path / "d.npz"
         np.savez(source, images=np.stack([image for _, image in rows]), labels=labels)
-    refused(source, tmp_path, SourceError, "the class ann-smith has one image.*--classes")
+    assert refused(source, tmp_path, SourceError, "the class ann-smith has one image.*--classes")
     checked = understudy.check(source, progress="none")
     (problem,) = (one for one in checked.problems if one.kind == "one-image class")
     assert problem.blocking
@@ -214,7 +214,9 @@ def test_a_class_of_one_image_is_refused_unless_it_was_declared(kind, tmp_path):
 
 
 def test_a_release_that_no_disk_holds_is_refused(scans, tmp_path):
-    refused(scans, tmp_path, ConfigError, "1,000,000,000 samples take up", count=1_000_000_000)
+    assert refused(
+        scans, tmp_path, ConfigError, "1,000,000,000 samples take up", count=1_000_000_000
+    )
 
 
 @pytest.mark.parametrize("out", ["file", "file/below", "full"])
@@ -222,8 +224,8 @@ def test_a_place_that_is_taken_is_refused(out, scans, tmp_path):
     (tmp_path / "file").write_text("a file")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
-    words = "is a file, not a folder" if out != "full" else "exists and is not empty"
-    refused(scans, tmp_path, RunError, words, out=out)
+    words = "cannot write here: Not a directory" if out != "full" else "exists and is not empty"
+    assert refused(scans, tmp_path, RunError, words, out=out)
     assert (tmp_path / "file").read_text() == "a file"
     # What has no folder yet is planned all the same, wherever it is planned from.
     assert understudy.dry_run(scans, epsilon=1.0, ledger=str(tmp_path / "l.db")).method
@@ -236,5 +238,5 @@ def test_a_large_delta_has_to_be_meant(epsilon, scans, tmp_path):
     make_config({"source": "s", "out": "o", "epsilon": epsilon, "delta": 0.001})
     meant = {"source": "s", "out": "o", "epsilon": epsilon, "delta": 0.002, "accept_epsilon": True}
     make_config(meant)
-    refused(scans, tmp_path, ConfigError, "delta 0.5", delta=0.5)
+    assert refused(scans, tmp_path, ConfigError, "delta 0.5", delta=0.5)
     assert planned(scans, tmp_path, delta=0.5, accept_epsilon=True).delta == 0.5

@@ -24,8 +24,8 @@ _PATH = re.compile(r"[/~.]|[A-Za-z]:|.*\\|.*/.*/")
 def public_name(name: str) -> str:
     """A model's or dataset's name without the folders it lies in on the owner's machine.
 
-    ``onnx:/home/ann/enc.onnx?size=128`` becomes ``onnx:enc.onnx?size=128``, and
-    ``embedded:studio?folder=/home/ann/mine`` ``embedded:studio?folder=mine``. Names that are no
+    ``onnx:/a/ann/enc.onnx?size=128`` becomes ``onnx:enc.onnx?size=128``, and
+    ``embedded:studio?folder=/a/ann/mine`` ``embedded:studio?folder=mine``. Names that are no
     paths (``embedded:dct``, ``hf:openai/clip-vit-base-patch32``) stay as they are.
     """
     scheme, colon, rest = name.partition(":")

@@ -184,7 +184,7 @@ def require_free(out: Path, *, resume: bool) -> None:
     for place in (out, *out.absolute().parents):
         if place.exists():
             if not place.is_dir():
-                raise RunError(f"{out}: {place} is a file, not a folder: choose another --out")
+                raise RunError(f"{out}: cannot write here: Not a directory; choose another --out")
             break
     if _holds_something(out):
         if not RunPaths(out).start.exists():

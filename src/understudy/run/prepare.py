@@ -102,11 +102,9 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         InputError: Anything that does not fit together.
     """
     require_apart(config.source, config.out)
-    chosen = method(config.method)
-    _require_rest(config, chosen)
+    chosen = _method_of(config)
     params = make_params(chosen.params, config.settings)
-    source = open_private(config) if source is None else source
-    require_class_names(source, declared=config.classes is not None)
+    source = _named_apart(open_private(config) if source is None else source, config)
     asked = config.epsilon if isinstance(config.epsilon, str) else None
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
@@ -151,6 +149,12 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     quality = quality_of(config, context, names, chosen_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
     return Prepared(config, chosen, params, *parts, origin=origin, codec=codec, asked_epsilon=asked)
+
+
+def _named_apart(source: Source, config: RunConfig) -> Source:
+    """The private dataset, whose class names a release may have (`require_class_names`)."""
+    require_class_names(source, declared=config.classes is not None)
+    return source
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
@@ -313,17 +317,20 @@ def require_independent_models(context: Context) -> None:
         )
 
 
-def _require_rest(config: RunConfig, chosen: Method) -> None:
-    """Refuse another method for the rest of a budget that has none.
+def _method_of(config: RunConfig) -> Method:
+    """The method of a run.
 
     Raises:
-        ConfigError: As said.
+        ConfigError: It is unknown; or another method was named for the rest of a budget that has
+            none.
     """
+    chosen = method(config.method)
     if config.otherwise is not None and not chosen.stops:
         raise ConfigError(
             f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
             "out --otherwise"
         )
+    return chosen
 
 
 def _require_public(name: str | None) -> None:
