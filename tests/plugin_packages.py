@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +41,28 @@ def install(
     ]
     (information / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     importlib.invalidate_caches()  # the folder may have been listed within the clock's last tick
+
+
+def write_page(page: Path, folder: Path) -> None:
+    """Write the files and the ``pyproject.toml`` of a page of the documents, as a reader does."""
+    text = page.read_text(encoding="utf-8")
+    (project,) = _PROJECT.findall(text)
+    folder.mkdir(parents=True)
+    for name, code in [("pyproject.toml", project), *_FILE.findall(text)]:
+        (folder / name).write_text(code, encoding="utf-8")
+
+
+def build(source: Path, target: Path) -> None:
+    """Build a package by pip and install it into a folder, without a network."""
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-index", "--no-cache-dir")
+    options = (*quiet, "--no-build-isolation", "--no-deps", "--target", str(target))
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def install_page(page: Path, folder: Path) -> None:

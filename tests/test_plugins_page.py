@@ -1,9 +1,10 @@
-"""The package of docs/plugins.md, installed in a folder: it is listed, it runs, it conforms."""
+"""The package of docs/plugins.md, built and installed by pip: listed, run, and conforming."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,16 +13,22 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import Commands, commands
-from tests.plugin_packages import install_page
+from tests.plugin_packages import build, write_page
 from tests.run.samples import class_folders
 from understudy.data import open_source
 
 
 @pytest.fixture(scope="module")
 def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the page's files and its metadata, as an installer leaves them."""
+    """A folder with what pip installs of the page's files, and the page's tests beside it."""
+    pytest.importorskip("pip")
+    source = tmp_path_factory.mktemp("page") / "source"
+    write_page(repository / "docs" / "plugins.md", source)
     folder = tmp_path_factory.mktemp("site")
-    install_page(repository / "docs" / "plugins.md", folder)
+    build(source, folder)
+    assert (folder / "understudy_tiles-1.0.dist-info" / "entry_points.txt").exists()
+    assert not (folder / "test_tiles.py").exists()
+    shutil.copy(source / "test_tiles.py", folder)
     return folder
 
 

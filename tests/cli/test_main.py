@@ -442,5 +442,6 @@ def test_a_plan_lists_what_is_declared_and_what_is_inferred(
     ended = understudy.run(*words, *declared)
     assert ended.code == 0, ended.err
     assert "declared: class names dog, cat, -1; colour channels 3" in ended.out
-    assert "inferred from the private records: image size 6 x 6 (declare: --size)" in ended.out
+    assert "inferred from the private records: image size 6 x 6" in ended.out
+    assert "not covered unless it is declared: --size 6" in ended.out.splitlines()
     assert "held out: 5% of the images" in ended.out

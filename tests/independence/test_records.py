@@ -53,6 +53,8 @@ class Case:
     candidates: bool = False
     world: Callable[..., Records] | None = None  # of the records; None: noise about a colour
     epsilon: float = 1.0
+    mu: float = 0.3  # that the method is told of; `epsilon` is what pays
+    unlabelled: bool = False
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -65,6 +67,12 @@ class Case:
         }
 
     def records(self, count: int, seed: int = 0) -> Records:
+        records = self._labelled(count, seed)
+        if self.unlabelled:
+            records = replace(records, labels=np.zeros_like(records.labels), classes=("all",))
+        return records
+
+    def _labelled(self, count: int, seed: int) -> Records:
         if self.world is not None:
             return self.world(count, self.shape, seed)
         if len(self.shape) == 3:
@@ -78,7 +86,7 @@ class Case:
         context = Context(
             self.shape,
             public=self.public,
-            mu=0.3,
+            mu=self.mu,
             classes=records.classes,
             count=20,
             base=self.base,

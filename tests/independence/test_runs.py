@@ -1,5 +1,6 @@
 """Whole runs: the release of D and of D plus a record is the same bits, given the same answers."""
 
+import json
 import shutil
 
 import numpy as np
@@ -68,6 +69,42 @@ def test_a_record_more_changes_nothing_but_through_the_noisy_answers(method, tmp
     one, two = (released(tmp_path / name / "release") for name in ("one", "two"))
     assert one.keys() == two.keys()
     assert [name for name in one if one[name] != two[name]] == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "npz"])
+def test_an_unlabelled_set_gives_nothing_away_but_by_its_answers(kind, tmp_path):
+    """From the command's options to the files of the release: more images, the same bytes."""
+    source = unlabelled(tmp_path / "scans", kind, 90)
+    options = {"epsilon": 4.0, "ledger": str(tmp_path / "ledger.db"), "label": "none"}
+    result = synthesize(source, out=tmp_path / "one", method="clustering", **options)
+    sizes = [stage for stage in result.receipt.stages if stage.size == 1]
+    assert [stage.stage for stage in sizes] == ["class sizes"]
+    (stored,) = (tmp_path / "one").rglob("class sizes.npz")
+    with np.load(stored, allow_pickle=False) as archive:
+        grid = json.loads(str(archive["note"]))["drawn"]["grid"]
+        assert abs(float(archive["noisy"][0, 0]) * grid - 90) > 1e-6  # the noise is of about 8
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    shutil.rmtree(tmp_path / "two" / "release")
+    (tmp_path / "two" / "owner" / "run.json").unlink()
+    assert len(open_source(unlabelled(tmp_path / "scans", kind, 97))) == 97
+    synthesize(source, out=tmp_path / "two", method="clustering", resume=True, **options)
+    one, two = (released(tmp_path / name / "release") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert [name for name in one if one[name] != two[name]] == []
+
+
+def unlabelled(path, kind, count):
+    """Images without classes, the same ones first; beyond 90 they are white."""
+    rng = np.random.default_rng(4)
+    images = rng.integers(0, 256, (90, 8, 8, 1), dtype=np.uint8)
+    images = np.concatenate([images, np.full((count - 90, 8, 8, 1), 255, np.uint8)])
+    if kind == "npz":
+        np.savez(path.with_suffix(".npz"), images=images)
+        return path.with_suffix(".npz")
+    path.mkdir(exist_ok=True)
+    for number, image in enumerate(images):
+        save(image, path / f"{number}.png")
+    return path
 
 
 def test_an_encoder_that_mixes_records_is_refused_before_anything_is_charged(tmp_path):

@@ -73,6 +73,10 @@ def images(count: int, shape: tuple[int, ...], seed: int = 0) -> Records:
     return Records(np.clip(colours + noise, 0, 255).astype(np.uint8), labels)
 
 
+class Diverged(Exception):
+    """A stage asks for so many numbers, and the answer of the other run has others."""
+
+
 @dataclass
 class Notes:
     """An account that answers as it did before, and notes the exact sum behind each answer."""
@@ -82,6 +86,8 @@ class Notes:
     sums: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)  # in grid steps
+    grids: dict[str, float] = field(default_factory=dict)
+    sigmas: dict[str, float] = field(default_factory=dict)
 
     @property
     def unit(self) -> Unit:
@@ -94,11 +100,15 @@ class Notes:
         return self.account.receipt()
 
     def release(self, query: Query, stage: str, total: Sum) -> Vector:
-        grid = query.grid(self.sigma(query, stage))
+        sigma = self.sigma(query, stage)
+        grid = query.grid(sigma)
+        self.grids[stage], self.sigmas[stage] = grid, sigma
         self.sums[stage], self.asked[stage] = total(grid), query.fingerprint()
         self.bounds[stage] = query.sensitivity("add-remove") / grid
         if stage not in self.answers:
             self.answers[stage] = self.account.release(query, stage, total)
+        if self.answers[stage].shape != (query.slots, query.width):
+            raise Diverged(stage)
         return self.answers[stage]
 
 
@@ -142,7 +152,8 @@ def run(
     with Ledger(str(place / "ledger.db")) as ledger:
         dataset = ledger.register(records).id
         notes = Notes(Account(ledger, dataset, Unit(), plan, place / "stages"), answers)
-        vault = Vault(records, notes, LocalEngine(1), place / "cache")
+        # The experiment measures what the probe would refuse.
+        vault = Vault(records, notes, LocalEngine(1), place / "cache", probe=False)
         fit = partial(fit_images, shape=context.shape)
         told: Mapping[str, Any] = {"public": None, "seed": 0, "fit": fit, "resized": fit_images}
         told = {**told, **more}

@@ -16,8 +16,10 @@ import understudy
 from understudy.core.errors import ConfigError, SourceError
 from understudy.data import open_source
 from understudy.privacy.ledger.ledger import Ledger
+from understudy.report.statement import COVERED
 from understudy.run.books import dataset_account, set_dataset_budget
 from understudy.run.config import make_config
+from understudy.run.documents import declaring_options
 from understudy.run.dry import dry_run
 from understudy.run.held_out import FILE, parts_of, read_hold_out
 
@@ -102,6 +104,54 @@ def test_what_is_inferred_is_listed_and_what_is_declared_too(
     assert origins(owner["premises"]) == expected
     assert owner["settings"]["classes"] == ["1", "-1"]
     assert "inferred from the private records: nothing" in (made.release / "PRIVACY.md").read_text()
+
+
+def test_a_class_of_one_image_is_said_to_be_outside_of_the_guarantee(
+    tmp_path: Path, ledger: str
+) -> None:
+    """One image in a new folder puts its class name into the release: the papers say so."""
+    scans = class_folders(tmp_path / "scans", {"cat": 20, "dog": 20, "ann-smith": 2}, (8, 8, 3))
+    made = run(scans, tmp_path / "a", ledger, decoder=None, settings={}, count=6)
+    facts = facts_of(made)
+    inferred = ["class names", "image size", "colour channels", "encoder and decoder by size"]
+    assert "ann-smith" in facts["data"]["classes"]
+    assert facts["guarantee"]["conditional_on"] == inferred
+    assert all(name in facts["covered"][0] for name in inferred)
+    assert facts["covered"][0] != COVERED[0]
+    assert facts["not_covered"][0].startswith("What was inferred from the private records")
+    for name in ("PRIVACY.md", "README.md"):
+        text = " ".join((made.release / name).read_text().split())
+        assert "conditional on what was inferred from the private images" in text
+        assert ", ".join(inferred) in text
+    report = " ".join((made.owner / "report.html").read_text().split())
+    assert f"outside of the guarantee: {', '.join(inferred)}" in report
+    # The line of the plan declares all of it.
+    options = {"source": str(scans), "out": tmp_path / "b", "ledger": ledger, "epsilon": 1.0}
+    line = declaring_options(dry_run(make_config(options)).premises)
+    assert line == ["--classes ann-smith,cat,dog", "--size 8", "--channels 3"]
+    declared = {"classes": "ann-smith,cat,dog", "size": 8, "channels": 3}
+    plan = dry_run(make_config({**options, **declared}))
+    assert {premise.origin for premise in plan.premises} == {"declared"}
+    assert declaring_options(plan.premises) == []
+    made = run(scans, tmp_path / "b", ledger, decoder=None, settings={}, count=6, **declared)
+    facts = facts_of(made)
+    assert facts["guarantee"]["conditional_on"] == []
+    assert facts["covered"] == list(COVERED)
+    assert "conditional" not in (made.release / "PRIVACY.md").read_text()
+
+
+@pytest.mark.parametrize("asked", ["rest", "10%"])
+def test_an_epsilon_of_the_ledger_is_listed_as_such(
+    asked: str, tmp_path: Path, ledger: str
+) -> None:
+    scans = class_folders(tmp_path / "scans")
+    set_dataset_budget(str(scans), 3.0, 1e-5, ledger)
+    made = run(scans, tmp_path / "a", ledger, epsilon=asked)
+    facts = facts_of(made)
+    (premise,) = (one for one in facts["premises"] if one["name"] == "epsilon")
+    assert premise["origin"] == "inferred"
+    assert premise["value"] == f"{asked} of the budget that the owner's ledger had left"
+    assert "epsilon" in facts["guarantee"]["conditional_on"]
 
 
 def test_a_plan_says_what_it_infers_and_spends_nothing(

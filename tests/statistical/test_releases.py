@@ -129,6 +129,25 @@ def test_the_noise_has_the_scale_that_the_budget_asks_for(
     assert errors.size - len(np.unique(errors)) <= 2
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_an_answer_of_few_numbers_carries_its_noise(books: Books, size: int) -> None:
+    """The size of the only class of an unlabelled set is one number."""
+    query = NormHistogram(CELLS, np.linspace(2.0, 5.0, size - 1))
+    assert query.size == size
+    errors = np.concatenate([one_release(books, query)[0] for _ in range(60)])
+    _, sigma = one_release(books, query)
+    assert np.abs(errors).min() > 1e-6 * sigma  # by chance once in 10,000 runs
+    assert plausible(errors, sigma)
+    assert not plausible(errors * 0.3, sigma)
+    assert not plausible(errors * 2.5, sigma)
+
+
+def one_release(books: Books, query: Query) -> tuple[NDArray[Any], float]:
+    """Errors of one release of a query, and the noise that it states."""
+    answer, exact, stated, _ = books.release(query, Unit(), 1.0)
+    return (answer - exact).ravel(), stated
+
+
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_units_and_neighbours_have_their_own_scale(

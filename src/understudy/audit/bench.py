@@ -183,7 +183,7 @@ class Bench:
         cache = folder / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         account = Account(NullLedger(), "audit", self.unit, self.plan, folder / "stages")
-        return Vault(records, account, SerialEngine(), cache), account
+        return Vault(records, account, SerialEngine(), cache, probe=False), account
 
     def run(self, vault: Vault) -> Release:
         """The method on a vault."""

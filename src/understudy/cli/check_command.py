@@ -44,7 +44,8 @@ def check_command(
 def _show(result: SourceCheck) -> None:
     """A check as text."""
     kind = "" if result.shape is None else f", read as {' x '.join(map(str, result.shape))}"
-    _console.print(f"{result.source}: {result.images:,} images{kind} (for the owner alone)")
+    units = "" if result.people is None else f" of {result.units:,} {result.people}"
+    _console.print(f"{result.source}: {result.images:,} images{units}{kind} (for the owner alone)")
     for problem in result.problems:
         _console.print(f"{'!!' if problem.blocking else '- '} {problem.kind}: {problem.message}")
         for example in problem.examples:
@@ -63,10 +64,13 @@ def _show(result: SourceCheck) -> None:
 
 
 def _show_classes(result: SourceCheck) -> None:
-    table = _table("class", "images", *(f"carries at epsilon {e:g}" for e in result.carried))
+    people = [] if result.people is None else [result.people]
+    carries = (f"carries at epsilon {epsilon:g}" for epsilon in result.carried)
+    table = _table("class", "images", *people, *carries)
     for name, count in result.classes.items():
         cells = (_carries(of_class[name]) for of_class in result.carried.values())
-        table.add_row(name, f"{count:,}", *cells)
+        units = [f"{result.class_units[name]:,}" for _ in people]
+        table.add_row(name, f"{count:,}", *units, *cells)
     _console.print(table)
 
 

@@ -8,8 +8,9 @@ import sys
 
 import typer
 
+from understudy.cli.output_streams import prepare_output
 from understudy.cli.program import Program
-from understudy.core.errors import UnderstudyError
+from understudy.core.errors import UnderstudyError, escaped
 
 app = typer.Typer(
     cls=Program,
@@ -30,6 +31,7 @@ def _program() -> None:
 
 def main() -> None:
     """Run the command line; errors raised on purpose become a message and an exit code."""
+    prepare_output()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it would ask every package for some
     signal.signal(signal.SIGTERM, _terminate)
@@ -70,4 +72,4 @@ def _terminate(*_: object) -> None:
 
 
 def _say(message: str) -> None:
-    typer.echo(message, err=True)
+    typer.echo("\n".join(map(escaped, message.split("\n"))), err=True)

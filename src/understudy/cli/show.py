@@ -94,7 +94,7 @@ def _folded(stages: Sequence[StagePlan]) -> Iterator[tuple[str, StagePlan]]:
 
 def premises(assumptions: Sequence[Premise]) -> None:
     """What a run takes for public of the private dataset, by where it is from."""
-    from understudy.run.documents import OPTIONS
+    from understudy.run.documents import declaring_options
 
     for origin, words in (
         ("declared", "declared"),
@@ -103,9 +103,9 @@ def premises(assumptions: Sequence[Premise]) -> None:
         of_origin = [premise for premise in assumptions if premise.origin == origin]
         if of_origin:
             listed = "; ".join(f"{premise.name} {_short(premise.value)}" for premise in of_origin)
-            options = [OPTIONS[premise.name] for premise in of_origin if premise.name in OPTIONS]
-            hint = f" (declare: {', '.join(options)})" if origin == "inferred" and options else ""
-            _console.print(f"{words}: {listed}{hint}")
+            _console.print(f"{words}: {listed}")
+    if options := declaring_options(assumptions):
+        _console.print(f"not covered unless it is declared: {' '.join(options)}")
 
 
 def _short(value: object) -> str:

@@ -24,8 +24,28 @@ A message says what is wrong, what was found, and what to do.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"  # between letters of Persian and Hindi, among others
+
+
+def escaped(name: str) -> str:
+    """A name with control characters as escapes: newlines, terminal codes, reversed writing.
+
+    Whoever named a file or a class says nothing else by it on a terminal or in a document. What
+    stands for bytes that are no text is escaped too.
+    """
+    if name.isprintable():
+        return name
+    return "".join(
+        char.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(char) in _UNSEEN and char not in _JOINERS
+        else char
+        for char in name
+    )
 
 
 class UnderstudyError(Exception):
@@ -50,7 +70,7 @@ class SourceError(InputError):
 
     def __init__(self, message: str, path: Path | str | None = None) -> None:
         self.path = None if path is None else Path(path)
-        super().__init__(message if path is None else f"{path}: {message}")
+        super().__init__(message if path is None else f"{escaped(str(path))}: {message}")
 
 
 class ConfigError(InputError):

@@ -1,15 +1,68 @@
-"""Files that are there whole or not at all, and the files of a folder."""
+"""Files that are there whole or not at all, the files of a folder, and names without folders."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any, Literal
+from urllib.parse import unquote
 
 from understudy.core.errors import RunError
 
 HALF_WRITTEN = ".part"
 """How the name of a file ends while it is written; a process that was killed may leave one."""
+
+
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]+")  # of one letter, it is a drive
+_OF_FILES = frozenset({"", "onnx", "litert", "folder", "file"})
+_PATH = re.compile(r"[/~.]|[A-Za-z]:|.*\\|.*/.*/")
+
+
+def public_name(name: str) -> str:
+    """A model's or dataset's name without the folders it lies in on the owner's machine.
+
+    ``onnx:/a/ann/enc.onnx?size=128`` becomes ``onnx:enc.onnx?size=128``, and
+    ``embedded:studio?folder=/a/ann/mine`` ``embedded:studio?folder=mine``. Names that are no
+    paths (``embedded:dct``, ``hf:openai/clip-vit-base-patch32``) stay as they are.
+    """
+    scheme, colon, rest = name.partition(":")
+    if not colon or not _SCHEME.fullmatch(scheme):
+        scheme, colon, rest = "", "", name
+    place, question, options = rest.partition("?")
+    if scheme in _OF_FILES or _is_path(place):
+        place = _last_part(place)
+    public = "&".join(map(_public_option, options.split("&")))
+    return f"{scheme}{colon}{place}{question}{public}"
+
+
+def _public_option(option: str) -> str:
+    """An option of a name, its value without folders; a revision is none."""
+    key, equals, value = option.partition("=")
+    if not equals:
+        key, value = "", key
+    plain = unquote(value)
+    scheme, colon, _ = plain.partition(":")
+    if not re.search(r"[/\\]", plain) or (key == "revision" and not _PATH.match(plain[:1])):
+        return option
+    named = colon and _SCHEME.fullmatch(scheme)  # a model that this one is made of
+    return f"{key}{equals}{public_name(plain) if named else _last_part(plain)}"
+
+
+def _is_path(text: str) -> bool:
+    """Whether a part of a name is a path: by its form, or because there is such a file."""
+    plain = unquote(text)
+    with suppress(OSError, ValueError):
+        if re.search(r"[/\\]", plain) and Path(plain).exists():
+            return True
+    return _PATH.match(plain) is not None
+
+
+def _last_part(path: str) -> str:
+    """What comes after the last separator of a path, of any system."""
+    return re.split(r"[/\\]", unquote(path).rstrip("/\\"))[-1]
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -28,6 +81,31 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         half.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def owner_file(path: Path, mode: Literal["w", "wb", "a"]) -> IO[Any]:
+    """Open a file for writing that the owner alone may read (mode 0600), old or new; text is UTF-8.
+
+    The caller closes it.
+    """
+    flags = {"w": os.O_TRUNC, "wb": os.O_TRUNC, "a": os.O_APPEND}[mode]
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+    os.fchmod(descriptor, 0o600)
+    if mode == "wb":
+        return os.fdopen(descriptor, mode)
+    return os.fdopen(descriptor, mode, encoding="utf-8", newline="")
+
+
+def close_to_others(folder: Path) -> None:
+    """Leave a folder, and every file and folder below it, to its owner alone (0700 and 0600).
+
+    Whatever wrote them, by whatever umask, and those of an earlier version.
+    """
+    folder.chmod(0o700)
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            with suppress(FileNotFoundError):  # of a process that is at work here
+                path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def sync_folder(folder: Path) -> None:

@@ -231,6 +231,16 @@ class Phrases:
         return None if match is None else values[match[0]]
 
 
+_PEOPLE = {"person": "people", "individual": "people"}
+
+
+def people_of(column: str) -> str:
+    """What units that share a column's value are called: ``"patients"`` of ``PatientID``."""
+    nouns = "patient", "subject", "participant", "individual", "person", "donor", "user", "client"
+    noun = next((noun for noun in nouns if noun in column.lower()), None)
+    return f"units ({column})" if noun is None else _PEOPLE.get(noun, f"{noun}s")
+
+
 def furniture_names(furniture: str) -> list[str]:
     """The names in the attribute ``furniture``, such as ``"lamp, plant"``."""
     return [name.strip() for name in furniture.split(",") if name.strip()]

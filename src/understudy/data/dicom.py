@@ -1,8 +1,9 @@
 """DICOM files: pixels as a viewer shows them, and nothing of the person.
 
 Only the elements that describe pixels are parsed (`_ELEMENTS`); names, dates and numbers of a
-patient are passed over as bytes. A field that names a unit is read where the owner asks for it, by
-itself (`dicom_field`). No message of the reader is passed on, as it may quote a value.
+patient are passed over as bytes. A field that names a unit is read by itself (`dicom_field`), where
+the owner asks for it or a check counts patients. No message of the reader is passed on, as it may
+quote a value.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import ConfigError, SourceError, escaped
 from understudy.core.types import Batch, Shape
 from understudy.data.image_decoding import BadImage, Header, colourless_images
 from understudy.data.image_files import (
@@ -154,6 +154,8 @@ class RecordSource:
         distorted: Images of another ratio that are stretched to ``size``. Owner-only.
         grouping: The sign that several images are of one person although no unit was named, or
             None.
+        person_columns: Columns that may say whose an image is (`units.person_columns`).
+        lone_classes: Classes of one image.
         window_premise: (value, declared) of the window of images of more than 8 bits, or None.
 
     Raises:
@@ -163,6 +165,8 @@ class RecordSource:
     """
 
     kind: Literal["images", "embeddings"] = "images"
+    person_columns: tuple[str, ...] = ()
+    lone_classes: tuple[str, ...] = ()
     shape: Shape
     classes: tuple[str, ...]
 
@@ -195,7 +199,7 @@ class RecordSource:
         self._dropped: set[int] = set()
         self._count = 0  # records, bad ones included
         self._rows = 0
-        self._survey(classes, allow_empty)
+        self._survey(None if classes is None else tuple(map(escaped, classes)), allow_empty)
 
     def __len__(self) -> int:
         return self._rows
@@ -266,7 +270,7 @@ class RecordSource:
             unit, label = record.unit, record.label if self._options.labelled else None
             if self._rule is not None and record.name is not None:
                 unit = self._rule.unit_of(record.name, record.depth)
-            yield record._replace(unit=unit, label=label)
+            yield record._replace(unit=unit, label=None if label is None else escaped(label))
 
     def _usable(self) -> Iterator[Record]:
         """The records that opening accepted; a dataset that has changed since is refused."""
@@ -413,6 +417,7 @@ class RecordSource:
             self.classes, self._index = UNLABELLED_NAME, {}
             return
         names = sorted_names(name for name in counts if name is not None)
+        self.lone_classes = tuple(name for name in names if counts[name] == 1)
         if self._options.classes is not None:
             require_declared(names, self._options.classes, self.name)
             names = self._options.classes

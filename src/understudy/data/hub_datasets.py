@@ -12,6 +12,7 @@ from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.labels import Column, LabelKind, arrow_kind, label_column
 from understudy.data.parquet import class_label
 from understudy.data.table_files import text
+from understudy.data.units import person_columns
 
 _ROWS = 64
 
@@ -101,7 +102,9 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
                 yield _record(location, values[image], values, label, classes, options.unit)
                 row += 1
 
-    return RecordSource(records, options, classes=classes, label_column=label)
+    source = RecordSource(records, options, classes=classes, label_column=label)
+    source.person_columns = person_columns(set(features) - set(wanted))
+    return source
 
 
 def _kind(datasets: ModuleType, feature: Any) -> LabelKind:

@@ -212,6 +212,14 @@ def _parts(record: Record, reading: Reading) -> Iterator[Record]:
         yield record._replace(location=location, frame=number)
 
 
+def is_dicom_file(record: Record) -> bool:
+    """Whether a record is of a DICOM file; False where it cannot be read."""
+    try:
+        return _kind(record.data) == "dicom"
+    except BadImage:
+        return False
+
+
 def _kind(data: bytes | Path) -> FileKind:
     """What reads a file; a name of Pillow's formats is believed."""
     if isinstance(data, Path) and data.suffix.lower() in SUFFIXES:

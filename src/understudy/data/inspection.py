@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from understudy.core.phrases import people_of
 from understudy.core.ports import Source
 from understudy.data.encoded_images import Record, RecordSource
 from understudy.data.image_decoding import Header, colourless_images
-from understudy.data.image_files import pixel_bytes
+from understudy.data.image_files import is_dicom_file, pixel_bytes
 from understudy.data.reading_options import Reading
 
 FIRST = 10
@@ -30,6 +32,8 @@ class Inspection:
         grey: Records of one channel.
         colourless: Records of three channels that are equal.
         units: The units of records, where they have one.
+        class_units: Those of each class.
+        dicom: Records of DICOM files.
         equal: (file, earlier file) of the same bytes and the same class, the first ones.
         contradicting: The same of two classes.
         equal_count: How many there are of the first.
@@ -42,6 +46,8 @@ class Inspection:
     grey: int = 0
     colourless: int = 0
     units: set[str] = field(default_factory=set, repr=False)
+    class_units: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    dicom: int = 0
     equal: list[tuple[str, str]] = field(default_factory=list)
     contradicting: list[tuple[str, str]] = field(default_factory=list)
     equal_count: int = 0
@@ -53,7 +59,9 @@ class Inspection:
         self.sizes[head.height, head.width] += 1
         self.grey += head.grey
         self.colourless += head.colourless
-        self.units |= set() if record.unit is None else {record.unit}
+        self.dicom += is_dicom_file(record)
+        if record.unit is not None:
+            self._count_unit(record.unit, record.label or "all")
         content = pixel_bytes(record, self.reading)
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._count(digest, record.label or "all", record.location)
@@ -63,7 +71,9 @@ class Inspection:
         digests = source.digests(bytes(32))
         row = 0
         for batch in source.batches(_AT_ONCE):
-            self.units |= set() if batch.units is None else set(batch.units.tolist())
+            if batch.units is not None:
+                for unit, label in zip(batch.units.tolist(), batch.labels.tolist(), strict=True):
+                    self._count_unit(unit, source.classes[label])
             if source.kind == "images":
                 self.grey += len(batch.labels) * (source.shape[2] == 1)
                 self.colourless += int(colourless_images(batch.values).sum())
@@ -72,6 +82,10 @@ class Inspection:
                 row += 1
         if source.kind == "images":
             self.sizes[source.shape[0], source.shape[1]] = row
+
+    def _count_unit(self, unit: str, label: str) -> None:
+        self.units.add(unit)
+        self.class_units.setdefault(label, set()).add(unit)
 
     def _count(self, digest: bytes, label: str, location: str) -> None:
         self.classes[label] += 1
@@ -94,6 +108,13 @@ def source_notes(source: Source) -> Iterator[str]:
         lines = [f"  {location}: {reason}" for location, reason in bad[:FIRST]]
         rest = [f"  and {source.skipped - FIRST:,} more"] if source.skipped > FIRST else []
         yield "\n".join([f"{source.skipped:,} bad files were passed over:", *lines, *rest])
+    columns: tuple[str, ...] = getattr(source, "person_columns", ())
+    if columns and not source.has_units:
+        yield (
+            f"the column {columns[0]!r} may say whose an image is, and each image is protected by "
+            f"itself: understudy check counts {people_of(columns[0])}, and --unit "
+            f"{shlex.quote(columns[0])} protects all images of one"
+        )
     if not isinstance(source, RecordSource):
         return
     if source.stray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from understudy.core.errors import SourceError
 from understudy.data.labels import Column, label_column, real_label, real_numbers
 from understudy.data.table_files import Table
-from understudy.data.units import DICOM_UNITS, rule_of
+from understudy.data.units import DICOM_UNITS, person_columns, rule_of
 
 PATHS = ("path", "file_name", "filename", "image_id")
 """Columns that hold the path of an image: this project's name, then those of the hub's
@@ -36,6 +36,7 @@ class Manifest:
         label: The column that holds the class; None for images without labels.
         unit: The column that says who an image belongs to; None where every image is a unit.
         dicom_units: Whether a field of each DICOM file says it instead of a column.
+        person_columns: Other columns that may say it.
     """
 
     table: Table
@@ -43,6 +44,7 @@ class Manifest:
     label: str | None
     unit: str | None
     dicom_units: bool = False
+    person_columns: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -101,7 +103,8 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
         cells = (row.get(chosen) for row in table.rows([chosen]))
         if real_numbers(cells):
             raise SourceError(real_label(chosen), path)
-    return Manifest(table, files, chosen, column, of_files)
+    persons = person_columns(name for name in names if name not in (files, chosen, column))
+    return Manifest(table, files, chosen, column, of_files, persons)
 
 
 def _require_once(columns: list[Column], path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, escaped
 
 UNLABELLED_NAME = ("all",)
 """The classes of a dataset without labels."""
@@ -41,7 +41,7 @@ def names_of_classes(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: Fewer than two, one that is empty, one that comes twice, or far too many.
     """
-    declared = tuple(name.strip() for name in names)
+    declared = tuple(escaped(name.strip()) for name in names)
     twice = sorted({name for name in declared if declared.count(name) > 1})
     if twice or not all(declared):
         problem = f"{', '.join(twice)} comes twice" if twice else "a name is empty"
@@ -52,6 +52,69 @@ def names_of_classes(names: Sequence[str]) -> tuple[str, ...]:
             f"{', '.join(declared[:5]) or 'none'}. For images without labels: --label none"
         )
     return declared
+
+
+_TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "frau", "herr", "mme"})
+
+_COMMON_NAMES = """
+aaron adam ahmed ahmet aisha alan albert alejandro alex alexander alice alicia ali amanda amy ana
+andrea andrew angela ann anna anne antonio barbara benjamin beth brian carlos caroline catherine
+christine christopher claire daniel david deborah diana diego donald edward elena elizabeth emily
+emma eric erik eva fatima felix fernando francisco friedrich gary george giulia giovanni hannah
+hans helen henry hiroshi ian ibrahim igor isabel ivan jacob james jan jane janet jason jennifer
+jens jessica joan johan johannes john jonathan jose joseph joshua juan judith julia julie karen
+karin karl katharina kathleen keith kenneth kevin klaus larry laura lena leon linda lisa lucas
+luis luke maria marie mario marta martin martha matthew mehmet michael michelle miguel mohamed
+mohammed monica nancy natasha nicholas nicole nina noah nora olga oliver olivia omar pablo
+patricia patrick paul paula pedro peter pierre priya rachel rafael rahul raj ralph rebecca richard
+robert roberto ronald ruth ryan samuel sandra sara sarah sebastian sergei sharon simon sofia
+sophia sophie stefan stephanie stephen steven susan suzanne sven svetlana thomas timothy tobias
+ursula vladimir walter wilhelm william yuki yusuf zoe
+"""
+
+_GIVEN_NAMES = frozenset(_COMMON_NAMES.split())
+"""Common given names that are no other English words, nor the usual names of things."""
+
+
+def like_persons(names: Sequence[str]) -> tuple[str, ...]:
+    """The class names that look like persons': a given name and another word, a title, an address.
+
+    Such as ``ann-smith``, ``Smith, John``, ``Dr Weber``, ``ann@example.org``; and given names alone
+    where most classes have one. A sign, for a warning: a person may be called otherwise.
+    """
+    alone = [name for name in names if name.lower() in _GIVEN_NAMES]
+    alone = alone if len(alone) > 1 and 2 * len(alone) > len(names) else []
+    return tuple(name for name in names if name in alone or _like_person(name))
+
+
+def person_words(names: Sequence[str]) -> str:
+    """What is said of class names that look like persons'."""
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"class names are published, and {listed} looks like the name of a person. If folders are "
+        "people, say --label none --unit-from folder; else rename the class, or declare it "
+        "(--classes)"
+    )
+
+
+def lone_class_words(names: Sequence[str]) -> str:
+    """What is said of classes of one image that nobody declared."""
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return (
+        f"the class {listed} has one image, which alone would put its name into the release. "
+        "Nothing was spent. Remove the image or join classes; or declare the classes that there "
+        "are whatever the images show (--classes)"
+    )
+
+
+def _like_person(name: str) -> bool:
+    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[a-z]+", name, re.IGNORECASE):
+        return True
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    words = [word.lower() for word in re.split(r"[\s_,.\-^+]+", spaced) if word]
+    if not 2 <= len(words) <= 4 or not all(word.replace("'", "").isalpha() for word in words):
+        return False
+    return words[0] in _TITLES or words[0] in _GIVEN_NAMES or words[-1] in _GIVEN_NAMES
 
 
 def safe_names(names: Sequence[str]) -> list[str]:

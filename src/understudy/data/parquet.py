@@ -19,6 +19,7 @@ from understudy.data.captions import CAPTION, LICENCE
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.labels import Column, arrow_kind, label_column
 from understudy.data.table_files import text
+from understudy.data.units import person_columns
 
 RELEASE_KEY = b"understudy"
 """Schema metadata that marks a release: there, a class may have no rows."""
@@ -53,13 +54,16 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
             for row, values in enumerate(_rows(path, wanted)):
                 yield _record(f"{path}, row {row}", values, columns)
 
-    return RecordSource(
+    source = RecordSource(
         records,
         options,
         classes=columns.names,
         allow_empty=columns.release,
         label_column=columns.label,
     )
+    others = set(_schema(paths[0]).names) - set(wanted)
+    source.person_columns = person_columns(others)
+    return source
 
 
 def has_images(path: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, SourceError
+from understudy.core.errors import ConfigError, SourceError, escaped
 from understudy.core.types import Batch, Labels, Shape
 from understudy.data.encoded_images import (
     CHANGED,
@@ -37,6 +37,7 @@ from understudy.data.stored import (
     learn_labels,
     not_finite,
 )
+from understudy.data.units import person_columns
 
 MAX_DIM = 1 << 24
 """Longest embedding that is read."""
@@ -69,6 +70,8 @@ class ArraySource:
     """
 
     kind: Literal["images", "embeddings"]
+    person_columns: tuple[str, ...] = ()
+    lone_classes: tuple[str, ...] = ()
     shape: Shape
     classes: tuple[str, ...]
 
@@ -237,11 +240,14 @@ class ArraySource:
             self.classes = UNLABELLED_NAME
             return
         location = self._labels.location
+        names = None if names is None else tuple(map(escaped, names))
         counts = learn_labels(self._labels, self._dropped)
         if len(counts) > MAX_CLASSES:
             raise SourceError(too_many(str(next(iter(counts)))), location)
         signed = self._options.label is not None  # such as -1 and 1: asked for, so it is meant
         by_value = _class_of(list(counts), names, location, signed=signed)
+        by_value = {value: escaped(name) for value, name in by_value.items()}
+        self.lone_classes = tuple(by_value[value] for value in counts if counts[value] == 1)
         declared = self._options.classes
         if declared is not None:
             require_declared(by_value.values(), declared, self.name)
@@ -295,7 +301,7 @@ def from_arrays(
         units = arrays.get(options.unit) or arrays.get(f"{options.unit}s")
         if units is None:
             raise SourceError(f"there is no unit column {options.unit!r}; {listed}", where)
-    return ArraySource(
+    source = ArraySource(
         values[0],
         None if label is None else arrays[label],
         options,
@@ -304,6 +310,9 @@ def from_arrays(
         allow_empty=allow_empty,
         label_column=label,
     )
+    rows = {name for name, array in arrays.items() if array.shape[:1] == values[0].shape[:1]}
+    source.person_columns = person_columns(rows - {label, options.unit})
+    return source
 
 
 def _label_array(arrays: StoredArrays, options: Options, where: str) -> str | None:

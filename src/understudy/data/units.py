@@ -17,8 +17,22 @@ from typing import Literal
 
 from understudy.core.errors import ConfigError
 
+_PERSONS = (
+    *("patient", "subject", "person", "participant", "proband", "individual", "donor"),
+    *("client", "customer", "member", "user", "mrn", "pid", "pseudonym", "case", "unit"),
+)
+"""Words in the names of columns that say whose an image is, the likeliest first."""
+
+_OF_PERSONS = frozenset(
+    [
+        *("id", "ids", "no", "nr", "num", "number", "key", "code", "hash", "name", "index"),
+        *("uid", "uuid", "guid", "identifier", "anon", "pseudonym", "original", "study"),
+    ]
+)
+"""Words that may stand beside those."""
+
 DICOM_UNITS = ("PatientID", "StudyInstanceUID", "SeriesInstanceUID", "AccessionNumber")
-"""DICOM fields that may name a unit; they are read on request only."""
+"""DICOM fields that may name a unit; a run reads them on request, and a check to count patients."""
 
 _FOLDER, _FILE, _NAME = "its folder", "its file", " of its name"
 _ADVICE = "--unit-from folder, or --unit-from-name 'case_(\\d+)'"
@@ -52,6 +66,28 @@ class UnitRule:
             return name
         parts = PurePosixPath(name).parts[depth:]
         return parts[0] if len(parts) > 1 else None
+
+
+def person_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """The columns whose names say that they tell persons apart, the likeliest first.
+
+    Such as ``patient``, ``PatientID``, ``subject_id``, ``userid``; not ``patient_age``.
+    """
+    ranked = sorted((rank, name) for name in names if (rank := _person_rank(name)) is not None)
+    return tuple(name for _, name in ranked)
+
+
+def _person_rank(name: str) -> int | None:
+    """The place of a column's name among `_PERSONS`; None: it tells no persons apart."""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    ranks = []
+    for word in words:
+        plain = re.sub(r"(s|ids?|no|nr|num|uid|code|key)$", "", word) or word
+        rank = next((i for i, one in enumerate(_PERSONS) if one in (word, plain)), None)
+        if rank is None and word not in _OF_PERSONS:
+            return None
+        ranks += [] if rank is None else [rank]
+    return min(ranks, default=None)
 
 
 def unit_column(unit: str | None, unit_from: str | None, unit_from_name: str | None) -> str | None:

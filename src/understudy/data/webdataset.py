@@ -8,6 +8,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,7 +19,9 @@ from understudy.data.image_files import is_image_name, is_litter
 from understudy.data.labels import NO_LABELS, Column, LabelKind, label_column, real_label
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.table_files import text
+from understudy.data.units import person_columns
 
+_FIRST = 16  # members of a tar: some samples
 _META_BYTES = 1 << 20  # a label or a JSON beside an image is never this large
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
 
@@ -41,8 +44,12 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
             yield from _samples(path, fields)
 
     source = RecordSource(records, options, label_column=fields.label)
-    if source.classes == UNLABELLED_NAME and options.label is None:
-        _require_no_fields(paths[0], options.unit)
+    unclear = source.classes == UNLABELLED_NAME and options.label is None
+    columns = _columns(paths[0], None if unclear else _FIRST)
+    if unclear:  # nothing says what the class is, and fields of the JSON could
+        label_column(columns, None, paths[0], taken=(options.unit,), usual=("label",))
+    names = {column.name for column in columns} - {options.unit, fields.label}
+    source.person_columns = person_columns(names)
     return source
 
 
@@ -63,21 +70,17 @@ class _Fields:
         return None if self.asked == NO_LABELS else self.asked
 
 
-def _require_no_fields(path: Path, unit: str | None) -> None:
-    """Refuse samples without a class whose JSON holds fields that could be one.
-
-    Raises:
-        SourceError: Listing the fields.
-    """
-    members = (content for name, content, _ in _members(path) if name.endswith(".json"))
+def _columns(path: Path, most: int | None) -> list[Column]:
+    """The fields of the first ``KEY.json`` of so many members; none where it cannot be read."""
+    first = islice(_members(path), most)
+    members = (content for name, content, _ in first if name.endswith(".json"))
     try:
         fields = json.loads(next(members, b"{}"))
     except (ValueError, RecursionError):  # of a bad sample that was passed over
-        return
+        return []
     if not isinstance(fields, dict):
-        return
-    columns = [Column(name, _kind(value)) for name, value in fields.items()]
-    label_column(columns, None, path, taken=(unit,), usual=("label",))
+        return []
+    return [Column(name, _kind(value)) for name, value in fields.items()]
 
 
 def _kind(value: Any) -> LabelKind:

@@ -97,9 +97,11 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
                     fault = fault or damage
                 yield Record(location, content, line.label, line.unit, fault, name)
 
-    return RecordSource(
+    source = RecordSource(
         records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
     )
+    source.person_columns = manifest.person_columns
+    return source
 
 
 _INNER_FOLDER = (

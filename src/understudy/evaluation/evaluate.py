@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import close_to_others
 from understudy.core.ports import Events, Source
 from understudy.core.results import Evaluation, MetricValue, Pairs, Verdict
 from understudy.data.holdout import PartSource
@@ -155,6 +156,7 @@ def _keep(release: Path, evaluation: Evaluation, pairs: Pairs | None) -> None:
     if pairs is not None:
         arrays = {name: getattr(pairs, name) for name in ("synthetic", "real", "distances", "rows")}
         write_arrays(owner / "pairs.npz", {**arrays, "how": np.array(pairs.how)})
+    close_to_others(owner)
     if (owner / "run.json").is_file():
         refresh(release.parent)
 

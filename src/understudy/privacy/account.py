@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import owner_file
 from understudy.core.types import Receipt, StageReceipt, Vector
 from understudy.privacy import noise
 from understudy.privacy.accounting import (
@@ -340,7 +341,7 @@ class Account:
         or none that was ever whole: one charge never pays for two answers.
         """
         part = path.with_suffix(".part")
-        with part.open("wb") as file:
+        with owner_file(part, "wb") as file:
             np.savez(file, noisy=noisy, note=np.array(json.dumps(note)))
             file.flush()
             os.fsync(file.fileno())

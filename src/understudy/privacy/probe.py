@@ -29,6 +29,17 @@ SECONDS = 2.0
 """What the probes of a run may take; a slow encoder is looked at in two calls instead of four."""
 
 
+def probe_records(shape: Shape, count: int) -> NDArray[Any]:
+    """Public records of a shape, (count, *shape): images, or embeddings of many lengths."""
+    if len(shape) == 3:
+        return probe_images(shape, count)
+    bits = hashlib.shake_256(b"public embeddings").digest(count * math.prod(shape))
+    numbers = np.frombuffer(bits, dtype=np.uint8).reshape(count, *shape)
+    lengths = np.geomspace(1e-3, 1e2, count).reshape(-1, *[1] * len(shape))
+    lengths[:1] = 0
+    return np.asarray(lengths * (numbers / 127.5 - 1), dtype=np.float32)
+
+
 def probe_images(shape: Shape, count: int) -> Images:
     """Public images of many kinds, (count, *shape) uint8: black, white, ramps, blocks, noise."""
     height, width, _ = shape
@@ -49,6 +60,7 @@ def require_independent(
     *,
     batch: int = RECORDS_PER_CALL,
     seconds: float = SECONDS,
+    spent: str = "Nothing was spent",
 ) -> None:
     """Refuse an encoder whose embedding of a record depends on anything but the record.
 
@@ -56,17 +68,19 @@ def require_independent(
 
     Args:
         encode: As it will be given to `Vault.map`.
-        shape: (height, width, channels) of the private images. Public.
+        shape: (height, width, channels) of the private images, or (d,) of embeddings. Public.
         name: The model, for the message.
         batch: As it will be given to `Vault.map`.
         seconds: After this time no call begins but the first two.
+        spent: What the message says of the budget.
 
     Raises:
         BackendError: Naming the model and what its embeddings depend on.
     """
-    images, half = probe_images(shape, batch), np.arange(batch)[::2]
+    images, half = probe_records(shape, batch), np.arange(batch)[::2]
     # Half of the records in other positions, beside others and black images, without the white one.
-    companions, position = filled(images[3 : batch // 2, :, ::-1], batch), batch - 1 - half
+    others = np.flip(images[3 : batch // 2], axis=2 if len(shape) == 3 else 1)
+    companions, position = filled(others, batch), batch - 1 - half
     companions[position] = images[half]
     all_positions = np.arange(batch)
     trials: list[tuple[str, Positions, Images, Positions]] = [
@@ -79,14 +93,14 @@ def require_independent(
     if len(embeddings) != batch:
         raise BackendError(f"{name} gave {len(embeddings)} embeddings for {batch} images")
     for calls, (dependence, index, changed_batch, positions) in enumerate(trials, 1):
-        spent = time.perf_counter() - start
-        if calls > 1 and spent * (calls + 1) / calls > seconds:
+        elapsed = time.perf_counter() - start
+        if calls > 1 and elapsed * (calls + 1) / calls > seconds:
             return
         changed = _bits(encode(np.ascontiguousarray(changed_batch)))[positions]
         if not np.array_equal(embeddings[index], changed):
             raise BackendError(
                 f"{name} is refused: its embedding of an image depends on {dependence}, so one "
-                "image can change what others add, which no noise covers. Nothing was spent. Put "
+                f"image can change what others add, which no noise covers. {spent}. Put "
                 "the network into inference mode, without statistics of the batch; on a GPU take "
                 "?dtype=float32 or ?device=cpu; or take another model, such as embedded:dct"
             )

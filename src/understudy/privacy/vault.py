@@ -14,6 +14,7 @@ from understudy.core.independence import constantly
 from understudy.core.ports import Engine, Source
 from understudy.core.types import Embeddings, Receipt, Vector
 from understudy.privacy.account import Account
+from understudy.privacy.probe import require_independent
 from understudy.privacy.queries import Query
 from understudy.privacy.rows import (
     RECORDS_PER_CALL,
@@ -35,7 +36,7 @@ def _identity(values: NDArray[Any]) -> NDArray[Any]:
 class _Inside(Sealed):
     """What a vault and all its views share, so that closing one empties them all."""
 
-    __slots__ = ("account", "cache", "engine", "progress", "rows", "source")
+    __slots__ = ("account", "cache", "engine", "probe", "progress", "rows", "source")
 
     def __init__(
         self,
@@ -44,9 +45,10 @@ class _Inside(Sealed):
         engine: Engine,
         cache: Path,
         progress: Callable[[str], Callable[[int], None]] | None,
+        probe: bool,
     ) -> None:
         self.source, self.account, self.engine = source, account, engine
-        self.cache, self.progress = cache, progress
+        self.cache, self.progress, self.probe = cache, progress, probe
         self.rows: list[SourceRecords | CachedRecords] = []
 
 
@@ -62,6 +64,8 @@ class Vault(Sealed):
         engine: Where sums run.
         cache: A folder of mode 0700 for the owner's cache of embeddings; its maker removes it.
         progress: Given words for a step, returns a function that is called with rows done.
+        probe: Whether `map` refuses a function that mixes records; False where nothing is private
+            (a forecast) or where the mixing is what is measured (an audit).
     """
 
     __slots__ = ("_labelled", "_position", "_shared", "_transform")
@@ -73,8 +77,10 @@ class Vault(Sealed):
         engine: Engine,
         cache: Path,
         progress: Callable[[str], Callable[[int], None]] | None = None,
+        *,
+        probe: bool = True,
     ) -> None:
-        self._shared = [_Inside(source, account, engine, cache, progress)]
+        self._shared = [_Inside(source, account, engine, cache, progress, probe)]
         self._position: int | None = None
         self._transform: Transform = _identity
         self._labelled = True
@@ -114,17 +120,28 @@ class Vault(Sealed):
     ) -> Vault:
         """A vault of the source's embeddings, cached on the owner's disk. Spends nothing.
 
+        The very function that is about to see private records is probed on public ones first
+        (`require_independent`), whatever it was put together from.
+
         Args:
             encode: A batch of images (or embeddings) to (n, d) float32 embeddings; row i of the
-                result depends on record i alone, to the last bit (`probe` looks for encoders of
-                which that is not true).
+                result depends on record i alone, to the last bit.
             batch: Images of every call of ``encode``; black ones fill up the last.
 
         Raises:
+            BackendError: A function that mixes records.
             InputError: Embeddings that are not finite, or of the wrong shape.
             SourceError: Bad rows.
         """
         inside = self._inside
+        if inside.probe and encode is not _identity:
+            require_independent(
+                encode,
+                inside.source.shape,
+                "what maps the private records",
+                batch=batch,
+                spent="Nothing was released by it",
+            )
         bar = inside.progress("reading and embedding private rows") if inside.progress else None
         rows = cache_records(
             inside.source, encode, inside.account.unit, inside.cache, batch=batch, progress=bar

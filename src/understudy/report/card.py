@@ -70,6 +70,7 @@ def dataset_card(record: RunRecord) -> str:
             record=record,
             receipt=receipt,
             unit=meaning.unit_in_words(receipt.unit),
+            people=meaning.people_in_words(receipt.unit),
             fitness=quality_sentence(record),
             bound=meaning.guess_bound(receipt),
         )

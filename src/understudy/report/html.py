@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from understudy.core.files import public_name
 from understudy.core.results import Evaluation, Group, ValueKind
 from understudy.report import comparison, images, meaning, tables, verdict_table
 from understudy.report.comparison import Comparison
 from understudy.report.plots import Drawing, Plot
-from understudy.report.record import OwnerRecord, RunRecord, Sample, public_name
+from understudy.report.record import OwnerRecord, RunRecord, Sample
 from understudy.report.rendering import environment
 from understudy.report.scatter import Scatter
 

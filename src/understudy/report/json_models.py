@@ -192,6 +192,9 @@ class GuaranteeEntry(_Model):
     attacker_right_at_most: dict[str, float] = Field(
         description="How often a guess about a group of so many units is right, at most."
     )
+    conditional_on: tuple[str, ...] = Field(
+        (), description="Premises that were inferred from private records: not covered."
+    )
 
 
 class StageEntry(_StrictModel):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Literal
 
+from understudy.core.phrases import people_of
 from understudy.core.types import Receipt
 
 GROUPS = (1, 2, 5, 10)
@@ -107,6 +109,12 @@ def unit_in_words(unit: str) -> str:
     if unit.startswith(("one ", "all ")):
         return unit
     return f"all {unit}" if unit.startswith("rows") else f"one {unit}"
+
+
+def people_in_words(unit: str) -> str | None:
+    """What units of several images are called, such as ``"patients"``; None: images."""
+    match = re.fullmatch(r"rows sharing '(.*)'", unit)
+    return None if match is None else people_of(match[1])
 
 
 def neighbours_in_words(receipt: Receipt) -> str:

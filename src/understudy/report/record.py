@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from understudy.core.errors import ConfigError
+from understudy.core.files import public_name
 from understudy.core.results import Evaluation, Pairs, Verdict
 from understudy.core.types import Images, Receipt, Shape
 from understudy.report import meaning
@@ -19,21 +20,6 @@ Format = Literal["png", "parquet", "embeddings"]
 
 def _no_images() -> Images:
     return np.zeros((0, 1, 1, 1), dtype=np.uint8)
-
-
-def public_name(name: str) -> str:
-    """A model's or dataset's name without the folders it lies in on the owner's machine.
-
-    ``onnx:/home/ann/enc.onnx?size=128`` becomes ``onnx:enc.onnx?size=128``. Names that are not
-    paths (``embedded:dct``, ``hf:openai/clip-vit-base-patch32``) stay as they are.
-    """
-    scheme, colon, rest = name.partition(":")
-    if not colon or "/" in scheme:
-        scheme, colon, rest = "", "", name
-    if scheme not in ("", "onnx", "folder", "file"):
-        return name
-    path, question, options = rest.partition("?")
-    return f"{scheme}{colon}{path.rstrip('/').rpartition('/')[2]}{question}{options}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +239,14 @@ class RunRecord:
     def guarantee(self) -> meaning.Guarantee:
         """The kind of its guarantee."""
         return meaning.guarantee_of(self.receipt)
+
+    @property
+    def conditional_on(self) -> tuple[str, ...]:
+        """What the guarantee is conditional on: premises that are inferred from private records."""
+        if self.guarantee != "differential privacy":
+            return ()
+        inferred = (premise.name for premise in self.premises if premise.origin == "inferred")
+        return tuple(dict.fromkeys(inferred))
 
 
 @dataclass(frozen=True, slots=True)

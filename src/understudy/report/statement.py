@@ -20,15 +20,25 @@ from understudy.report.rendering import environment
 PRIVACY_SCHEMA = "understudy-privacy/1"
 """Name and version of the form of ``privacy.json``; docs/release.md describes its fields."""
 
-COVERED = (
+_FILES = (
     "Every file of this folder: synthetic rows, their labels, how many there are of each class, "
-    "and all numbers in the documents.",
+    "and all numbers in the documents"
+)
+
+COVERED = (
+    f"{_FILES}.",
     "Whatever anyone does with this folder, at any later time: training, sampling, publishing. It "
     "cannot weaken the guarantee.",
     "Other samples that the owner draws from the same noisy numbers: this folder and those samples "
     "have this one guarantee together.",
     "Any attacker, whatever else they know and however much time they have.",
 )
+
+CONDITION = (
+    "What was inferred from the private records and declared by nobody: {names}. Where a single "
+    "image could change it, this folder shows that it did."
+)
+"""The first of what is not covered, where something is inferred."""
 
 NOT_COVERED = (
     "Other releases from the same images. Their guarantees add up; the total is in the owner's "
@@ -160,6 +170,7 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
             "attacker_right_at_most": {
                 str(units): meaning.guess_bound(receipt, units) for units in meaning.GROUPS
             },
+            "conditional_on": list(record.conditional_on),
         },
         "mechanism": dict(_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
         "stages": [asdict(stage) for stage in receipt.stages],
@@ -187,6 +198,10 @@ def _lists(record: RunRecord) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
             covered += CANDIDATES_COVERED
         else:
             not_covered = CANDIDATES_NOT_COVERED + NOT_COVERED
+    if names := ", ".join(record.conditional_on):
+        files = covered[0].removesuffix(".") if record.selection else _FILES
+        covered = (f"{files}; but for what is inferred ({names}).", *covered[1:])
+        not_covered = (CONDITION.format(names=names), *not_covered)
     return _of_kind(
         record,
         (covered, not_covered, ASSUMPTIONS),

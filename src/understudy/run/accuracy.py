@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.files import owner_file
 from understudy.core.ports import Encoder, Events, Source
 from understudy.core.results import Evaluation, MetricValue, Verdict
 from understudy.core.types import Embeddings, LinearClassifier, Shape
@@ -287,7 +288,7 @@ class Watch:
         distance = frechet_distance(self._private, embeddings)
         self._events.notice(f"{words}: Frechet distance {distance:.4g}", owner_only=True)
         line = {"when": words, "frechet": distance, "rows": len(embeddings), "kind": "owner-only"}
-        with self._file.open("a", encoding="utf-8") as file:
+        with owner_file(self._file, "a") as file:
             file.write(json.dumps(line) + "\n")
 
     @cached_property

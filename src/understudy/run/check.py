@@ -8,16 +8,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any, Unpack
 
 from understudy.core.errors import BackendError, InputError, SourceError
+from understudy.core.phrases import people_of
 from understudy.core.ports import Events, Source
 from understudy.core.types import Shape
 from understudy.data.encoded_images import RecordSource
 from understudy.data.inspection import FIRST, Inspection
-from understudy.data.names import UNLABELLED_NAME
+from understudy.data.names import (
+    UNLABELLED_NAME,
+    like_persons,
+    lone_class_words,
+    person_words,
+)
 from understudy.data.reading_options import split_name
 from understudy.methods.clustering.capacity import Carried
 from understudy.run.command_words import command_line, option_words
@@ -31,7 +37,8 @@ from understudy.run.progress import ProgressMode, reporting
 EPSILONS = (1.0, 3.0)
 """At which it is said what each class can carry."""
 
-_MOST_NAMED = 20  # classes in a suggested command
+_MOST_NAMED = 200  # classes in a suggested command
+_LONE = "one-image class"
 _IDENTIFIER = re.compile(r".*\d{4,}.*|[0-9a-f]{8,}", re.IGNORECASE)
 
 
@@ -61,7 +68,10 @@ class SourceCheck:
     Attributes:
         source: Its name.
         images: Usable records.
-        units: Whose they are, as many as were asked for; each record is its own unit otherwise.
+        units: Whose they are, by the unit that was asked for or is proposed; otherwise each record
+            is its own unit.
+        people: What the units are called, such as ``"patients"``; None: images.
+        class_units: Units of each class.
         classes: Usable records of each class.
         shape: Of a record, as a run would read it; None where it could not be opened.
         problems: Everything that is wrong, what blocks a run first.
@@ -84,6 +94,8 @@ class SourceCheck:
     stored: str
     losses: Mapping[str, str]
     carried: Mapping[float, Mapping[str, Carried | None]]
+    people: str | None = None
+    class_units: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -135,10 +147,17 @@ def check_source(config: RunConfig) -> SourceCheck:
     source, problems = _opened(config, inspection)
     geometry = ImageGeometry.of(inspection)
     problems += _counted(config, inspection, geometry)
+    column, counted = config.unit_column, inspection
     if source is not None:
         problems += _of_source(source, config)
+        if column is None and (persons := _persons(config, source, inspection)) is not None:
+            column, counted = persons
+            problems.append(_unit_problem(column, counted, inspection))
     problems.sort(key=lambda problem: not problem.blocking)
     remedies = _remedies(config, geometry, source, problems)
+    if counted is not inspection and counted.classes == inspection.classes:
+        remedies = {name: remedies[name] for name in remedies if not name.startswith("unit_from")}
+        remedies["unit"] = column
     run = replace(config, **remedies)
     if source is not None and source.kind == "images":
         source.shape = _shape_of(run, source.shape)
@@ -146,7 +165,9 @@ def check_source(config: RunConfig) -> SourceCheck:
     return SourceCheck(
         source=config.source,
         images=inspection.classes.total(),
-        units=len(inspection.units) or inspection.classes.total(),
+        units=len(counted.units) or inspection.classes.total(),
+        people=people_of(column) if column is not None and counted.units else None,
+        class_units=_class_units(counted),
         classes=dict(sorted(inspection.classes.items())),
         shape=None if source is None else source.shape,
         stored=geometry.words,
@@ -157,8 +178,52 @@ def check_source(config: RunConfig) -> SourceCheck:
         problems=tuple(problems),
         options=remedies,
         command=None if source is None else command_line(config, remedies, EPSILONS[0]),
-        carried=_carried(tables, inspection),
+        carried=_carried(tables, _class_units(counted)),
     )
+
+
+def _class_units(inspection: Inspection) -> dict[str, int]:
+    """Units of each class; records, where each is its own."""
+    counts = dict(inspection.classes)
+    counts |= {name: len(units) for name, units in inspection.class_units.items()}
+    return dict(sorted(counts.items()))
+
+
+def _persons(
+    config: RunConfig, source: Source, inspection: Inspection
+) -> tuple[str, Inspection] | None:
+    """The field or column that says whose an image is, and the counts by it; None: none does.
+
+    Nobody named one. Half of the images or more have a value, and several have the same.
+    """
+    columns = [*getattr(source, "person_columns", ())]
+    columns += ["PatientID"] if inspection.dicom else []
+    for column in columns:
+        counted = Inspection(split_name(config.source)[1])
+        named = replace(config, unit=column, unit_from=None, unit_from_name=None)
+        try:
+            units = open_private(named, skip_bad=True, observer=counted)
+            if not isinstance(units, RecordSource):
+                counted.count_arrays(units)
+        except (SourceError, BackendError):  # of one patient, or a field that is empty
+            continue
+        images = counted.classes.total()
+        if 2 * images >= inspection.classes.total() and 1 < len(counted.units) < images:
+            return column, counted
+    return None
+
+
+def _unit_problem(column: str, counted: Inspection, inspection: Inspection) -> Problem:
+    """What is said where images of the same people are protected one by one."""
+    people, images = people_of(column), counted.classes.total()
+    words = " ".join(option_words("unit", column))
+    message = (
+        f"{images:,} images of {len(counted.units):,} {people}: add {words}. Without it each image "
+        "is protected by itself, and all images of one together less than epsilon says"
+    )
+    if nameless := inspection.classes.total() - images:
+        message += f". {nameless:,} images have no {column}: say whose they are, or leave them out"
+    return Problem("units", message, count=images)
 
 
 def _opened(config: RunConfig, inspection: Inspection) -> tuple[Source | None, list[Problem]]:
@@ -217,6 +282,9 @@ def _counted(
         examples = tuple(" = ".join(pair) for pair in inspection.contradicting)
         yield Problem("contradicting labels", message, count=count, examples=examples)
     yield from _class_names(inspection.classes)
+    counts = {} if config.classes is not None else inspection.classes
+    if lone := sorted(name for name, count in counts.items() if count == 1):
+        yield Problem(_LONE, lone_class_words(lone), blocking=True, count=len(lone))
 
 
 def _colours(
@@ -252,6 +320,8 @@ def _class_names(classes: Counter[str]) -> Iterator[Problem]:
             "--unit-from folder"
         )
         yield Problem("class names", message, count=len(classes))
+    elif persons := like_persons(sorted(classes)):
+        yield Problem("class names", person_words(persons), count=len(persons))
 
 
 def _of_source(source: Source, config: RunConfig) -> Iterator[Problem]:
@@ -287,7 +357,7 @@ def _remedies(
         options[source.grouping.option] = source.grouping.value
     if source.classes == UNLABELLED_NAME and config.label is None:
         options["label"] = "none"
-    elif config.classes is None and 1 < len(source.classes) <= _MOST_NAMED:
+    elif config.classes is None and 1 < len(source.classes) <= _MOST_NAMED and _LONE not in kinds:
         options["classes"] = source.classes
     if source.kind == "images":
         if config.channels is None:
@@ -296,6 +366,8 @@ def _remedies(
         if config.size is None and (large or "mixed sizes" in kinds):
             options["size"] = geometry.side
             options |= {"fit": geometry.fit} if geometry.fit != "stretch" else {}
+        elif config.size is None and source.shape[0] == source.shape[1]:
+            options["size"] = source.shape[0]  # as they are, and declared
     return options
 
 
@@ -315,14 +387,14 @@ def _tables(run: RunConfig, source: Source) -> _Tables:
     return {epsilon: table for epsilon, table in tables.items() if table}
 
 
-def _carried(tables: _Tables, inspection: Inspection) -> dict[float, dict[str, Carried | None]]:
+def _carried(tables: _Tables, units: Mapping[str, int]) -> dict[float, dict[str, Carried | None]]:
     """What each class can carry at each epsilon, by the sizes of the method's table."""
     return {
         epsilon: {
             name: max(
                 (one for one in table if one.size <= count), key=lambda one: one.size, default=None
             )
-            for name, count in sorted(inspection.classes.items())
+            for name, count in units.items()
         }
         for epsilon, table in tables.items()
     }

@@ -24,6 +24,9 @@ from understudy.privacy.unit import Adjacency, Unit
 LARGE_EPSILON = 100.0
 """Above it a run has to say that it means its epsilon (``--accept-epsilon``)."""
 
+LARGE_DELTA = 1e-3
+"""Above it likewise: of a thousand records one may be exposed outright."""
+
 NOTED_EPSILON = 10.0
 """Above it the plan says how little an epsilon protects."""
 
@@ -55,7 +58,9 @@ class RunConfig:
     ]
     method: Annotated[str, Option("See `understudy methods`.")] = "clustering"
     delta: Annotated[float, Option("Its delta; 1e-5 if not given.")] = 1e-5
-    accept_epsilon: Annotated[bool, Option("Take an epsilon above 100.")] = False
+    accept_epsilon: Annotated[
+        bool, Option("Take an epsilon above 100, or a delta above 0.001.")
+    ] = False
     roles: RoleNames = field(default_factory=RoleNames)
     settings: Annotated[
         Mapping[str, Any], Option("Parameters of the method; see `understudy methods`.")
@@ -127,6 +132,12 @@ class RunConfig:
         else:
             _ = self.budget
             self._require_meant(self.epsilon)
+        if self.delta > LARGE_DELTA and not self.accept_epsilon:
+            raise ConfigError(
+                f"delta {self.delta:g} allows that a record is exposed outright with that "
+                f"probability. Take 1e-5, or {LARGE_DELTA:g} at most; --accept-epsilon says that "
+                "it is meant"
+            )
         _ = self.privacy_unit
         require_size(self.fit, self.size)
         if self.classes is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from understudy.core.files import write_whole
 from understudy.core.ports import Source
 from understudy.core.types import Fit, Images, Receipt, Release
 from understudy.core.version import understudy_version
@@ -45,8 +47,32 @@ OPTIONS = {
     "image size": "--size",
     "colour channels": "--channels",
     "intensity window": "SOURCE?window=CENTRE,WIDTH",
+    "epsilon": "--epsilon NUMBER",
 }
 """The option that declares each premise; the length of embeddings has none."""
+
+
+def declaring_options(premises: Sequence[Premise]) -> list[str]:
+    """The options that declare what is inferred as it is, as they are typed."""
+    words: list[str] = []
+    for premise in premises:
+        value, flag = premise.value, OPTIONS.get(premise.name)
+        if premise.origin == "declared" or flag is None:
+            continue
+        if premise.name == "image size":
+            height, width = value
+            value = height if height == width else "N"
+        elif premise.name == "class names" and len(value) > 1:
+            if any("," in name for name in value):
+                continue  # the option cannot say them
+            value = ",".join(value)
+        elif premise.name == "class names":
+            flag, value = OPTIONS["label column"], NO_LABELS
+        elif premise.name not in ("label column", "colour channels"):
+            value = ""
+        words.append(f"{flag} {shlex.quote(str(value))}" if value != "" else flag)
+    return list(dict.fromkeys(words))
+
 
 ONE_CLASS = (
     "nothing in the dataset says what the class is, so it is one class, 'all'; --label none says "
@@ -97,7 +123,7 @@ def run_record(
         contact=config.contact or "",
         quality=quality,
         premises=(
-            *premises_of(prepared.source, config),
+            *premises_of_run(prepared),
             *stated_premises(origins),
         ),
     )
@@ -140,6 +166,21 @@ def premises_of(source: Source, config: RunConfig) -> tuple[Premise, ...]:
     if config.fit != "stretch":
         premises.append(Premise.of("image fit", config.fit, declared=True))
     return tuple(premises)
+
+
+def premises_of_run(prepared: Prepared) -> tuple[Premise, ...]:
+    """`premises_of` a run, and what follows from them: its codec; and an epsilon of the ledger."""
+    premises = premises_of(prepared.source, prepared.config)
+    origins = {premise.name: premise.origin for premise in premises}
+    more: list[Premise] = []
+    if prepared.codec is not None:
+        declared = {origins.get("image size"), origins.get("colour channels")} == {"declared"}
+        codec = prepared.codec.codec
+        more.append(Premise.of("encoder and decoder by size", codec, declared=declared))
+    if prepared.asked_epsilon is not None:
+        what = f"{prepared.asked_epsilon} of the budget that the owner's ledger had left"
+        more.append(Premise.of("epsilon", what, declared=False))
+    return (*premises, *more)
 
 
 def write_release_documents(
@@ -226,7 +267,7 @@ def write_owner(
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
-    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
     content = RunFile(
         run=folder.run,
         dataset=owner.dataset,

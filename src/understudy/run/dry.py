@@ -15,6 +15,7 @@ from understudy.core.ports import StepwiseModel
 from understudy.core.roles import RoleNames
 from understudy.core.types import Fit, Receipt, Stage
 from understudy.data.inspection import source_notes
+from understudy.data.names import like_persons, person_words
 from understudy.methods.base import Expectation
 from understudy.methods.clustering.capacity import Carried, classifier_words
 from understudy.privacy.ledger.ledger import Dataset, Ledger
@@ -22,9 +23,17 @@ from understudy.privacy.unit import Adjacency
 from understudy.report import Premise
 from understudy.run.accuracy import training_note
 from understudy.run.config import NOTED_EPSILON, RunConfig, make_config, source_name
-from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of
+from understudy.run.documents import ONE_CLASS, is_unlabelled, premises_of_run
+from understudy.run.early_stop import require_otherwise
 from understudy.run.model_fit import drawn_fit, words_fit
-from understudy.run.prepare import Prepared, claim, prepare, require_no_private_input
+from understudy.run.outputs import require_free
+from understudy.run.prepare import (
+    Prepared,
+    claim,
+    prepare,
+    require_no_private_input,
+    require_room_of,
+)
 
 
 @dataclass(frozen=True)
@@ -133,13 +142,21 @@ def _stage_noise(prepared: Prepared) -> Callable[[Stage], float]:
     return lambda stage: factor / prepared.plan.stage_mu(stage.name)
 
 
-def dry_run(config: RunConfig) -> RunPlan:
+def dry_run(config: RunConfig, *, out: bool = True) -> RunPlan:
     """Check everything that can be checked and say what would be charged.
+
+    Args:
+        config: What was asked.
+        out: Whether its folder is one that a run is to be written to.
 
     Raises:
         InputError: What would be refused in the real run too.
     """
+    if out:
+        require_free(config.out, resume=config.resume)
     prepared = prepare(config)
+    require_otherwise(prepared)
+    require_room_of(prepared)
     fits = (words_fit(prepared), drawn_fit(prepared))
     with Ledger(prepared.config.ledger) as ledger:
         require_no_private_input(prepared, ledger)
@@ -200,7 +217,8 @@ def planned_run(
     """
     given = {**options, "settings": dict(options.get("settings") or {})}
     name = source_name("source", source)
-    return dry_run(make_config({**given, "source": name, "out": "out", "epsilon": epsilon}))
+    config = make_config({**given, "source": name, "out": "out", "epsilon": epsilon})
+    return dry_run(config, out=False)
 
 
 def plan_of(
@@ -250,7 +268,7 @@ def plan_of(
         at_delta=preview.delta,
         refused=preview.refused,
         concerned=preview.concerned,
-        premises=premises_of(prepared.source, config),
+        premises=premises_of_run(prepared),
         held_out=config.hold_out,
         notes=(*_notes(prepared, whole), *_spending_notes(prepared, preview.budget)),
         fits=tuple(fits),
@@ -267,6 +285,8 @@ def _notes(prepared: Prepared, whole: Receipt) -> Iterator[str]:
     """What the owner should know of the dataset and the guarantee before spending."""
     if is_unlabelled(prepared.source, prepared.config):
         yield ONE_CLASS
+    if persons := like_persons(prepared.source.classes):
+        yield person_words(persons)
     if prepared.codec is not None:
         yield prepared.codec.reason
     if prepared.method.stops:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.backends.arrays import fit_images
+from understudy.core.files import public_name
 from understudy.core.independence import constantly
 from understudy.core.ports import Encoder, Events, Source, Step
 from understudy.core.types import Labels, Release
@@ -25,7 +26,6 @@ from understudy.privacy.queries import RecallCounts
 from understudy.privacy.rows import RECORDS_PER_CALL
 from understudy.privacy.vault import Vault
 from understudy.report import PublicQuality
-from understudy.report.record import public_name
 from understudy.run.outputs import NamedArrays, RunFolder, open_release, private_cache
 from understudy.run.prepare import QUALITY, Prepared
 

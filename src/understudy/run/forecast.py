@@ -250,7 +250,7 @@ def _release(prepared: Prepared, records: DrawnRecords, per_class: int, folder: 
     with Ledger(folder / "ledger.db") as ledger:
         dataset = ledger.register(records)
         account = Account(ledger, dataset.id, config.privacy_unit, prepared.plan, folder / "stages")
-        vault = _PublicVault(records, account, LocalEngine(), cache)
+        vault = _PublicVault(records, account, LocalEngine(), cache, probe=False)
         materials = Materials(
             context=prepared.context,
             vault=vault,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from understudy.core.errors import ConfigError, RunError
@@ -65,7 +64,6 @@ def keep_hold_out(owner: Path, source: Source, asked: float | str, unit: Unit) -
     path = owner / FILE
     content = {"key": drawn.key.hex(), "share": share, "unit": drawn.unit, "kind": "owner-only"}
     write_json(path, content)
-    os.chmod(path, 0o600)
     return drawn
 
 

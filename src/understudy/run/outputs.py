@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import RunError, UnderstudyError
+from understudy.core.files import close_to_others, owner_file
 from understudy.core.types import Shape
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ _NOT_A_RUN = {
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON so that it is there whole or not at all."""
+    """Write JSON for the owner alone (mode 0600), so that it is there whole or not at all."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
+    with owner_file(part, "w") as file:
         json.dump(value, file, indent=2, ensure_ascii=False, default=str)
         file.write("\n")
         file.flush()
@@ -62,7 +63,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_arrays(path: Path, arrays: NamedArrays) -> None:
     """Write an npz of numbers or of text so that it is there whole or not at all."""
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    with owner_file(part, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # takes any arrays
         file.flush()
         os.fsync(file.fileno())
@@ -169,7 +170,7 @@ class RunFolder(RunPaths):
         self.begun = True
         path = self.stored(name)
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             write_arrays(path, make())
         return read_arrays(path)
 
@@ -188,6 +189,24 @@ class RunFolder(RunPaths):
         return self.record.exists()
 
 
+def require_free(out: Path, *, resume: bool) -> None:
+    """Refuse a folder for a run that holds something else, or a file in its place.
+
+    Raises:
+        RunError: As said.
+    """
+    for place in (out, *out.absolute().parents):
+        if place.exists():
+            if not place.is_dir():
+                raise RunError(f"{out}: cannot write here: Not a directory; choose another --out")
+            break
+    if _holds_something(out):
+        if not RunPaths(out).start.exists():
+            raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
+        if not resume:
+            raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
+
+
 @contextmanager
 def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Iterator[RunFolder]:
     """Start a run's folder, or take up an interrupted one, and hold it alone.
@@ -196,18 +215,14 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
         RunError: The folder holds something else, a run that is not to be resumed or one with
             other settings; it cannot be written, or another process works in it.
     """
+    require_free(out, resume=resume)
     paths = RunPaths(out)
     start = paths.start
-    if _holds_something(out):
-        if not start.exists():
-            raise RunError(f"{out}: exists and is not empty; {_NOT_A_RUN[resume]}")
-        if not resume:
-            raise RunError(f"{out}: exists and is not empty; add --resume to go on with it")
     is_new = not out.exists()
     try:
         paths.owner.mkdir(mode=0o700, parents=True, exist_ok=True)
-        paths.owner.chmod(0o700)
-        lock = paths.lock.open("w")
+        close_to_others(paths.owner)
+        lock = owner_file(paths.lock, "w")
     except OSError as error:
         raise RunError(f"{out}: cannot write here: {error.strerror}") from error
     with lock:
@@ -233,6 +248,9 @@ def run_folder(out: Path, identity: Mapping[str, Any], *, resume: bool) -> Itera
                     with suppress(OSError):
                         out.rmdir()
             raise
+        finally:
+            if paths.owner.is_dir():
+                close_to_others(paths.owner)
 
 
 def _holds_something(out: Path) -> bool:

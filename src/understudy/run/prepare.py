@@ -43,7 +43,7 @@ from understudy.run.models import (
 )
 from understudy.run.provenance import PUBLIC_ROLES, Provenance, made_of, origins_of
 from understudy.run.quality_filter import quality_of
-from understudy.run.safeguards import require_apart, require_room
+from understudy.run.safeguards import require_apart, require_class_names, require_room
 from understudy.run.shared_records import PublicInput, require_no_shared_records
 from understudy.steps.quality import QualityFilter
 
@@ -73,6 +73,7 @@ class Prepared:
         origins: Where each dataset, model and file that was named comes from, as far as something
             is stated of it.
         codec: Which encoder and decoder were chosen, and why; None: the user named one.
+        asked_epsilon: The part of the dataset's budget that was asked for; None: a number was.
     """
 
     config: RunConfig
@@ -90,6 +91,7 @@ class Prepared:
     rows_held_out: int = 0
     origins: tuple[Provenance, ...] = ()
     codec: CodecChoice | None = None
+    asked_epsilon: str | None = None
 
     @property
     def origin(self) -> Provenance | None:
@@ -118,10 +120,10 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
         InputError: Anything that does not fit together.
     """
     require_apart(config.source, config.out)
-    chosen = method(config.method)
-    _require_rest(config, chosen)
+    chosen = _method_of(config)
     params = make_params(chosen.params, config.settings)
-    source = open_private(config) if source is None else source
+    source = _named_apart(open_private(config) if source is None else source, config)
+    asked = config.epsilon if isinstance(config.epsilon, str) else None
     config = with_epsilon(config, source)
     if source.kind == "embeddings":
         require_no_models(config)
@@ -163,7 +165,15 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     chosen_public = base if config.roles.get("public") is None else public
     quality = quality_of(config, context, names, chosen_public)
     parts = (plan, source, test, public, base, contrast, candidates, context, quality)
-    return Prepared(config, chosen, params, *parts, origins=origins, codec=codec)
+    return Prepared(
+        config, chosen, params, *parts, origins=origins, codec=codec, asked_epsilon=asked
+    )
+
+
+def _named_apart(source: Source, config: RunConfig) -> Source:
+    """The private dataset, whose class names a release may have (`require_class_names`)."""
+    require_class_names(source, declared=config.classes is not None)
+    return source
 
 
 def claim(prepared: Prepared, paid: Receipt | None = None) -> Receipt:
@@ -334,17 +344,20 @@ def require_independent_models(context: Context) -> None:
         )
 
 
-def _require_rest(config: RunConfig, chosen: Method) -> None:
-    """Refuse another method for the rest of a budget that has none.
+def _method_of(config: RunConfig) -> Method:
+    """The method of a run.
 
     Raises:
-        ConfigError: As said.
+        ConfigError: It is unknown; or another method was named for the rest of a budget that has
+            none.
     """
+    chosen = method(config.method)
     if config.otherwise is not None and not chosen.stops:
         raise ConfigError(
             f"{chosen.name} asks for all of its budget, so no rest goes to another method: leave "
             "out --otherwise"
         )
+    return chosen
 
 
 def _open_candidates(source: Source, name: str) -> Source:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from understudy.core.errors import ConfigError
+from understudy.core.files import write_whole
 from understudy.core.ports import Events, Source, Step
 from understudy.core.types import Images, Shape
 from understudy.data import open_source
@@ -110,7 +111,7 @@ def write_dropped(quality: QualityFilter, owner: Path) -> None:
     """A contact sheet of the worst images that were left out, the worst first."""
     if quality.worst:
         images = np.stack([image for _, image in quality.worst])
-        (owner / DROPPED).write_bytes(contact_sheet(images))
+        write_whole(owner / DROPPED, contact_sheet(images))
 
 
 def quality_warnings(quality: QualityFilter, count: int) -> Iterable[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import ConfigError, RunComplete, RunError
+from understudy.core.files import write_whole
 from understudy.run.config import make_config, read_config, read_yaml, unknown
 from understudy.run.selection.select_config import make_select_config
 
@@ -67,7 +68,7 @@ class RecipeStep:
         """Record that it is done."""
         if self.state.parent.is_dir():
             done = {**_read(self.state), self.command: _plain(self.options)}
-            self.state.write_text(json.dumps(done, indent=2) + "\n", encoding="utf-8")
+            write_whole(self.state, f"{json.dumps(done, indent=2)}\n".encode())
 
 
 def carry_out(

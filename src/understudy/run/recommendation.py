@@ -207,6 +207,7 @@ def _recommended(config: RunConfig, check: SourceCheck) -> tuple[Recommendation,
         obstacle=obstacle,
         expected=_expected(run, check, epsilon),
         notes=(
+            *(problem.message for problem in check.problems if problem.kind == "units"),
             *(() if plan is None else plan.notes),
             *_declared_losses(choices, check),
             *_class_notes(check, epsilon),
@@ -290,7 +291,7 @@ def _expected(run: RunConfig, check: SourceCheck, epsilon: float) -> tuple[Bench
         run.method,
         run.roles.get("encoder") or "",
         _released(run, check),
-        images=max(check.images, 1),
+        images=max(check.units, 1),
         classes=max(len(check.classes), 1),
         side=run.size or (shape[0] if len(shape) == 3 else 1),
         epsilon=epsilon,
@@ -311,12 +312,13 @@ def _serves_classifier(run: RunConfig, check: SourceCheck, mu: float) -> bool:
     """Whether embeddings of classes are released that are large enough for a DP classifier."""
     if run.method != "clustering" or len(check.classes) < 2:
         return False
-    large = check.images / len(check.classes) >= least_classified(mu)
+    large = _class_units(check) >= least_classified(mu)
     return large and _released(run, check) == "embeddings"
 
 
 _GROUPED = "names look grouped, and the guarantee should hold for a person, not for an image"
 _REASONS = {
+    "unit": "several images are of one of them, and the guarantee should hold for all of those",
     "skip_bad": "some files cannot be used, and are passed over and counted",
     "unit_from": _GROUPED,
     "unit_from_name": _GROUPED,
@@ -331,10 +333,12 @@ _REASONS = {
 def _facts(config: RunConfig, check: SourceCheck) -> tuple[PlanFact, ...]:
     """What the recommendation goes by, private facts first."""
     installed = [extra for package, extra in _RUNTIMES.items() if find_spec(package) is not None]
-    sizes = sorted(check.classes.values())
+    sizes = sorted((check.class_units or check.classes).values())
     facts = [PlanFact("images", f"{check.images:,}", private=True)]
+    if check.people is not None:
+        facts.append(PlanFact(check.people, f"{check.units:,}", private=True))
     if sizes:
-        listed = f"{len(sizes)} classes of {sizes[0]:,} to {sizes[-1]:,}"
+        listed = f"{len(sizes)} classes of {sizes[0]:,} to {sizes[-1]:,} {check.people or 'images'}"
         facts.append(PlanFact("class sizes", listed, private=True))
     if check.stored:
         facts.append(PlanFact("stored as", check.stored, private=True))
@@ -452,11 +456,11 @@ def _planned(config: RunConfig) -> tuple[Prepared | None, RunPlan | None, str | 
 def _class_notes(check: SourceCheck, epsilon: float) -> list[str]:
     """Classes of which little can be known at this epsilon."""
     least = _FEW * _CLASS_SIZE_NOISE / epsilon
-    small = [name for name, count in check.classes.items() if count < least]
+    small = [name for name, count in (check.class_units or check.classes).items() if count < least]
     if not small:
         return []
     named = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
     return [
         f"little can be known of {named} at epsilon {epsilon:g} (owner only): less than "
-        f"{least:,.0f} images. Join small classes, or spend more"
+        f"{least:,.0f} {check.people or 'images'}. Join small classes, or spend more"
     ]

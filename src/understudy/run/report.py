@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.core.errors import ConfigError, LedgerError, RunError
+from understudy.core.files import write_whole
 from understudy.core.results import Evaluation, Pairs
 from understudy.core.types import Images
 from understudy.privacy.ledger.ledger import Ledger
@@ -66,7 +67,9 @@ class RunReport:
 
     def write(self) -> Path:
         """Write the page, ``owner/report.html``."""
-        return _write(self.page, owner_report(self.record, self.owner))
+        require_folder(self.page)
+        write_whole(self.page, owner_report(self.record, self.owner).encode())
+        return self.page
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from understudy.backends.arrays import fit_images
 from understudy.core.errors import ConfigError, RunComplete, RunError
+from understudy.core.files import write_whole
 from understudy.core.ports import Events, Source
 from understudy.core.types import Batch, Release, Shape
 from understudy.core.version import understudy_version
@@ -313,7 +314,7 @@ def _documents(
     owner = OwnerRecord(earlier.run.dataset, 0, sheets=gallery, seconds=seconds, scatter=scatter)
     if gallery:
         write_gallery(folder.owner, gallery)
-    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
     content = RunFile(
         run=folder.run,
         dataset=earlier.run.dataset,

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from understudy.core.errors import ConfigError, InputError, LedgerError, RunStopped
+from understudy.core.errors import (
+    ConfigError,
+    InputError,
+    LedgerError,
+    RunStopped,
+    SourceError,
+    escaped,
+)
+from understudy.core.ports import Source
 from understudy.core.types import Shape
+from understudy.data.names import lone_class_words
 
 _RESERVE = 64 << 20  # bytes: documents, the ledger, and what else writes to the disk meanwhile
 _PER_SAMPLE = 64  # bytes of memory: labels, seeds and places in lists
@@ -44,6 +54,44 @@ def require_apart(source: str, out: Path) -> None:
             f"the private dataset {source} lies inside --out {out}: whoever shares that folder "
             "would share it; choose an empty folder"
         )
+
+
+def require_class_names(source: Source, *, declared: bool) -> None:
+    """Refuse class names that a release cannot have, or that one image alone would publish.
+
+    Args:
+        source: The private dataset.
+        declared: Whether its owner declared its classes.
+
+    Raises:
+        SourceError: Control characters in a name, or a class of one image that was not declared.
+        ConfigError: Letters that this process cannot write in the names of files.
+    """
+    for name in source.classes:
+        if name != escaped(name):
+            problem = f"the class {escaped(name)} has control characters in its name: rename it"
+            raise SourceError(problem, source.name)
+        encoding = sys.getfilesystemencoding()
+        if encoding != "utf-8" and (_BYTES.search(name) or not _encodable(name, encoding)):
+            raise ConfigError(
+                f"file names are read and written in {encoding} here, which has no letters for "
+                f"the class {name}. Nothing was spent. Set PYTHONUTF8=1, or a locale of UTF-8 "
+                "(LC_ALL=C.UTF-8)"
+            )
+    lone: tuple[str, ...] = getattr(source, "lone_classes", ())
+    if lone and not declared:
+        raise SourceError(lone_class_words(lone), source.name)
+
+
+_BYTES = re.compile(r"\\udc[89a-f][0-9a-f]")  # that are no text, as `escaped` writes them
+
+
+def _encodable(name: str, encoding: str) -> bool:
+    try:
+        name.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def require_room(

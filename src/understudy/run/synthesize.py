@@ -86,7 +86,8 @@ def synthesize(
             ledger: ``"rest"``, or a share of its squared mu such as ``"10%"``.
         method: Name of a method (``understudy methods``).
         delta: Its delta.
-        accept_epsilon: Whether an epsilon above 100 is meant, which protects next to nothing.
+        accept_epsilon: Whether an epsilon above 100 or a delta above 1e-3 is meant, either of which
+            protects next to nothing.
         encoder: Name of an encoder; None or ``auto``: the method's, which for clustering is chosen
             by the size of the images (`understudy methods` says how).
         decoder: Name of a decoder; None: the encoder's own, if it has one; ``"none"``: release

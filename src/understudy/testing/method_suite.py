@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from understudy.core.errors import BudgetRefused, ConfigError
 from understudy.core.option import declared_options, option_of
@@ -46,6 +47,25 @@ def add_record(path: Path) -> None:
     np.savez(path, embeddings=values, labels=np.append(labels, labels[0]))
 
 
+def add_extremes(source: Path) -> None:
+    """Three records more, of the first class: white, black, a checkerboard; or far out."""
+    if source.is_dir():
+        folder = min(path for path in source.iterdir() if path.is_dir())
+        with Image.open(min(folder.iterdir())) as image:
+            shape, mode = image.size[::-1], image.mode
+        row, column = np.indices(shape)
+        for number, pixels in enumerate((0 * row, 0 * row + 1, (row + column) % 2)):
+            extreme = Image.fromarray((255 * pixels).astype(np.uint8)).convert(mode)
+            extreme.save(folder / f"extreme{number}.png")
+        return
+    with np.load(source, allow_pickle=False) as archive:
+        values, labels = archive["embeddings"], archive["labels"]
+    extremes = np.zeros((3, values.shape[1]), dtype=values.dtype)
+    extremes[1, 0], extremes[2] = 1e4, -1e4
+    labels = np.append(labels, labels[:1].repeat(3))
+    np.savez(source, embeddings=np.concatenate([values, extremes]), labels=labels)
+
+
 def files_of(folder: Path) -> dict[Path, bytes]:
     """Every file below a folder, and what is in it."""
     return {
@@ -78,6 +98,10 @@ class MethodSuite:
     def add_record(self, source: Path) -> None:
         """Add one record to that dataset."""
         add_record(source)
+
+    def add_extremes(self, source: Path) -> None:
+        """Add some extreme records to that dataset."""
+        add_extremes(source)
 
     def options(self, folder: Path) -> dict[str, Any]:
         """More options of `understudy.synthesize`; files that they name are written here."""
@@ -156,10 +180,15 @@ class MethodSuite:
         assert sum(len(batch.labels) for batch in batches) == len(release)
         assert all(np.isfinite(batch.values).all() for batch in batches)
 
-    def test_a_record_more_changes_nothing_but_through_the_noisy_answers(
-        self, world: tuple[dict[str, Any], Path], result: Result, tmp_path: Path
+    @pytest.mark.parametrize("change", ["add_record", "add_extremes"])
+    def test_other_records_change_nothing_but_through_the_noisy_answers(
+        self, world: tuple[dict[str, Any], Path], result: Result, tmp_path: Path, change: str
     ) -> None:
-        """The run as if killed before its release, resumed on the adjacent dataset: same bytes."""
+        """The run as if killed before its release, resumed on more records: the same bytes.
+
+        On the adjacent dataset, and with extreme records: what is read off the records and not off
+        the answers (their number, the longest) differs there.
+        """
         options, folder = world
         shutil.copytree(folder, tmp_path / "world")
         out = tmp_path / "world" / "out"
@@ -170,7 +199,7 @@ class MethodSuite:
         intact = tmp_path / "intact"
         (shutil.copytree if source.is_dir() else shutil.copy)(source, intact)
         try:
-            self.add_record(source)
+            getattr(self, change)(source)
             again = self.run(options, out, resume=True)
         finally:
             if source.is_dir():

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from understudy.core.errors import ConfigError, MethodStopped
+from understudy.core.files import public_name
 from understudy.core.option import Option, check_options
 from understudy.core.ports import Encoder, Generator, Source
 from understudy.core.types import Embeddings, Images, Labels, Release, Stage
@@ -232,7 +233,7 @@ def _facts(
 
 def _made_of(materials: Materials, params: LabellingParams) -> tuple[str, str]:
     """The public dataset, and what is made of its images."""
-    source = "" if materials.public is None else materials.public.name
+    source = "" if materials.public is None else public_name(materials.public.name)
     return source, "redrawn by a generator" if params.draw == "varied" else "as they are"
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from understudy.core.files import owner_file, write_whole
 from understudy.core.types import Receipt, Release, Vector
 from understudy.core.version import understudy_version
 from understudy.methods.selection.algorithm import Selection
@@ -81,7 +82,7 @@ def write_candidates(
     """
     classes = opened.candidates.classes
     samples = {int(row): number for number, row in enumerate(chosen.indices)}
-    with (owner / TABLE).open("w", encoding="utf-8", newline="") as file:
+    with owner_file(owner / TABLE, "w") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["candidate", "class", "sample", "gamma", "score", "distance"])
         for row, label in enumerate(candidates.labels.tolist()):
@@ -221,7 +222,7 @@ def write_documents(
     )
     if owner.sheets:
         write_gallery(folder.owner, owner.sheets)
-    (folder.owner / "report.html").write_text(owner_report(record, owner), encoding="utf-8")
+    write_whole(folder.owner / "report.html", owner_report(record, owner).encode())
     _write_run(opened, folder, record, owner, facts)
     return Result(
         folder.release,

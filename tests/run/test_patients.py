@@ -1,0 +1,196 @@
+"""Images of the same people, where nobody named the column or the field that says so."""
+
+import csv
+import io
+import json
+import shutil
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from tests.run.samples import QUICK, SIZES, pictures, save, with_manifest
+
+import understudy
+from understudy.core.phrases import people_of
+from understudy.data.units import person_columns
+
+PATIENTS = 45
+
+
+def rows():
+    """(class, image, patient) of 180 images, four of a patient."""
+    for number, (name, image) in enumerate(pictures(SIZES, (8, 8, 1), 0)):
+        yield name, image, f"p{number % PATIENTS}"
+
+
+def encoded(image):
+    content = io.BytesIO()
+    Image.fromarray(image[..., 0]).save(content, format="PNG")
+    return content.getvalue()
+
+
+def as_manifest(folder):
+    return with_manifest(folder / "m")
+
+
+def as_zip(folder):
+    with_manifest(folder / "m")
+    return shutil.make_archive(str(folder / "z"), "zip", folder / "m")
+
+
+def as_npz(folder):
+    names, images, patients = zip(*rows(), strict=True)
+    ages = np.arange(len(names)) % 7
+    content = {"images": np.stack(images), "labels": np.array(names), "patient_age": ages}
+    np.savez(folder / "d.npz", **content, SubjectID=np.array(patients))
+    return folder / "d.npz"
+
+
+def as_parquet(folder):
+    names, images, patients = zip(*rows(), strict=True)
+    content = {"image": [encoded(image) for image in images], "label": names, "userId": patients}
+    pq.write_table(pa.table(content), folder / "d.parquet")
+    return folder / "d.parquet"
+
+
+def as_tar(folder):
+    with tarfile.open(folder / "d.tar", "w") as tar:
+        for number, (name, image, patient) in enumerate(rows()):
+            fields = json.dumps({"label": name, "participant": patient}).encode()
+            for suffix, content in (("png", encoded(image)), ("json", fields)):
+                member = tarfile.TarInfo(f"{number:04d}.{suffix}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    return folder / "d.tar"
+
+
+FORMATS = {
+    "manifest": (as_manifest, "patient", "patients"),
+    "zip": (as_zip, "patient", "patients"),
+    "npz": (as_npz, "SubjectID", "subjects"),
+    "parquet": (as_parquet, "userId", "users"),
+    "tar": (as_tar, "participant", "participants"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_check_and_plan_say_how_many_people_there_are(kind, tmp_path):
+    make, column, people = FORMATS[kind]
+    source, ledger = str(make(tmp_path)), str(tmp_path / "ledger.db")
+    label = {} if kind != "tar" else {"label": "label"}
+    words = f"180 images of {PATIENTS} {people}: add --unit {column}"
+    checked = understudy.check(source, progress="none", **label)
+    assert next(one.message for one in checked.problems if one.kind == "units").startswith(words)
+    assert f"--unit {column} " in checked.command
+    assert (checked.units, checked.people) == (PATIENTS, people)
+    plan = understudy.plan(source, epsilon=1.0, ledger=ledger, progress="none", **label)
+    assert any(note.startswith(words) for note in plan.notes)
+    assert f"--unit {column} " in plan.command
+    assert plan.plan.unit == f"rows sharing '{column}'"
+    # Who says so is told how many there are, and asked no more.
+    said = understudy.check(source, progress="none", unit=column, **label)
+    assert not [one for one in said.problems if one.kind == "units"]
+    assert (said.units, said.people, said.class_units) == (PATIENTS, people, checked.class_units)
+    assert max(said.class_units.values()) <= PATIENTS < max(said.classes.values())
+    plan = understudy.plan(
+        source, epsilon=1.0, ledger=ledger, progress="none", unit=column, **label
+    )
+    facts = {fact.name: fact.value for fact in plan.facts}
+    assert facts[people] == str(PATIENTS)
+    assert facts["class sizes"].endswith(people)
+
+
+def test_what_a_class_carries_goes_by_people_and_not_by_images(tmp_path):
+    """600 images of ten patients carry no mean of their own."""
+    (tmp_path / "scans").mkdir()
+    with (tmp_path / "scans" / "manifest.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["path", "label", "patient"])
+        rng = np.random.default_rng(0)
+        for number in range(600):
+            image = rng.integers(0, 256, (4, 4, 1), dtype=np.uint8)
+            save(image, tmp_path / "scans" / f"{number}.png")
+            table.writerow([f"{number}.png", "ab"[number % 2], f"p{number % 10}"])
+    scans = tmp_path / "scans"
+    checked = understudy.check(scans, progress="none", unit="patient")
+    assert checked.class_units == {"a": 5, "b": 5}
+    assert all(carried is None for carried in checked.carried[1.0].values())
+    alone = understudy.check(scans, progress="none", unit_from="file")
+    assert not any(carried is None for carried in alone.carried[1.0].values())
+
+
+def test_no_repeats_no_values_no_persons(tmp_path):
+    """A column of different values, an empty one and the class itself say nothing."""
+    names, images, _ = zip(*rows(), strict=True)
+    content = {"images": np.stack(images), "labels": np.array(names)}
+    np.savez(tmp_path / "d.npz", **content, patient=np.arange(180))
+    checked = understudy.check(tmp_path / "d.npz", progress="none")
+    assert not [one for one in checked.problems if one.kind == "units"]
+    assert checked.people is None
+    content["person"] = content.pop("labels")
+    np.savez(tmp_path / "e.npz", **content)
+    checked = understudy.check(tmp_path / "e.npz", label="person", progress="none")
+    assert not [one for one in checked.problems if one.kind == "units"]
+
+
+def test_images_without_a_patient_are_counted_and_no_command_leaves_them_out(tmp_path):
+    scans = with_manifest(tmp_path / "m")
+    lines = (scans / "manifest.csv").read_text().splitlines()
+    lines[1] = lines[1].rpartition(",")[0] + ","
+    (scans / "manifest.csv").write_text("\n".join(lines) + "\n")
+    checked = understudy.check(scans, progress="none")
+    (problem,) = (one for one in checked.problems if one.kind == "units")
+    assert problem.message.startswith("179 images of 45 patients: add --unit patient")
+    assert "1 images have no patient" in problem.message
+    assert "--unit" not in checked.command
+
+
+def test_dicom_files_are_of_patients(tmp_path):
+    pytest.importorskip("pydicom")
+    from tests.data.dicom_files import hospital
+
+    scans = hospital(tmp_path / "h", patients=6, images=4)
+    shutil.rmtree(scans / "us")
+    images = len([path for path in scans.rglob("*") if path.is_file()])
+    words = f"{images} images of 6 patients: add --unit PatientID"
+    checked = understudy.check(scans, progress="none", channels=1, size=8)
+    assert next(one.message for one in checked.problems if one.kind == "units").startswith(words)
+    assert "--unit PatientID " in checked.command
+    assert "--unit-from" not in checked.command
+    options = {"progress": "none", "channels": 1, "size": 8, "ledger": str(tmp_path / "l.db")}
+    plan = understudy.plan(scans, epsilon=1.0, **options)
+    assert "--unit PatientID " in plan.command
+    assert plan.plan.unit == "rows sharing 'PatientID'"
+    # Of the same files in a manifest, too.
+    listed = ["path,label", *(f"{p.relative_to(scans)},x" for p in scans.rglob("*") if p.is_file())]
+    listed[1] = listed[1][:-1] + "y"
+    (scans / "manifest.csv").write_text("\n".join(listed) + "\n")
+    checked = understudy.check(scans, progress="none", channels=1, size=8)
+    assert next(one.message for one in checked.problems if one.kind == "units").startswith(words)
+
+
+def test_the_card_says_that_a_noisy_number_counts_patients(tmp_path):
+    scans = with_manifest(tmp_path / "m")
+    options = {"epsilon": 100.0, "ledger": str(tmp_path / "l.db"), "settings": QUICK}
+    made = understudy.synthesize(
+        scans, out=tmp_path / "a", unit="patient", progress="none", **options
+    )
+    card = (made.release / "README.md").read_text()
+    number = made.facts["noisy_rows"]
+    assert f"| Made from | about {number} patients, counted with noise:" in card
+    assert f"| private units (DP count) | {number} |" in card
+    options["ledger"] = str(tmp_path / "other.db")
+    alone = understudy.synthesize(scans, out=tmp_path / "b", progress="none", **options)
+    assert "Made from" not in (alone.release / "README.md").read_text()
+
+
+def test_names_of_columns():
+    ids = ["PatientID", "patient", "subject_id", "userid", "Patient Name", "patientId", "mrn"]
+    others = ["patient_age", "Patient Sex", "label", "path", "paid", "user_agent", "name", "id"]
+    assert set(person_columns(ids + others)) == set(ids)
+    assert person_columns(["user", "patient"]) == ("patient", "user")
+    assert people_of("PERSON") == "people"
+    assert people_of("household") == "units (household)"
