@@ -306,6 +306,20 @@ def test_a_second_selection_of_a_pool_warns_before_it_runs(site: Path) -> None:
     assert any("selected once before" in warning for warning in result.warnings)
 
 
+@pytest.mark.parametrize("how", ["again", "by JPEG", "at half the size"])
+def test_candidates_that_were_stored_anew_are_the_same_pool(tmp_path: Path, how: str) -> None:
+    labels = CLASSES[np.arange(90) % 3]
+    for seed, name in enumerate(("private", "candidates")):
+        store(tmp_path / f"{name}.npz", drawings(seed, 90), labels, "images")
+    choose(tmp_path, "first")
+    images = np.stack([STORED[how](image) for image in drawings(1, 90)])
+    store(tmp_path / "again.npz", images[::-1], labels[::-1], "images")
+    with pytest.raises(Stopped, match="selected once before"):
+        choose(tmp_path, "second", candidates=tmp_path / "again.npz", progress=FirstWarning())
+    store(tmp_path / "others.npz", drawings(2, 90), labels, "images")
+    choose(tmp_path, "third", candidates=tmp_path / "others.npz", progress=FirstWarning())
+
+
 def test_a_resumed_selection_and_other_candidates_do_not_warn(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

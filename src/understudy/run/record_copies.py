@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,8 +68,13 @@ class Fingerprints:
 
     def keyed(self, key: bytes) -> Iterator[bytes]:
         """16 bytes of each record that say nothing without the key: for a ledger."""
-        for digest in self.digests.tolist():
-            yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
+        return _keyed(self.digests.tolist(), key)
+
+    def keyed_looks(self, key: bytes) -> Iterator[bytes]:
+        """The same of what images look like, which many keep when they are stored anew."""
+        if self.hashes is None:
+            return self.keyed(key)
+        return _keyed((hash_.tobytes() for hash_ in self.hashes), key)
 
     def and_those_of(self, other: Fingerprints) -> Fingerprints:
         """Those of both, these first; both of images or both of embeddings."""
@@ -89,6 +94,11 @@ class Fingerprints:
             None if self.hashes is None else self.hashes[rows],
             None if self.mirrored is None else self.mirrored[rows],
         )
+
+
+def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:
+    for digest in digests:
+        yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
 
 
 def shared_records(records: Fingerprints, known: Fingerprints) -> int:

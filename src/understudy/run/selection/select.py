@@ -270,14 +270,15 @@ class _Choice:
 
         Of a reference of real records too: it steers as they do.
         """
-        pool = Sketch.of(prints.keyed(ledger.key))
+        pool = Sketch.of(prints.keyed_looks(ledger.key))
+        digest = Sketch.of(prints.keyed(ledger.key)).to_json()["total"]
         self._warn_of_earlier(ledger, pool)
         what = (
             f"which {selected:,} of {len(prints.digests):,} candidates ({self.opened.origin.name}) "
             "are released, chosen by these records without noise"
         )
         details = {
-            "candidates": {"count": len(prints.digests), "digest": pool.to_json()["total"]},
+            "candidates": {"count": len(prints.digests), "digest": digest},
             "keep": self.config.keep,
             "settings": asdict(self.settings),
         }
