@@ -295,11 +295,10 @@ class _Choice:
 
     def _warn_of_earlier(self, ledger: Ledger, pool: Sketch) -> None:
         """Say at once where candidates of this pool were selected before, and what that tells."""
-        runs = {
-            one.run: dataset.name
-            for dataset, one in ledger.selections_of(pool)
-            if one.run != self.folder.run
-        }
+        runs: dict[str, str] = {}
+        for dataset, one in ledger.selections_of(pool):
+            if one.run != self.folder.run:
+                runs.setdefault(one.run, dataset.name)  # the private dataset before a reference
         if not runs:
             return
         times = "once" if len(runs) == 1 else f"{len(runs)} times"
