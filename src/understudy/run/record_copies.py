@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.ports import Source
-from understudy.core.types import Embeddings
+from understudy.core.types import Embeddings, Vector
 from understudy.data.batches import batch_size
 from understudy.metrics.copies import excess
 from understudy.metrics.fingerprints import (
@@ -30,6 +30,9 @@ NEAR_BITS = 6
 
 _NEAR_PART = 0.25
 """Of the distance between private records: a near-copy lies no farther from one of them."""
+
+_ALONE = 0.01
+"""Of private records, beside the others: a near-copy is as near to a single one as these."""
 
 _STORED_ANEW_BITS = 0, 2, 6, 10
 _TIMES, _P_VALUE = 2.0, 1e-6
@@ -68,8 +71,13 @@ class Fingerprints:
 
     def keyed(self, key: bytes) -> Iterator[bytes]:
         """16 bytes of each record that say nothing without the key: for a ledger."""
-        for digest in self.digests.tolist():
-            yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
+        return _keyed(self.digests.tolist(), key)
+
+    def keyed_looks(self, key: bytes) -> Iterator[bytes]:
+        """The same of what images look like, which many keep when they are stored anew."""
+        if self.hashes is None:
+            return self.keyed(key)
+        return _keyed((hash_.tobytes() for hash_ in self.hashes), key)
 
     def and_those_of(self, other: Fingerprints) -> Fingerprints:
         """Those of both, these first; both of images or both of embeddings."""
@@ -89,6 +97,11 @@ class Fingerprints:
             None if self.hashes is None else self.hashes[rows],
             None if self.mirrored is None else self.mirrored[rows],
         )
+
+
+def _keyed(digests: Iterable[bytes], key: bytes) -> Iterator[bytes]:
+    for digest in digests:
+        yield hashlib.blake2b(digest, digest_size=16, key=key).digest()
 
 
 def shared_records(records: Fingerprints, known: Fingerprints) -> int:
@@ -160,8 +173,10 @@ def copies_of(
     """How many samples are copies of a private record: exact ones, and near ones besides.
 
     A near-copy has the perceptual hash of a private image, seen in a mirror or not, but for 6 bits
-    of 64; or lies four times nearer to a private record than private records usually do to their
-    nearest other one. How often a private record is as near to another one says what chance gives.
+    of 64; or lies beside a single private record: its distance to the nearest over that to the
+    second nearest is as small as that of one private record in a hundred beside the others; or lies
+    four times nearer to a private record than such records usually do to their nearest other one.
+    How often a private record is as near to another one says what chance gives.
 
     Args:
         samples: Of the release, n.
@@ -172,20 +187,41 @@ def copies_of(
     """
     exact = copied(samples.digests, private.digests)
     asked = np.arange(len(private_embeddings))[some(len(private_embeddings), _ASKED)]
-    rows, queries, records = clouds(private_embeddings, embeddings, private_embeddings[asked])
-    others = nearest_rows(records, rows, min(2, len(private_embeddings)))[1][:, -1]
-    limit = _NEAR_PART * float(np.median(others))
-    near = nearest_rows(queries, rows)[1][:, 0] < limit
-    usual = others < limit
-    words = f"a distance below a quarter of that between private records, in the space of {space}"
+    distances, ratios = _two_nearest(embeddings, private_embeddings)
+    own, own_ratios = _two_nearest(private_embeddings[asked], private_embeddings, apart=True)
+    limit = _NEAR_PART * float(np.median(own))
+    alone = float(np.quantile(own_ratios, _ALONE))
+    near = (distances < limit) | (ratios < alone)
+    usual = (own < limit) | (own_ratios < alone)
+    words = (
+        f"in the space of {space}, nearer to one private record, beside the next one, than 99 % of "
+        "private records are, or at a quarter of the usual distance between them"
+    )
     if samples.hashes is not None and samples.mirrored is not None and private.hashes is not None:
         for hashes in (samples.hashes, samples.mirrored):
             near |= nearest_hashes(hashes, private.hashes)[1] <= NEAR_BITS
         usual |= _bits_to_others(private, asked) <= NEAR_BITS
         words = (
-            f"a perceptual hash that differs in {NEAR_BITS} of 64 bits at most, mirrored or not; "
-            f"or {words}"
+            f"by a perceptual hash that differs in {NEAR_BITS} of 64 bits at most, mirrored or "
+            f"not; or {words}"
         )
     return StatedCopies(
         len(exact), int(exact.sum()), int((near & ~exact).sum()), float(usual.mean()), words
     )
+
+
+def _two_nearest(
+    queries: Embeddings, records: Embeddings, *, apart: bool = False
+) -> tuple[Vector, Vector]:
+    """(n,) the distance to the nearest record, and that over the distance to the second nearest.
+
+    Args:
+        queries: (n, d).
+        records: (p, d).
+        apart: Whether the queries are among the records: each is then its own nearest.
+    """
+    first = 1 if apart else 0
+    rows, asked = clouds(records, queries)
+    distances = nearest_rows(asked, rows, min(2 + first, len(records)))[1]
+    nearest, second = distances[:, min(first, distances.shape[1] - 1)], distances[:, -1]
+    return nearest, nearest / np.maximum(second, 1e-12)

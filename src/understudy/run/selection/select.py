@@ -280,10 +280,11 @@ class _Choice:
             sources.append((source, rows if source is opened.candidates else steered))
         if not sources:
             return []
-        pool = Sketch.of(prints.keyed(ledger.key))
+        pool = Sketch.of(prints.keyed_looks(ledger.key))
+        digest = Sketch.of(prints.keyed(ledger.key)).to_json()["total"]
         self._warn_of_earlier(ledger, pool)
         details = {
-            "candidates": {"count": count, "digest": pool.to_json()["total"]},
+            "candidates": {"count": count, "digest": digest},
             "keep": self.config.keep,
             "settings": asdict(self.settings),
         }
@@ -299,11 +300,10 @@ class _Choice:
 
     def _warn_of_earlier(self, ledger: Ledger, pool: Sketch) -> None:
         """Say at once where candidates of this pool were selected before, and what that tells."""
-        runs = {
-            one.run: dataset.name
-            for dataset, one in ledger.selections_of(pool)
-            if one.run != self.folder.run
-        }
+        runs: dict[str, str] = {}
+        for dataset, one in ledger.selections_of(pool):
+            if one.run != self.folder.run:
+                runs.setdefault(one.run, dataset.name)  # the private dataset before a reference
         if not runs:
             return
         times = "once" if len(runs) == 1 else f"{len(runs)} times"
