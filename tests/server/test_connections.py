@@ -131,7 +131,7 @@ class Attackers:
     def __init__(self, port: int, count: int) -> None:
         self._port, self._count, self.opened = port, count, 0
         self._over, self.ready = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._attack()))
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._attack()), daemon=True)
 
     def __enter__(self) -> Attackers:
         self._thread.start()

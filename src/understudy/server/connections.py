@@ -15,7 +15,7 @@ import logging
 import resource
 import socket
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.core.errors import ConfigError, MissingExtra
@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _SHUTDOWN_SECONDS = 2.0
 """How long the other side may take to say that it has closed."""
+_OTHER_FILES = 256
+"""Files of the database, of jobs and of workers."""
 _PAUSE_SECONDS = 0.1
 """How long nothing is accepted where the machine has no file left for a connection."""
 
@@ -51,8 +53,8 @@ class ConnectionLimits:
     handshake: float = 5.0
     head: float = 10.0
     request: float = 300.0
-    connections: int = 512
-    of_address: int = 256
+    connections: int = 2048
+    of_address: int = 1024
     of_device: int = 16
 
 
@@ -295,13 +297,15 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def allow_files(limits: ConnectionLimits) -> None:
-    """Let this process have a file for each connection, where the system lets it."""
+def allow_files(limits: ConnectionLimits) -> ConnectionLimits:
+    """Let this process have a file for each connection; the limits as far as the system lets it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = limits.connections + 256  # database, sealed files, workers
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+    most = limits.connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < most:
+        most = most if hard == resource.RLIM_INFINITY else min(hard, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    connections = max(16, most - _OTHER_FILES)
+    return replace(limits, connections=connections, of_address=min(limits.of_address, connections))
 
 
 def _network(peer: str) -> str:

@@ -206,8 +206,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         ConfigError: The port is in use, or the host is not this machine; nothing was made.
     """
     sockets = listening_sockets(options.host, options.port)
-    limits = ConnectionLimits()
-    allow_files(limits)
+    limits = allow_files(ConnectionLimits())
     try:
         _serve_on(sockets, limits, options, announce)
     finally:

@@ -13,11 +13,11 @@ import multiprocessing
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from understudy.core.errors import RunError
 from understudy.methods.sanitize.jobs import (
@@ -149,12 +149,12 @@ class Worker:
             thread.join()
 
 
-def _work_forever(make: MakeService, name: str, stopping: Any) -> None:
+def _work_forever(make: MakeService, name: str) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     worker = Worker(make(), name)
-    while not stopping.is_set():
+    while True:  # until it is killed: a lock that is shared would be held by one that was
         if not worker.take_one():
-            stopping.wait(IDLE_SECONDS)
+            time.sleep(IDLE_SECONDS)
 
 
 def _end_with_parent() -> None:
@@ -177,7 +177,7 @@ class WorkerPool:
     def __init__(self, make: MakeService, service: JobService, count: int) -> None:
         self._make, self._service, self._count = make, service, count
         self._context = multiprocessing.get_context("spawn")  # torch's threads survive no fork
-        self._stopping = self._context.Event()
+        self._closed = False
         self._workers: dict[str, BaseProcess] = {}
         self._lock = threading.Lock()
 
@@ -189,10 +189,11 @@ class WorkerPool:
                     process.join()
                     del self._workers[name]
                     self._service.store.release(name)
-            while len(self._workers) < self._count and not self._stopping.is_set():
+            while len(self._workers) < self._count and not self._closed:
                 name = secrets.token_hex(8)
-                arguments = (self._make, name, self._stopping)
-                process = self._context.Process(target=_work_forever, args=arguments, daemon=True)
+                process = self._context.Process(
+                    target=_work_forever, args=(self._make, name), daemon=True
+                )
                 process.start()
                 self._workers[name] = process
 
@@ -206,8 +207,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """Kill all workers; what they were at goes on when the server is started again."""
-        self._stopping.set()
         with self._lock:
+            self._closed = True
             for name, process in self._workers.items():
                 process.kill()
                 process.join()
