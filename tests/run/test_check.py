@@ -106,7 +106,7 @@ def test_what_a_class_can_carry_is_that_of_the_plan(
     for epsilon in (1.0, 3.0):
         plan = make_config(
             {"source": str(folder), "out": tmp_path / "out", "epsilon": epsilon}
-            | {"ledger": str(tmp_path / "l.db"), "delta": delta}
+            | {"ledger": str(tmp_path / "l.db"), "delta": delta, "accept_epsilon": True}
         )
         (of_100, *_) = dry_run(plan).carried
         assert of_100.size == 100

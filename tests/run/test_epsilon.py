@@ -106,7 +106,7 @@ def test_a_resumed_run_has_the_epsilon_that_it_began_with(site: Site) -> None:
 
 
 def test_the_plan_says_before_the_charge_what_used_to_come_after_it(site: Site) -> None:
-    notes = "\n".join(site.plan(20.0, delta=1e-2).notes)
+    notes = "\n".join(site.plan(20.0, delta=1e-2, accept_epsilon=True).notes)
     assert "no total budget" in notes
     assert "set-budget" in notes
     assert "epsilon 20 is large" in notes

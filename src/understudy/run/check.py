@@ -126,7 +126,8 @@ def checked_dataset(
         ConfigError: An option that makes no sense.
     """
     name = source_name("source", source)
-    config = make_config({**options, "source": name, "out": "out", "epsilon": EPSILONS[0]})
+    given = {"source": name, "out": "out", "epsilon": EPSILONS[0], "accept_epsilon": True}
+    config = make_config({**options, **given})
     with reporting(progress) as events:
         step = events.step("reading the dataset")
         result = check_source(config)
