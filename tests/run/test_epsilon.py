@@ -44,7 +44,7 @@ class Site:
         return understudy.synthesize(**self.options(epsilon, out, **more), progress="none")
 
     def plan(self, epsilon: float | str, **more: Any) -> RunPlan:
-        return dry_run(make_config(self.options(epsilon, **more)))
+        return dry_run(make_config(self.options(epsilon, **more)), out=False)
 
     @property
     def rows(self) -> list[str]:
