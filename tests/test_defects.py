@@ -653,7 +653,8 @@ def test_defect_10_a_crash_where_there_is_next_to_nothing(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     few = class_folders(tmp_path / "few", {"cat": 15, "dog": 4, "eel": 1}, (6, 6, 1))
-    result = run(few, tmp_path / "out", epsilon=0.01, settings=settings)
+    options = {"classes": "cat,dog,eel", "settings": settings}
+    result = run(few, tmp_path / "out", epsilon=0.01, **options)
     pixels = release_pixels(tmp_path / "out")
     assert len(pixels) == result.facts["rows"] >= 3
 

@@ -270,9 +270,9 @@ def test_the_tied_gaussian_killed_at_every_stage_and_while_it_samples(
     energies = "understudy.backends.embedded.energies.energy_models:EnergyDecoder.match"
     killed((energies, 1, "before"))
     killed(("understudy.data.release:_PngWriter._name", 8, "after"))
+    draft = site.out / "owner" / ".draft.partial"
     begun = {
-        str(path.relative_to(site.out / ".release.partial")): np.asarray(Image.open(path))
-        for path in (site.out / ".release.partial").rglob("*.png")
+        str(path.relative_to(draft)): np.asarray(Image.open(path)) for path in draft.rglob("*.png")
     }
     done = with_energies.run(*site.words(None, "--resume"))
     assert done.code == 0, done.err

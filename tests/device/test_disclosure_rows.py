@@ -191,7 +191,7 @@ def two(site: DeviceSite, tmp_path: Path) -> Iterator[TwoServers]:
         for name in ("first.local", "second.local"):
             server = Server(tmp_path / name)
             stack.callback(server.store.close)
-            site.pair(server, stack.enter_context(server.client()), f"http://{name}")
+            site.pair(server, stack.enter_context(server.client()), f"https://{name}")
             two.exchanges[name] = site.exchange
         yield two
 

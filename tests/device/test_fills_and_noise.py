@@ -262,7 +262,7 @@ def test_a_preview_measures_all_that_was_disclosed_so_far(site: DeviceSite, serv
     add_photos(site.home, photo_files(site.folder / "textured"), side=SIDE, ledger=site.ledger)
     other = Server(site.folder / "other")
     with server.client() as client, other.client() as second:
-        site.pair(server, client, "http://first.local")
+        site.pair(server, client, "https://first.local")
         shown = site.show({"dog": "segment"}, 4)
         site.outbox.send(shown.parcel.digest, shown.code)
         # Photos that were sent and are left out now are measured still.
@@ -270,7 +270,7 @@ def test_a_preview_measures_all_that_was_disclosed_so_far(site: DeviceSite, serv
         ((heading, value),) = figures(again.text).items()
         assert "with what it has from before" in heading
         assert value > 60
-        site.pair(other, second, "http://second.local")
+        site.pair(other, second, "https://second.local")
         shown = site.show({"dog": "box"}, 2, server="second.local", measure=True)
         (_, value), (heading, together) = figures(shown.text).items()
         assert value < 15

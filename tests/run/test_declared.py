@@ -200,7 +200,7 @@ def test_an_empty_class_is_a_class(tmp_path: Path, ledger: str) -> None:
     found = understudy.evaluate(
         tmp_path / "a",
         real=scans,
-        test=scans,
+        test=class_folders(tmp_path / "test", seed=1),
         features="embedded:dct?coefficients=12",
         attacks=False,
     )

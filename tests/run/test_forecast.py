@@ -355,10 +355,11 @@ def test_small_grey_images_get_energies_where_they_are_few(scans: Path, few: boo
     assert "embedded:energies" not in (named.command or "")
 
 
-def test_units_are_counted_as_they_are_declared(tmp_path: Path) -> None:
+def test_units_are_counted_as_they_are_declared_or_proposed(tmp_path: Path) -> None:
     scans = with_manifest(tmp_path / "scans", per_unit=4)
     given = {"source": str(scans), "out": "out", "epsilon": 1.0, "label": "label"}
-    assert check_source(make_config(given)).units == 180
+    proposed = check_source(make_config(given))
+    assert (proposed.images, proposed.units, proposed.options["unit"]) == (180, 45, "patient")
     assert check_source(make_config({**given, "unit": "patient"})).units == 45
 
 

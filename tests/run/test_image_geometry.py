@@ -32,9 +32,11 @@ def in_colour(grey: np.ndarray) -> Image.Image:
     return Image.fromarray(grey).convert("RGB")
 
 
-def folders(root: Path, sizes: list[tuple[int, int]], *, coloured: bool = False) -> Path:
+def folders(
+    root: Path, sizes: list[tuple[int, int]], *, coloured: bool = False, seed: int = 0
+) -> Path:
     """Two classes of an image for each (height, width), stored in colour."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for place, name in enumerate(("clear", "ill")):
         (root / name).mkdir(parents=True)
         for number, size in enumerate(sizes):
@@ -399,5 +401,6 @@ def test_a_release_of_embeddings_is_evaluated_at_the_size_that_was_declared(
         mixed, out=tmp_path / "out", epsilon=50.0, ledger=str(tmp_path / "l.db"), size=16,
         fit="pad", decoder="none", settings=QUICK,
     )  # fmt: skip
-    found = understudy.evaluate(tmp_path / "out", real=mixed, test=mixed, attacks=False)
+    test = folders(tmp_path / "test", [(40, 60), (60, 40)] * 20, seed=1)
+    found = understudy.evaluate(tmp_path / "out", real=mixed, test=test, attacks=False)
     assert any(one.group == "fidelity" for one in found.values)

@@ -242,11 +242,18 @@ def test_changed_copies_are_near_copies_in_a_space_too(site: Path) -> None:
 
 
 def test_copies_of_what_was_held_out_count(site: Path) -> None:
-    arrays = dict(np.load(site / "private.npz"))
-    store(site / "candidates.npz", arrays["embeddings"], arrays["labels"], "embeddings")
+    (private, labels), (others, names) = people(1), people(2, 60)
+    values = np.concatenate([private, others])
+    store(site / "candidates.npz", values, np.concatenate([labels, names]), "embeddings")
     result = choose(site, keep="100%", hold_out="40%")
     assert result.copies is not None
     assert result.copies.exact == 240
+
+
+def test_the_private_records_themselves_are_no_candidates(site: Path) -> None:
+    with pytest.raises(ConfigError, match=r"240 of its 240 records"):
+        choose(site, candidates=site / "private.npz")
+    assert not (site / "out").exists()
 
 
 # The ledger
@@ -260,7 +267,7 @@ def disclosures(site: Path) -> list[Any]:
 
 def test_the_ledger_holds_digests_settings_the_leak_and_the_copies(site: Path) -> None:
     result = choose(site, reference=site / "reference.npz")
-    for one in disclosures(site):  # of the private records and of the reference
+    for one in disclosures(site):  # of the private records, the candidates and the reference
         details = json.loads(json.dumps(one.details))
         assert details["candidates"]["count"] == 300
         assert len(details["candidates"]["digest"]) == 32
@@ -272,7 +279,7 @@ def test_the_ledger_holds_digests_settings_the_leak_and_the_copies(site: Path) -
     with Ledger(str(site / "ledger.db")) as ledger:
         kinds = [row.kind for row in ledger.rows()]
         assert all("sketch" not in row.data for row in ledger.rows())
-    assert kinds.count("disclosure") == kinds.count("measured") == 2
+    assert kinds.count("disclosure") == kinds.count("measured") == 3
 
 
 class Stopped(Exception):

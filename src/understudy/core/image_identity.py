@@ -2,15 +2,15 @@
 
 Looks are the lowest spatial frequencies of the luminance (a cosine transform), which re-encoding,
 resizing, mirroring and turning by quarters leave nearly alone. Two images look the same where
-their frequencies differ by far less than those of the images around them do, because X-rays, or
-garments on black, are near to one another although no two are one image.
+their frequencies differ by far less than those of the images around them do, because scans, or
+small objects on black, are near to one another although no two are one image.
 
-The limits were set on five sets of real images, 28 to 128 pixels a side (X-rays, hands, clothes,
-satellite tiles, garments), each against 243 to 5,000 unrelated ones of its kind: `RATIO` of the
-nearest unrelated pair was 0.03 (garments), and 0.18 or more elsewhere; of re-encoded and halved
-images it was below 0.01 for nearly all photographs, and below `RATIO_OF_MANY` for half or more of
-the garments. Where records look alike among themselves, as drawings of simple shapes do, the
-limits are stricter, and where no two do, one pair may differ as much as one of many.
+The limits were set on five sets of real images, 28 to 128 pixels a side (scans, photographs, aerial
+images, small objects on black), each against 243 to 5,000 unrelated ones of its kind: `RATIO` of
+the nearest unrelated pair was 0.03 (objects on black), and 0.18 or more elsewhere; of re-encoded
+and halved images it was below 0.01 for nearly all photographs, and below `RATIO_OF_MANY` for half
+or more of the objects on black. Where records look alike among themselves, as drawings of simple
+shapes do, the limits are stricter, and where no two do, one pair may differ as much as one of many.
 
 Where only digests of one side are at hand, looks are cut into bands of signs of secret projections
 (Charikar 2002), and each band is a keyed digest.
@@ -33,7 +33,7 @@ RATIO = 0.0125
 """Dissimilarity of one pair, over that of the images around it, up to which it is one image."""
 
 RATIO_OF_MANY = 0.05
-"""The same where many images of a set have a partner: unrelated sets of garments have 0.2 %."""
+"""The same where many images of a set have a partner: unrelated small objects have 0.2 %."""
 
 _MANY_SHARE, _MANY = 0.02, 5  # of the images of a set, and at least so many
 _ORDER = 16  # frequencies a side

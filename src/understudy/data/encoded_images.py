@@ -136,8 +136,8 @@ class MixedSizes(SourceError):
 class RecordSource:
     """A ``Source`` of encoded images.
 
-    Opening it reads every header once (with ``skip_bad``, every image), so that bad files, shape
-    and classes are known before anything is computed.
+    Opening it reads every header once (with ``skip_bad``, every image): faults, shape and classes
+    are known before anything is computed.
 
     Args:
         records: Starts the records from the first one, in the same order every time.
@@ -152,16 +152,14 @@ class RecordSource:
         stray: Notes and litter passed over. Owner-only.
         burnt_in: Images that may have text burnt in. Owner-only.
         distorted: Images of another ratio that are stretched to ``size``. Owner-only.
-        grouping: The sign that several images are of one person although no unit was named, or
-            None.
+        grouping: The sign that images share a person although no unit was named, or None.
         person_columns: Columns that may say whose an image is (`units.person_columns`).
         lone_classes: Classes of one image.
         window_premise: (value, declared) of the window of images of more than 8 bits, or None.
 
     Raises:
-        SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, a
-            class that the owner did not declare; or, where none were declared, one class or an
-            empty class.
+        SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, an
+            undeclared class; or, where none were declared, one class or an empty class.
     """
 
     kind: Literal["images", "embeddings"] = "images"
@@ -183,9 +181,8 @@ class RecordSource:
         self.name = options.name
         self.label_column = label_column
         self.has_units = options.unit is not None
-        self.skipped = 0
         self.bad: list[tuple[str, str]] = []
-        self.stray = self.burnt_in = self.distorted = 0
+        self.skipped = self.stray = self.burnt_in = self.distorted = 0
         self.grouping: Grouping | None = None
         self.window_premise: tuple[Any, bool] | None = None
         self._options = options
@@ -197,8 +194,7 @@ class RecordSource:
         self._keyed = self._rule is not None or dicom_units
         self._records = records
         self._dropped: set[int] = set()
-        self._count = 0  # records, bad ones included
-        self._rows = 0
+        self._count = self._rows = 0  # records, bad ones included, and those that are used
         self._survey(None if classes is None else tuple(map(escaped, classes)), allow_empty)
 
     def __len__(self) -> int:
@@ -213,8 +209,7 @@ class RecordSource:
         """
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
-        labels: list[int] = []
-        units: list[str] = []
+        labels, units = list[int](), list[str]()
         values = np.empty((min(size, self._rows), *self.shape), dtype=np.uint8)
         for record in self._usable():
             values[len(labels)] = self._pixels(record)
@@ -245,7 +240,7 @@ class RecordSource:
                 raise SourceError(f"{error}. {SKIP}", record.location) from error
 
     def locations(self) -> list[str]:
-        """What an error calls each row, in order: its file, or its table and row there."""
+        """What an error calls each row: its file, or its table and row there."""
         return [record.location for record in self._usable()]
 
     def unit_digests(self, key: bytes) -> Iterator[bytes]:

@@ -144,9 +144,8 @@ def prepare(config: RunConfig, source: Source | None = None, *, probe: bool = Tr
     base = open_matching(names.get("base"), "base")
     public = open_matching(procedural_name(names.get("public"), context), "public")
     contrast = open_matching(contrast_name(names.get("contrast"), context), "contrast")
-    candidates = None
-    if (candidates_name := names.get("candidates")) is not None:
-        candidates = _open_candidates(source, candidates_name)
+    named = names.get("candidates")
+    candidates = None if named is None else _open_candidates(source, named)
     context = replace(
         context,
         public=public is not None,

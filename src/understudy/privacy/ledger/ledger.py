@@ -216,9 +216,8 @@ class Ledger:
         """Charge all of them or none, before any noise is drawn; on disk when this returns.
 
         A charge already recorded, the same in all it says, is not charged again: a resumed run may
-        repeat it. Everything else composes exactly with all that was ever charged to the dataset,
-        and must stay within its budget. The same holds for each dataset that overlaps with it
-        (`concerned`): all are charged in one transaction, or none is.
+        repeat it. Everything else composes exactly with all that was ever charged to the dataset
+        and to each that overlaps with it (`concerned`): all are charged, within budget, or none.
 
         Args:
             dataset_id: The dataset.
@@ -232,7 +231,7 @@ class Ledger:
         Raises:
             BudgetRefused: A budget, which it names, does not cover them; nothing was recorded.
             LedgerError: No such dataset, another unit or adjacency, two charges for one release, or
-                one that differs from what is recorded for it.
+                another one than is recorded for it.
         """
         with self._writing() as (connection, book):
             page = _page(book, dataset_id)
@@ -246,9 +245,8 @@ class Ledger:
         """Record that something of a dataset leaves without noise; on disk when this returns.
 
         It stands in the rows of the dataset and of each one that overlaps with it (`concerned`),
-        beside what was spent: no epsilon covers it, so no budget can refuse it. The same run counts
-        once: a resumed run may repeat it, and new details of it, such as what was measured since,
-        are added in one more row.
+        beside what was spent: no epsilon covers it, so no budget can refuse it. A run counts once;
+        new details of it, such as what was measured since, are added in one more row.
 
         Args:
             dataset_id: The dataset.

@@ -79,8 +79,14 @@ class Opened:
             "--reference": self.reference,
             "--public": self.public,
         }
+        measured = self.config.no_guarantee and not self.origin.declared_public
         return [
-            PublicInput(role, source, recorded=any(source is one for one in self.unproven))
+            PublicInput(
+                role,
+                source,
+                recorded=any(source is one for one in self.unproven),
+                measured=measured and source is self.candidates,
+            )
             for role, source in roles.items()
             if source is not None
         ]
