@@ -171,5 +171,5 @@ def test_a_layout_without_chroma_gives_images_without_colour() -> None:
     rest = encoder.layout(80, colour=False)
     wanted = encoder.encode(bars(shape, 0.6))[:, rest.columns]
     sizes, seeds = np.ones(len(rest.blocks)), np.arange(4, dtype=np.uint64)
-    images = decoder.match(wanted, rest, np.eye(rest.dim), sizes, seeds=seeds).astype(int)
-    assert np.abs(images[..., 0] - images[..., 2]).max() <= 3
+    images = decoder.match(wanted, rest, np.eye(rest.dim), sizes, seeds=seeds)
+    assert (images == images[..., :1]).all()

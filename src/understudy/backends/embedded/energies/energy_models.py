@@ -128,11 +128,15 @@ class _Numbers:
     def detail(self, layout: Layout, sizes: Vector) -> NDArray[np.float32]:
         """Of each channel the deviation that unmeasured frequencies are given: (c,) float32.
 
+        Where no number is of colour images have none, to the last bit: a discriminant that learns
+        from them would otherwise take what rounding leaves for the little that colours ever vary.
+
         Args:
             layout: Some numbers.
             sizes: (blocks,) of them.
         """
         detail = np.full(self.channels, _LEAST_DETAIL, dtype=np.float32)
+        detail[1:] *= layout.colours is not None
         for block, size in zip(layout.blocks, sizes, strict=True):
             if (column := layout.columns[block.start]) < len(self.cosines):
                 channel = self.cosines[column] // (COSINES * COSINES)
