@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from tests.first_warning import FirstWarning, Warned
 from tests.run.blobs import blobs, folder_of
 from tests.run.samples import QUICK, embeddings
 
@@ -232,30 +233,10 @@ def test_an_unfinished_run_and_a_missing_folder_are_not_evaluated(
 # How long it takes
 
 
-class Announced(Exception):
-    """Raised by the first warning."""
-
-
-class FirstWarning:
-    """Events that stop at the first warning."""
-
-    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Any:
-        return self
-
-    def __call__(self, done: int) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def notice(self, message: str, *, owner_only: bool = False) -> None: ...
-
-    def warning(self, message: str) -> None:
-        raise Announced(message)
-
-
 def test_what_takes_longer_than_a_minute_is_announced_before_it_begins(world: Path) -> None:
     pytest.importorskip("torch")
     long = {"networks": ["cnn"], "epochs": 10_000}
-    with pytest.raises(Announced, match=r"takes about \d+ (min|h) .*training"):
+    with pytest.raises(Warned, match=r"takes about \d+ (min|h) .*training"):
         evaluate(world, "honest", progress=FirstWarning(), **long)
     evaluate(world, "honest", progress=FirstWarning(), attacks=False)
 

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter
+from tests.first_warning import FirstWarning, Warned
 from tests.run.samples import QUICK, save
 
 from understudy.core.errors import ConfigError
@@ -282,26 +283,6 @@ def test_the_ledger_holds_digests_settings_the_leak_and_the_copies(site: Path) -
     assert kinds.count("disclosure") == kinds.count("measured") == 3
 
 
-class Stopped(Exception):
-    """Raised by the first warning."""
-
-
-class FirstWarning:
-    """Events that stop the run at its first warning."""
-
-    def step(self, name: str, total: int | None = None, *, owner_only: bool = False) -> Any:
-        return self
-
-    def __call__(self, done: int) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def notice(self, message: str, *, owner_only: bool = False) -> None: ...
-
-    def warning(self, message: str) -> None:
-        raise Stopped(message)
-
-
 def reordered(site: Path) -> Path:
     """A part of the candidates in another order, beside new ones."""
     arrays = dict(np.load(site / "candidates.npz"))
@@ -317,7 +298,7 @@ def test_a_second_selection_of_a_pool_warns_before_it_runs(site: Path) -> None:
     before = disclosures(site)
     for candidates in (site / "candidates.npz", reordered(site)):
         out = f"second by {candidates.stem}"
-        with pytest.raises(Stopped, match=r"selected once before.*near-copies"):
+        with pytest.raises(Warned, match=r"selected once before.*near-copies"):
             choose(site, out, candidates=candidates, keep="20%", progress=FirstWarning())
         assert disclosures(site) == before  # nothing is disclosed yet
     result = choose(site, "third", keep="20%")
@@ -333,7 +314,7 @@ def test_candidates_that_were_stored_anew_are_the_same_pool(tmp_path: Path, how:
     images = np.stack([STORED[how](image) for image in drawings(1, 90)])
     store(tmp_path / "again.npz", images[::-1], labels[::-1], "images")
     given: dict[str, Any] = {"settings": CHEAPLY, "progress": FirstWarning()}
-    with pytest.raises(Stopped, match="selected once before"):
+    with pytest.raises(Warned, match="selected once before"):
         choose(tmp_path, "second", candidates=tmp_path / "again.npz", **given)
     store(tmp_path / "others.npz", drawings(2, 90), labels, "images")
     choose(tmp_path, "third", candidates=tmp_path / "others.npz", **given)

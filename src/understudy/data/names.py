@@ -89,7 +89,7 @@ def like_persons(names: Sequence[str]) -> tuple[str, ...]:
 
 def person_words(names: Sequence[str]) -> str:
     """What is said of class names that look like persons'."""
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    listed = _first_of(names, 3)
     return (
         f"class names are published, and {listed} looks like the name of a person. If folders are "
         "people, say --label none --unit-from folder; else rename the class, or declare it "
@@ -99,12 +99,17 @@ def person_words(names: Sequence[str]) -> str:
 
 def lone_class_words(names: Sequence[str]) -> str:
     """What is said of classes of one image that nobody declared."""
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    listed = _first_of(names, 5)
     return (
         f"the class {listed} has one image, which alone would put its name into the release. "
         "Nothing was spent. Remove the image or join classes; or declare the classes that there "
         "are whatever the images show (--classes)"
     )
+
+
+def _first_of(names: Sequence[str], most: int) -> str:
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def _like_person(name: str) -> bool:
