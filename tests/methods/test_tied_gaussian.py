@@ -133,6 +133,18 @@ def test_numbers_of_colour_are_left_out_where_there_is_none(tmp_path: Any) -> No
     assert gaussian.covariance.shape == (20, 20)
 
 
+@pytest.mark.parametrize("deviation", [0.0, 0.08])
+def test_faint_colour_is_told_from_none_at_a_small_epsilon(tmp_path: Any, deviation: float) -> None:
+    """Each record says by itself whether it has colour, which noise in a mean can hide."""
+    records, _, _ = clouds(900)
+    records.values[:, 10:20] *= deviation / 0.15
+    for attempt in range(5):
+        (folder := tmp_path / str(attempt)).mkdir()
+        with vault_of(records, folder, 1.0) as (vault, mu):
+            gaussian = measured(vault, Blocks(), 3, mu, TIED_STAGES)
+        assert (gaussian.layout.colours is None) == (deviation == 0.0)
+
+
 def test_without_the_block_sizes_small_blocks_would_drown(tmp_path: Any) -> None:
     """The second block's means are a third of the others', and still stand out of the noise."""
     records, means, _ = clouds()

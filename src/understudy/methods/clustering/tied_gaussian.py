@@ -4,7 +4,7 @@ A few hundred records of a class pay for a mean and for their part of one covari
 more. The means are taken of numbers that say much of any image (`BlockEncoder`), and what little
 the budget says of them is used with care: every block of numbers is scaled by its released size
 before anything else is measured, means are shrunk by the noise that is known to be in them, and of
-the covariance only what stands out of the noise is kept.
+the covariance only what stands out of the noise is standing_out.
 
 Releases, each about one record more or less, and their shares of mu^2: class sizes, a centre, the
 sizes of the blocks, class means, the tied covariance. The rest of this module is post-processing.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from understudy.core.errors import ConfigError
+from understudy.core.independence import row_squares
 from understudy.core.matching import BlockEncoder, Layout, MatchingDecoder
 from understudy.core.types import (
     Images,
@@ -36,7 +37,7 @@ from understudy.methods.base import Materials
 from understudy.methods.clustering.capacity import SIZES, Carried, Noise, Shares
 from understudy.privacy.block_queries import AveragedSums, BlockSizes
 from understudy.privacy.cells import Cells
-from understudy.privacy.queries import FullMoments
+from understudy.privacy.queries import Counts, FullMoments
 
 if TYPE_CHECKING:  # it imports the noise, which `understudy methods` does without
     from understudy.privacy.vault import Vault
@@ -45,7 +46,8 @@ LEAST_DIM, MOST_DIM = 24, 256
 
 _CLIP = 0.75  # of the root of the number of dimensions: most records are clipped, and noise is less
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of public images
-_COLOURLESS = 0.05  # of the size of public photos' chroma: images of less have no colour
+_LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
+_LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _FEW_CLASSES = 4
 _MEAN_SPAN, _MEAN_SPAN_OF_FEW = 9, 25  # neighbours averaged over
@@ -193,17 +195,15 @@ def measured(
         mu: Of the run's budget.
         stages: The releases.
     """
-    sizes, size_sd = dp_estimators.class_sizes(vault, classes, encoder.dim, stages.class_sizes)
+    sizes, size_sd, colour = _class_sizes(vault, encoder, classes, stages.class_sizes)
     sizes = np.maximum(sizes, _LEAST_CLASS)
-    layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes))
-    numbers = _numbers(vault, layout)
-    centre, centre_variance = _centre(numbers, layout, float(sizes.sum()), stages.centre)
+    layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes), colour=colour)
+    columns = layout.columns
+    numbers = vault.view(lambda rows: rows[:, columns])
+    centre, noise = _centre(numbers, layout, float(sizes.sum()), stages.centre)
     block_sizes = _block_sizes(numbers, centre, layout, float(sizes.sum()), stages.block_sizes)
-    noise = np.minimum(centre_variance, 0.9 * block_sizes**2)
+    noise = np.minimum(noise, 0.9 * block_sizes**2)
     block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
-    if layout.colours is not None and block_sizes[layout.colours] <= _COLOURLESS:
-        layout, centre, block_sizes = _without_colour(encoder, layout, centre, block_sizes)
-        numbers = _numbers(vault, layout)
     scales = block_sizes[layout.block_of_column]
     standard = numbers.view(lambda rows: (rows - centre) / scales)
     means = _class_means(standard, layout, sizes, stages.means)
@@ -221,40 +221,44 @@ def measured(
     )
 
 
-def _numbers(vault: Vault, layout: Layout) -> Vault:
-    columns = layout.columns
-    return vault.view(lambda rows: rows[:, columns])
+def _class_sizes(
+    vault: Vault, encoder: BlockEncoder, classes: int, stage: Stage
+) -> tuple[Vector, float, bool]:
+    """Sizes of the classes, (classes,), the noise's deviation, and whether records have colour.
 
-
-def _without_colour(
-    encoder: BlockEncoder, layout: Layout, centre: Vector, block_sizes: Vector
-) -> tuple[Layout, Vector, Vector]:
-    """As many numbers of images without colour, with what was released of those among them.
-
-    Numbers that come in addition are centred like public images, and their blocks are of the size
-    of the last one that is known.
+    Where an encoder has numbers of colour, the records of a class are counted in two cells, those
+    without colour and the others, which costs no more.
     """
-    grey = encoder.layout(layout.dim, colour=False)
-    whole, sizes = np.zeros(encoder.dim), np.full(encoder.dim, np.nan)
-    whole[layout.columns], sizes[layout.columns] = centre, block_sizes[layout.block_of_column]
-    grey_sizes = np.empty(len(grey.blocks))
-    for number, block in enumerate(grey.blocks):
-        size = sizes[grey.columns[block]]
-        unknown = np.isnan(size).all()
-        grey_sizes[number] = grey_sizes[number - 1] if unknown else np.nanmedian(size)
-    return grey, whole[grey.columns], grey_sizes
+    layout = encoder.layout(MOST_DIM)
+    if layout.colours is None:
+        return *dp_estimators.class_sizes(vault, classes, encoder.dim, stage), False
+    chroma = layout.columns[layout.blocks[layout.colours]]
+    least = len(chroma) * _LEAST_CHROMA**2
+    coloured = vault.view(lambda rows: (row_squares(rows[:, chroma]) > least)[:, None] * 1.0)
+    query = Counts(Cells(np.tile([[0.0], [1.0]], (classes, 1, 1))))
+    counts = np.reshape(coloured.release(query, stage=stage.name), (classes, 2))
+    size_sd = vault.noise_sd(query, stage=stage.name)
+    standing_out = counts.sum(axis=0) > dp_estimators.CLEAR * np.sqrt(classes) * size_sd
+    sizes = np.maximum(counts[:, standing_out].sum(axis=1), 1.0)
+    colour = bool(counts[:, 1].sum() >= _LEAST_COLOURED * sizes.sum())
+    return sizes, max(1.0, float(np.sqrt(standing_out.sum()))) * size_sd, colour
 
 
-def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:
-    """The mean of all records, (d,), as far as each block stands out; and its noise's variance."""
+def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, Vector]:
+    """The mean of all records, (d,), each block shrunk as far as it does not stand out of noise.
+
+    And the mean squared error that noise leaves in the numbers of each block, (blocks,).
+    """
     query = AveragedSums(Cells(np.zeros((1, 1, layout.dim))), np.sqrt(layout.dim))
     everyone = vault.unconditional()
     centre = everyone.release(query, stage=stage.name)[0] / size
     variance = (vault.noise_sd(query, stage=stage.name) / size) ** 2
-    for block in layout.blocks:
+    standing_out = np.empty(len(layout.blocks))
+    for number, block in enumerate(layout.blocks):
         part = centre[block]
-        part *= max(0.0, 1 - len(part) * variance / max(float(part @ part), 1e-12))
-    return centre, variance
+        standing_out[number] = max(0.0, 1 - len(part) * variance / max(float(part @ part), 1e-12))
+        part *= standing_out[number]
+    return centre, np.full(len(standing_out), variance)
 
 
 def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage) -> Vector:
