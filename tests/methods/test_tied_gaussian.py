@@ -134,7 +134,9 @@ def test_numbers_of_colour_are_left_out_where_there_is_none(tmp_path: Any) -> No
 
 
 @pytest.mark.parametrize("deviation", [0.0, 0.08])
-def test_faint_colour_is_told_from_none_at_a_small_epsilon(tmp_path: Any, deviation: float) -> None:
+def test_faint_colour_is_distinguished_from_none_at_a_small_epsilon(
+    tmp_path: Any, deviation: float
+) -> None:
     """Each record says by itself whether it has colour, which noise in a mean can hide."""
     records, _, _ = clouds(900)
     records.values[:, 10:20] *= deviation / 0.15

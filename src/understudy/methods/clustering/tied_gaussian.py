@@ -200,9 +200,9 @@ def measured(
     layout = encoder.layout(dimensions(mu, float(sizes.sum()), classes), colour=colour)
     columns = layout.columns
     numbers = vault.view(lambda rows: rows[:, columns])
-    centre, noise = _centre(numbers, layout, float(sizes.sum()), stages.centre)
+    centre, centre_variance = _centre(numbers, layout, float(sizes.sum()), stages.centre)
     block_sizes = _block_sizes(numbers, centre, layout, float(sizes.sum()), stages.block_sizes)
-    noise = np.minimum(noise, 0.9 * block_sizes**2)
+    noise = np.minimum(centre_variance, 0.9 * block_sizes**2)
     block_sizes = np.sqrt(np.maximum(block_sizes**2 - noise, 1e-4))
     scales = block_sizes[layout.block_of_column]
     standard = numbers.view(lambda rows: (rows - centre) / scales)
@@ -244,21 +244,16 @@ def _class_sizes(
     return sizes, max(1.0, float(np.sqrt(standing_out.sum()))) * size_sd, colour
 
 
-def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, Vector]:
-    """The mean of all records, (d,), each block shrunk as far as it does not stand out of noise.
-
-    And the mean squared error that noise leaves in the numbers of each block, (blocks,).
-    """
+def _centre(vault: Vault, layout: Layout, size: float, stage: Stage) -> tuple[Vector, float]:
+    """The mean of all records, (d,), as far as each block stands out; and its noise's variance."""
     query = AveragedSums(Cells(np.zeros((1, 1, layout.dim))), np.sqrt(layout.dim))
     everyone = vault.unconditional()
     centre = everyone.release(query, stage=stage.name)[0] / size
     variance = (vault.noise_sd(query, stage=stage.name) / size) ** 2
-    standing_out = np.empty(len(layout.blocks))
-    for number, block in enumerate(layout.blocks):
+    for block in layout.blocks:
         part = centre[block]
-        standing_out[number] = max(0.0, 1 - len(part) * variance / max(float(part @ part), 1e-12))
-        part *= standing_out[number]
-    return centre, np.full(len(standing_out), variance)
+        part *= max(0.0, 1 - len(part) * variance / max(float(part @ part), 1e-12))
+    return centre, variance
 
 
 def _block_sizes(vault: Vault, centre: Vector, layout: Layout, size: float, stage: Stage) -> Vector:
