@@ -25,7 +25,7 @@ NAMES = (
     *("leakage", "leakage_shift", "independence", "small_classes", "images"),
     *("selection", "selection_baselines", "selection_privacy"),
     *("memorisation", "selection_memorised", "sanitize", "sanitize_models"),
-    *("sanitize_photos", "sanitize_second", "strangers"),
+    *("sanitize_photos", "sanitize_second", "strangers", "papers"),
 )
 
 
@@ -74,6 +74,8 @@ def parse(arguments: Sequence[str] | None = None) -> list[Chosen]:
     parser.add_argument("--out", type=Path, help="a folder of results, to go on from")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the judges")
     parser.add_argument("--pack", type=Path, help="a folder for releases to be judged elsewhere")
+    parser.add_argument("--table", help="of a paper: T1")
+    parser.add_argument("--list", action="store_true", default=None, dest="list_only")
     parser.add_argument("--quality", type=int, help="of JPEG in packs; else lossless")
     options = vars(parser.parse_args(arguments))
     try:
