@@ -51,12 +51,11 @@ _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have 
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
 _FEW_CLASSES = 4
 _MEAN_SPAN, _MEAN_SPAN_OF_FEW = 9, 25  # neighbours averaged over
-_VARIANCE_SPAN = 15
-_LEAST_VARIANCE = 0.1  # of its neighbours' mean, that a variance may be at least
+_LEAST_VARIANCE = 0.05  # of a block, where the root of the number of dimensions is clipped to
+_NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
 _DECODED = 512
-_LEAST_DRAWN = 1e-4  # eigenvalue of the correlations that samples are drawn with
-_LEAST_EIGENVALUE = (0.001, 0.5)  # bounds of the least one of the correlations, by the noise
+_LEAST_EIGENVALUE = 1e-4  # of the correlations
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class TiedGaussian:
         block_sizes: (blocks,) deviation of the records in each block, over that of public images.
         root: (d, d) a square root of the covariance that samples are drawn with, which is less than
             that of the records where no direction explains it.
-        covariance: (d, d) that of the records, its least eigenvalues raised to the noise in them.
+        covariance: (d, d) that of the records, its variances raised by the noise in them.
     """
 
     layout: Layout
@@ -209,14 +208,14 @@ def measured(
     means = _class_means(standard, layout, sizes, stages.means)
     model = _covariance(standard, layout, means, float(sizes.sum()), stages.covariance)
     unclipped = scales / _CLIP
-    full = unclipped[:, None] * model.root(model.least)
+    full = unclipped[:, None] * model.root(noises=_NOISES)
     return TiedGaussian(
         layout,
         sizes,
         size_sd,
         centre + means * unclipped,
         block_sizes,
-        unclipped[:, None] * model.root(_LEAST_DRAWN, unexplained_part(layout.dim)),
+        unclipped[:, None] * model.root(unexplained_part(layout.dim)),
         full @ full.T,
     )
 
@@ -292,22 +291,25 @@ class _SpikedCovariance:
     Attributes:
         diagonal: (d,).
         spikes: (d, d): what stands out.
-        least: The least eigenvalue of the correlations that a discriminant divides by.
+        noise: Standard deviation of the noise in a variance.
     """
 
     diagonal: Vector
     spikes: Vector
-    least: float
+    noise: float
 
-    def root(self, least: float, part: float = 1.0) -> Vector:
-        """A square root (d, d) of the covariance, no eigenvalue of its correlations below least.
+    def root(self, part: float = 1.0, noises: float = 0.0) -> Vector:
+        """A square root (d, d) of the covariance, no eigenvalue of its correlations near 0.
 
-        With only a ``part`` of the diagonal's deviations.
+        Args:
+            part: Of the diagonal's deviations.
+            noises: So many deviations of the noise are added to each variance.
         """
-        scale = np.sqrt(self.diagonal)
-        matrix = np.diag(part**2 * self.diagonal) + self.spikes
+        diagonal = self.diagonal + noises * self.noise
+        scale = np.sqrt(diagonal)
+        matrix = np.diag(part**2 * diagonal) + self.spikes
         values, axes = np.linalg.eigh(matrix / np.outer(scale, scale))
-        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, least)))
+        return np.asarray(scale[:, None] * axes * np.sqrt(np.maximum(values, _LEAST_EIGENVALUE)))
 
 
 def _covariance(
@@ -315,29 +317,19 @@ def _covariance(
 ) -> _SpikedCovariance:
     """The covariance about the class means in standard units: what of it stands out of the noise.
 
-    The diagonal is shrunk to its moving average, block by block. Eigenvalues of the rest count
-    beyond the edge of the noise's, by the spiked model.
+    Each variance is the mean of its block's. Eigenvalues of the rest count beyond the edge of the
+    noise's, by the spiked model.
     """
     dim = layout.dim
     query = FullMoments(Cells(means[:, None]), _CLIP * np.sqrt(dim), np.zeros(len(means), np.int64))
     matrix = query.matrices(vault.release(query, stage=stage.name))[0] / size
     noise = vault.noise_sd(query, stage=stage.name) / size  # on the diagonal; beside it, less
-    measured_variances, diagonal = np.diag(matrix), np.empty(dim)
-    for block in layout.blocks:
-        own = measured_variances[block]
-        smooth = np.maximum(
-            moving_average(own, _VARIANCE_SPAN), 0.02 * max(float(own.mean()), 0.05)
-        )
-        signal = max(float(((own - smooth) ** 2).mean()) - noise**2, 1e-9)
-        keep = signal / (signal + noise**2)
-        diagonal[block] = np.maximum(keep * own + (1 - keep) * smooth, _LEAST_VARIANCE * smooth)
+    variances = np.diag(matrix)
+    blocks = [max(float(variances[block].mean()), _LEAST_VARIANCE) for block in layout.blocks]
+    diagonal = np.array(blocks)[layout.block_of_column]
     values, axes = np.linalg.eigh(matrix - np.diag(diagonal))
-    edge = np.sqrt(2 * dim) * noise
-    return _SpikedCovariance(
-        diagonal,
-        (axes * _spiked(values, edge)) @ axes.T,
-        float(np.clip(edge / 4, *_LEAST_EIGENVALUE)),
-    )
+    spikes = (axes * _spiked(values, np.sqrt(2 * dim) * noise)) @ axes.T
+    return _SpikedCovariance(diagonal, spikes, noise)
 
 
 def _spiked(values: Vector, edge: float) -> Vector:
