@@ -49,8 +49,7 @@ _SMALLEST_BLOCK, _LARGEST_BLOCK = 0.03, 2.0  # sizes of a block, over that of pu
 _LEAST_CHROMA = 0.05  # of the deviation of public photos' chroma: an image of less is grey
 _LEAST_COLOURED = 0.25  # of the records: where fewer have colour, samples have none
 _LEAST_CLASS = 8.0  # records that a class is taken to have at least
-_FEW_CLASSES = 4
-_MEAN_SPAN, _MEAN_SPAN_OF_FEW = 9, 25  # neighbours averaged over
+_MEAN_SPAN = 9  # neighbouring numbers, whose variance between classes is averaged
 _LEAST_VARIANCE = 0.05  # of a block, where the root of the number of dimensions is clipped to
 _NOISES = 2.0  # deviations of the noise, that a discriminant adds to each variance
 _ROUNDS = 30  # of draws again, of points that the discriminant gives another class
@@ -278,8 +277,7 @@ def _class_means(vault: Vault, layout: Layout, sizes: Vector, stage: Stage) -> V
         return np.asarray(common[None])
     excess = own**2 - (noise * (1 - sizes / total))[:, None]
     between = np.maximum(excess.mean(axis=0) * classes / (classes - 1), 0.0)
-    span = _MEAN_SPAN if classes > _FEW_CLASSES else _MEAN_SPAN_OF_FEW
-    smooth = np.concatenate([moving_average(between[block], span) for block in layout.blocks])
+    smooth = np.concatenate([moving_average(between[block], _MEAN_SPAN) for block in layout.blocks])
     smooth = np.maximum(smooth, 1e-6)
     return np.asarray(common + own * smooth / (smooth + noise[:, None]))
 
