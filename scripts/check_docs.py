@@ -120,7 +120,7 @@ def long_page(page: Path) -> list[str]:
     lines = text.count("\n")
     if limit is None or lines <= limit:
         return []
-    return [f"{page.relative_to(ROOT)}: {lines} lines; a page has at most {limit}: divide or cut it"]
+    return [f"{page.relative_to(ROOT)}: {lines} lines; at most {limit}: divide or cut it"]
 
 
 def lost_pages() -> list[str]:

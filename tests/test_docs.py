@@ -47,7 +47,7 @@ def test_every_page_is_right(checker: ModuleType) -> None:
         ("[a][card]", "[card] is defined nowhere"),
         ("[a][card]\n\n[card]: missing.md", "leads to no file"),
         ("word " * 21, "105 columns"),
-        ("line\n" * 201, "201 lines; a page has at most 200"),
+        ("line\n" * 201, "201 lines; at most 200"),
     ],
 )
 def test_the_checker_finds_what_is_wrong(
