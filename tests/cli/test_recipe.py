@@ -139,7 +139,7 @@ def test_what_is_no_yaml_is_refused(site: Path, text: str) -> None:
 
 
 def test_the_recipe_of_the_page_is_one(site: Path, repository: Path) -> None:
-    page = (repository / "docs" / "methods" / "selection.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "recipes.md").read_text(encoding="utf-8")
     (site / "page.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
     for name in ("photos", "test"):
         class_folders(site / name, {"cat": 3, "dog": 3})

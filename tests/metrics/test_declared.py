@@ -11,7 +11,7 @@ from understudy.core.results import Interval, Metric, Thresholds
 from understudy.metrics import declared
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = " ".join((DOCS / "evaluate.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((DOCS / "metrics.md").read_text(encoding="utf-8").split())
 METRICS = declared()
 ATTACKS = [metric for metric in METRICS.values() if metric.group == "attack"]
 
