@@ -109,8 +109,8 @@ def dimensions(mu: float, size: float, classes: int) -> int:
         size: Released number of records.
         classes: Their classes.
     """
-    covariance = (1.3 * mu * size) ** (2 / 3)
-    means = (0.187 * mu * size / classes) ** 2
+    covariance = (1.9 * mu * size) ** (2 / 3)
+    means = (0.213 * mu * size / classes) ** 2
     return int(max(LEAST_DIM, min(MOST_DIM, covariance, means)))
 
 
