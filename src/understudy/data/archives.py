@@ -23,9 +23,6 @@ def require_safe(archive: Any, path: Path) -> None:
     Args:
         archive: A path, or a stream of bytes, which is left at its start.
         path: What an error calls it.
-
-    Raises:
-        SourceError: As said, or it is no archive.
     """
     try:
         with zipfile.ZipFile(archive) as opened:

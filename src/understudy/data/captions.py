@@ -42,9 +42,6 @@ def check_captions(captions: Sequence[Any] | None, rows: int) -> None:
     Args:
         captions: Of one batch.
         rows: Its images.
-
-    Raises:
-        RunError: There is not one for each row, or one is not a line of text.
     """
     if captions is None or len(captions) != rows:
         count = "none" if captions is None else len(captions)
@@ -92,16 +89,11 @@ class CaptionsWriter:
 
 @dataclass(frozen=True, slots=True)
 class Captioned:
-    """The images of a release that has captions.
-
-    Attributes:
-        folder: Of the release.
-        texts: (n,) its captions.
-        records: The images of some rows, ascending (k,), in their order.
-    """
+    """The images of a release that has captions."""
 
     folder: Path
-    texts: list[str]
+    texts: list[str]  # (n,) its captions
+    # the images of some rows, ascending (k,), in their order
     records: Callable[[Labels], Iterator[Record]]
 
     def images(self, rows: Labels, shape: Shape) -> RecordSource:
@@ -110,9 +102,6 @@ class Captioned:
         Args:
             rows: (k,) int64, ascending.
             shape: (height, width, channels) of the release's images.
-
-        Raises:
-            SourceError: One of them is not there, or cannot be read.
         """
         options = Options(str(self.folder), size=(shape[0], shape[1]))
         return RecordSource(lambda: self.records(rows), options)
@@ -185,9 +174,6 @@ def with_captions(source: Source) -> Source:
 
     Args:
         source: As `open_source` opened it, by the name of a run's folder or of a release.
-
-    Raises:
-        SourceError: The captions cannot be read, or an image has none.
     """
     folder = Path(source.name).expanduser()
     folder = folder / "release" if (folder / "release").is_dir() else folder
@@ -207,11 +193,7 @@ def with_captions(source: Source) -> Source:
 
 
 def licence_of_captions(folder: Path) -> str | None:
-    """What stands beside the captions of a release as the licence of the images; None: nothing.
-
-    Raises:
-        SourceError: The captions cannot be read.
-    """
+    """What stands beside the captions of a release as the licence of the images; None: nothing."""
     table = folder / CAPTIONS_FILE
     try:
         if table.is_file():
@@ -227,11 +209,7 @@ def licence_of_captions(folder: Path) -> str | None:
 
 
 def read_captions(table: Path) -> list[tuple[str, str]]:
-    """(path, caption) of each line of a CSV.
-
-    Raises:
-        SourceError: It cannot be read, lacks a column, or a line has no path or no caption.
-    """
+    """(path, caption) of each line of a CSV."""
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
             lines = [(row[PATH], row[CAPTION]) for row in csv.DictReader(file)]

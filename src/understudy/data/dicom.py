@@ -53,12 +53,7 @@ def is_dicom(start: bytes) -> bool:
 
 
 def dicom_header(data: bytes | Path, reading: Reading) -> Header:
-    """What a file says of its image.
-
-    Raises:
-        BadImage: Damaged, without pixels, too large, or of several frames that nobody spoke of.
-        MissingExtra: ``pydicom`` is not installed.
-    """
+    """What a file says of its image."""
     with _quiet():
         image = _read(data)
         frames = _frame_count(image)
@@ -81,9 +76,6 @@ def dicom_image(data: bytes | Path, reading: Reading, frame: int = 0) -> Image.I
 
     Rescaled by the modality's slope and intercept or table; then black and white are those of the
     declared window, else of the file's own VOI table or window, else all of its bits.
-
-    Raises:
-        BadImage: As ``dicom_header``; or its compression cannot be undone here.
     """
     with _quiet():
         image = _read(data)
@@ -110,11 +102,7 @@ def dicom_pixel_bytes(data: bytes | Path, frame: int = 0) -> bytes:
 
 
 def dicom_field(data: bytes | Path, keyword: str) -> str | None:
-    """A field that names a unit, such as ``"PatientID"``; None where it is missing or empty.
-
-    Raises:
-        BadImage: Damaged.
-    """
+    """A field that names a unit, such as ``"PatientID"``; None where it is missing or empty."""
     with _quiet():
         value = _parsed(data, [keyword]).get(keyword)
         text = "" if value is None else str(value).strip()
@@ -123,12 +111,7 @@ def dicom_field(data: bytes | Path, keyword: str) -> str | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No warning and no log of the reader, which quote values; every failure without its text.
-
-    Raises:
-        BadImage: Whatever went wrong, by the kind of error alone.
-        MissingExtra: ``pydicom`` is not installed.
-    """
+    """No warning and no log of the reader, which quote values; every failure without its text."""
     log = logging.getLogger("pydicom")
     was_disabled, log.disabled = log.disabled, True
     try:
@@ -209,11 +192,7 @@ def _stored_values(image: FileDataset, frame: int) -> NDArray[Any]:
 
 
 def _require_decoder(image: FileDataset) -> None:
-    """Refuse a compression that cannot be undone here.
-
-    Raises:
-        BadImage: Naming it, and what to install.
-    """
+    """Refuse a compression that cannot be undone here."""
     from pydicom.pixels.decoders.base import get_decoder
 
     syntax = image.file_meta.TransferSyntaxUID
@@ -307,11 +286,7 @@ def _colours(image: FileDataset, values: NDArray[Any]) -> Images:
 
 
 def _first(value: Any) -> float | None:
-    """A number, or the first of several; None where there is none.
-
-    Raises:
-        BadImage: It is not finite.
-    """
+    """A number, or the first of several; None where there is none."""
     if value is None or value == "":
         return None
     many = isinstance(value, Sequence) and not isinstance(value, str)

@@ -53,34 +53,26 @@ _NAMES_READ = 5_000  # of which it is seen whether names look grouped
 class Options:
     """What the caller asked of ``open_source``.
 
-    Attributes:
-        name: The name the dataset was asked for by.
-        split: Which half, where a dataset has halves.
-        size: (height, width) to resize images to; None to keep theirs.
-        unit: The column that names who a row belongs to, or a rule (`units.UnitRule`) as text; None
-            where every row is its own unit.
-        skip_bad: Pass over bad files and count them, instead of stopping at the first.
-        label: The column that holds the class; ``"none"``: no classes; None: the only one there is.
-        classes: The class names, in label order, as the owner declares them; None: as found.
-        channels: 1 or 3, to convert images to; None: 1 where every image is grey, else 3.
-        fit: How images of another ratio are brought to ``size``.
-        reading: How the files are read, as the name says.
-        observer: Is shown every record while the dataset is opened: for checks.
-
     Raises:
         ConfigError: The half, the channels or the fit is none.
     """
 
-    name: str
-    split: Literal["train", "test"] = "train"
-    size: tuple[int, int] | None = None
+    name: str  # the name the dataset was asked for by
+    split: Literal["train", "test"] = "train"  # which half, where a dataset has halves
+    size: tuple[int, int] | None = None  # (height, width) to resize images to; None to keep theirs
+    # the column that names who a row belongs to, or a rule (`units.UnitRule`) as text; None where
+    # every row is its own unit
     unit: str | None = None
-    skip_bad: bool = False
+    skip_bad: bool = False  # pass over bad files and count them, instead of stopping at the first
+    # the column that holds the class; ``"none"``: no classes; None: the only one there is
     label: str | None = None
+    # the class names, in label order, as the owner declares them; None: as found
     classes: tuple[str, ...] | None = None
+    # 1 or 3, to convert images to; None: 1 where every image is grey, else 3
     channels: int | None = None
-    fit: ImageFit = "stretch"
-    reading: Reading = AS_STORED
+    fit: ImageFit = "stretch"  # how images of another ratio are brought to ``size``
+    reading: Reading = AS_STORED  # how the files are read, as the name says
+    # is shown every record while the dataset is opened: for checks
     observer: Observer | None = None
 
     def __post_init__(self) -> None:
@@ -99,29 +91,18 @@ class Options:
 
 
 class Record(NamedTuple):
-    """One encoded image.
+    """One encoded image."""
 
-    Attributes:
-        location: What an error calls it.
-        data: The encoded bytes, or the file that holds them.
-        label: Its class name; None without labels.
-        unit: Who it belongs to; None where nobody asked.
-        fault: Why it cannot be used, where the reader knows; ends a sentence that begins with
-            ``where``.
-        name: Its path in the dataset, where it is a file.
-        depth: How many folders of that path say its class.
-        frame: Which frame, page or slice of the file it is.
-        stray: Whether it is a note or what a packer left behind: it is counted and passed over.
-    """
-
-    location: str
-    data: bytes | Path
-    label: str | None = None
-    unit: str | None = None
+    location: str  # what an error calls it
+    data: bytes | Path  # the encoded bytes, or the file that holds them
+    label: str | None = None  # its class name; None without labels
+    unit: str | None = None  # who it belongs to; None where nobody asked
+    # why it cannot be used, where the reader knows; ends a sentence that begins with ``where``
     fault: str | None = None
-    name: str | None = None
-    depth: int = 0
-    frame: int = 0
+    name: str | None = None  # its path in the dataset, where it is a file
+    depth: int = 0  # how many folders of that path say its class
+    frame: int = 0  # which frame, page or slice of the file it is
+    # whether it is a note or what a packer left behind: it is counted and passed over
     stray: bool = False
 
 
@@ -201,12 +182,7 @@ class RecordSource:
         return self._rows
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Every row in order, ``size`` at a time (the last batch may be shorter).
-
-        Raises:
-            ConfigError: ``size`` is less than 1.
-            SourceError: An image is damaged behind its header, or has changed since opening.
-        """
+        """Every row in order, ``size`` at a time (the last batch may be shorter)."""
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
         labels, units = list[int](), list[str]()
@@ -445,11 +421,7 @@ class RecordSource:
 
 
 def require_labels(options: Options, location: str) -> None:
-    """Refuse declared classes for a dataset without labels.
-
-    Raises:
-        SourceError: As said.
-    """
+    """Refuse declared classes for a dataset without labels."""
     if options.classes is not None:
         raise SourceError(
             f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
@@ -459,11 +431,7 @@ def require_labels(options: Options, location: str) -> None:
 
 
 def require_declared(names: Iterable[str], declared: Sequence[str], location: str) -> None:
-    """Refuse images of classes that the owner did not declare. The message is the owner's.
-
-    Raises:
-        SourceError: Naming the classes.
-    """
+    """Refuse images of classes that the owner did not declare. The message is the owner's."""
     undeclared = [name for name in names if name not in set(declared)]
     if undeclared:
         listed = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")

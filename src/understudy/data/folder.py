@@ -30,9 +30,6 @@ def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSour
         options: What the caller asked.
         root: The folder that was asked for; a release keeps its ``classes.json`` there, and no
             link may lead out of it.
-
-    Raises:
-        SourceError: As ``RecordSource``; or a unit column was asked for, which only a manifest has.
     """
     require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")
@@ -108,11 +105,7 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
 
 
 def require_no_unit_column(options: Options, location: Path, what: str) -> None:
-    """Refuse a unit column of files that have no columns.
-
-    Raises:
-        SourceError: Naming what could say the unit instead.
-    """
+    """Refuse a unit column of files that have no columns."""
     unit = options.unit
     if unit is not None and unit not in DICOM_UNITS and rule_of(unit) is None:
         raise SourceError(
@@ -158,21 +151,13 @@ def _stray_files(folder: Path) -> Iterator[Record]:
 
 @dataclass(frozen=True, slots=True)
 class _ClassFolder:
-    """The images of one class.
+    """The images of one class."""
 
-    Attributes:
-        dataset: The folder that the names of images begin at.
-        label: The class.
-        root: No link may lead out of it.
-        nested: Whether folders may lie inside.
-        depth: How many folders of a name say the class.
-    """
-
-    dataset: Path
+    dataset: Path  # the folder that the names of images begin at
     label: str
-    root: Path
-    nested: bool
-    depth: int
+    root: Path  # no link may lead out of it
+    nested: bool  # whether folders may lie inside
+    depth: int  # how many folders of a name say the class
 
     def records(self, folder: Path, *, may_be_empty: bool) -> Iterator[Record]:
         """The images of a folder, and the fault of whatever is none."""

@@ -37,16 +37,11 @@ _AT_ONCE = 512  # records decoded at a time where units are told apart
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HoldOut:
-    """Who is held out. Owner-only: whoever has it can tell members from non-members.
+    """Who is held out. Owner-only: whoever has it can tell members from non-members."""
 
-    Attributes:
-        key: 32 secret bytes.
-        share: The probability that a unit is held out, above 0 and below 1.
-        unit: The column that says who a record belongs to; None: every record is its own unit.
-    """
-
-    key: bytes
-    share: float
+    key: bytes  # 32 secret bytes
+    share: float  # the probability that a unit is held out, above 0 and below 1
+    # the column that says who a record belongs to; None: every record is its own unit
     unit: str | None = None
 
     def __post_init__(self) -> None:
@@ -68,14 +63,9 @@ class HoldOut:
 
 
 class Parts(NamedTuple):
-    """The two parts of a dataset; both index the same classes.
+    """The two parts of a dataset; both index the same classes."""
 
-    Attributes:
-        members: The records that a run uses.
-        held_out: The others.
-    """
-
-    members: Source
+    members: Source  # the records that a run uses
     held_out: Source
 
 

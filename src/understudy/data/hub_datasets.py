@@ -38,12 +38,7 @@ def open_hub(name: str, options: Options) -> RecordSource:
 
 
 def open_saved(folder: Path, options: Options) -> RecordSource:
-    """A folder that ``save_to_disk`` made, of a ``Dataset`` or a ``DatasetDict``.
-
-    Raises:
-        MissingExtra: ``datasets`` is not installed.
-        SourceError: It is damaged, or has no such split.
-    """
+    """A folder that ``save_to_disk`` made, of a ``Dataset`` or a ``DatasetDict``."""
     datasets = _datasets(options.name)
     try:
         loaded = datasets.load_from_disk(str(folder))

@@ -64,24 +64,17 @@ class BadImage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an image's first bytes say.
+    """What an image's first bytes say."""
 
-    Attributes:
-        height: As displayed.
-        width: As displayed.
-        grey: Whether it has one channel.
-        window: Where a window applies, whether it was declared (True) or is the file's own
-            (False); None: 8 bits, or colour.
-        burnt_in: Whether text may be burnt into the pixels, as the file or its kind says.
-        colourless: Whether its channels are equal although it has three; False where nobody looked
-            at its pixels.
-    """
-
-    height: int
-    width: int
-    grey: bool
+    height: int  # as displayed
+    width: int  # as displayed
+    grey: bool  # whether it has one channel
+    # where a window applies, whether it was declared (True) or is the file's own (False); None: 8
+    # bits, or colour
     window: bool | None = None
+    # whether text may be burnt into the pixels, as the file or its kind says
     burnt_in: bool = False
+    # whether its channels are equal although it has three; False where nobody looked at its pixels
     colourless: bool = False
 
 
@@ -160,11 +153,7 @@ def fitted(
 
 
 def frame_count(data: bytes | Path) -> int:
-    """How many frames or pages a file has.
-
-    Raises:
-        BadImage: As ``header``.
-    """
+    """How many frames or pages a file has."""
     try:
         with _opened(data) as image:
             return _frames(image)
@@ -283,11 +272,7 @@ def many_frames(count: int) -> str:
 
 
 def _is_windowed(image: Image.Image, reading: Reading) -> bool:
-    """Whether a declared window applies.
-
-    Raises:
-        BadImage: One is needed, and none was declared.
-    """
+    """Whether a declared window applies."""
     deep = image.mode in _SIXTEEN_BITS or image.mode == "I"
     if deep and reading.window is None:
         raise BadImage(
@@ -331,9 +316,6 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
     """0..1 to 0..255, rounded. The range is fixed: an image's own range would say something of it.
-
-    Raises:
-        BadImage: A value is outside 0..1, or not a number.
     """
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= 1):

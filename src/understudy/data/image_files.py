@@ -99,9 +99,6 @@ def image_header(data: bytes | Path, reading: Reading, *, upright: bool = True) 
         data: The file, or its bytes.
         reading: How it is read.
         upright: As for `header`.
-
-    Raises:
-        BadImage: It cannot be read; ends a sentence that begins with the name of the file.
     """
     kind = _kind(data)
     if kind == "dicom":
@@ -121,9 +118,6 @@ def image_pixels(
         options: Size, fit and window.
         channels: 1 or 3, to have that many.
         whole: Keep its own size.
-
-    Raises:
-        BadImage: It cannot be read.
     """
     data, reading = record.data, options.reading
     size = None if whole else options.size
@@ -146,9 +140,6 @@ def pixel_bytes(record: Record, reading: Reading) -> bytes:
 
     The whole file, of formats of images alone; of medical ones the pixels, so that neither a name
     nor a date in the header counts.
-
-    Raises:
-        BadImage: It cannot be read.
     """
     data = record.data
     kind = _kind(data)

@@ -28,15 +28,11 @@ class NoColumns(SourceError):
 
 
 class Column(NamedTuple):
-    """A column of a table.
-
-    Attributes:
-        name: Its name.
-        kind: ``"classes"``: declared as such (ClassLabel); ``"boolean"``; ``"whole"`` numbers;
-            ``"text"``; ``"real"`` numbers; or ``"other"``, such as lists and images.
-    """
+    """A column of a table."""
 
     name: str
+    # ``"classes"``: declared as such (ClassLabel); ``"boolean"``; ``"whole"`` numbers; ``"text"``;
+    # ``"real"`` numbers; or ``"other"``, such as lists and images
     kind: LabelKind
 
 
@@ -82,11 +78,7 @@ def label_column(
 
 
 def require_no_column(label: str | None, location: object, what: str) -> None:
-    """Refuse a label column of a dataset that has no columns.
-
-    Raises:
-        NoColumns: As said.
-    """
+    """Refuse a label column of a dataset that has no columns."""
     if label not in (None, NO_LABELS):
         raise NoColumns(
             f"{what} no column {label!r} that could hold the class: leave out --label",

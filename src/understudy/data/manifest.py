@@ -28,23 +28,15 @@ class ManifestLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A table with a column of paths, perhaps one of classes and one of units.
-
-    Attributes:
-        table: The table itself.
-        files: The column that holds the paths of the images.
-        label: The column that holds the class; None for images without labels.
-        unit: The column that says who an image belongs to; None where every image is a unit.
-        dicom_units: Whether a field of each DICOM file says it instead of a column.
-        person_columns: Other columns that may say it.
-    """
+    """A table with a column of paths, perhaps one of classes and one of units."""
 
     table: Table
-    files: str
-    label: str | None
+    files: str  # the column that holds the paths of the images
+    label: str | None  # the column that holds the class; None for images without labels
+    # the column that says who an image belongs to; None where every image is a unit
     unit: str | None
-    dicom_units: bool = False
-    person_columns: tuple[str, ...] = ()
+    dicom_units: bool = False  # whether a field of each DICOM file says it instead of a column
+    person_columns: tuple[str, ...] = ()  # other columns that may say it
 
     @property
     def path(self) -> Path:
@@ -52,11 +44,7 @@ class Manifest:
         return self.table.path
 
     def rows(self) -> Iterator[ManifestLine]:
-        """Every row in order.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
+        """Every row in order."""
         for row in self.table.rows(self._columns()):
             label = row.get(self.label) if self.label is not None else None
             unit = row.get(self.unit) if self.unit is not None else None

@@ -38,12 +38,7 @@ def is_nifti(start: bytes) -> bool:
 
 
 def nifti_header(data: bytes | Path, reading: Reading) -> Header:
-    """What a volume says of its slices.
-
-    Raises:
-        BadImage: Damaged, or nobody said which slices are images, or what is black and white.
-        MissingExtra: ``nibabel`` is not installed.
-    """
+    """What a volume says of its slices."""
     with _damage():
         volume = _volume(data)
         axis, others = _axes(volume, reading)
@@ -55,11 +50,7 @@ def nifti_header(data: bytes | Path, reading: Reading) -> Header:
 
 
 def nifti_slices(data: bytes | Path, reading: Reading) -> range:
-    """The slices that are images, by their number along the axis.
-
-    Raises:
-        BadImage: As ``nifti_header``; or the volume has no such slice.
-    """
+    """The slices that are images, by their number along the axis."""
     with _damage():
         volume = _volume(data)
         axis, _ = _axes(volume, reading)
@@ -76,11 +67,7 @@ def nifti_slices(data: bytes | Path, reading: Reading) -> range:
 
 
 def nifti_image(data: bytes | Path, reading: Reading, number: int) -> Image.Image:
-    """One slice as an image of mode L, its head or its front up.
-
-    Raises:
-        BadImage: As ``nifti_header``.
-    """
+    """One slice as an image of mode L, its head or its front up."""
     with _damage():
         volume = _volume(data)
         values = _slice(volume, reading, number).astype(np.float64)
@@ -128,11 +115,7 @@ def _volume(data: bytes | Path) -> Nifti1Image:
 
 
 def _whole(volume: Any, length: int) -> Nifti1Image:
-    """The volume, if so many bytes can hold it.
-
-    Raises:
-        BadImage: It is cut short, or is no NIfTI volume.
-    """
+    """The volume, if so many bytes can hold it."""
     header = volume.header
     values = int(np.prod(volume.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
     expected = int(volume.dataobj.offset) + values
@@ -161,11 +144,7 @@ def _inflated(content: bytes) -> bytes:
 
 
 def _axes(volume: Any, reading: Reading) -> tuple[int, tuple[int, int]]:
-    """The stored axis to slice along, and the two others in anatomical order.
-
-    Raises:
-        BadImage: None was named, or the volume has not three axes.
-    """
+    """The stored axis to slice along, and the two others in anatomical order."""
     if reading.axis is None:
         raise BadImage(_ADVICE)
     shape = volume.shape
@@ -206,11 +185,7 @@ def _slice(volume: Any, reading: Reading, number: int) -> NDArray[Any]:
 
 
 def _window(volume: Any, reading: Reading) -> Window:
-    """The declared window, else the range that the file says it is shown in.
-
-    Raises:
-        BadImage: There is neither.
-    """
+    """The declared window, else the range that the file says it is shown in."""
     if reading.window is not None:
         return reading.window
     low, high = float(volume.header["cal_min"]), float(volume.header["cal_max"])

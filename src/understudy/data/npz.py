@@ -22,11 +22,7 @@ _DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImp
 
 
 def open_npy(path: Path, options: Options) -> ArraySource:
-    """One array without labels.
-
-    Raises:
-        SourceError: It cannot be read, or a unit was asked for.
-    """
+    """One array without labels."""
     if options.unit is not None:
         raise SourceError(f"an npy file has no unit column {options.unit!r}: use npz", path)
     require_no_column(options.label, path, "an npy file has")
@@ -50,9 +46,6 @@ def open_npz(path: Path, options: Options) -> ArraySource:
     """Named arrays: ``images``, ``x`` or ``embeddings``; ``labels`` or ``y``; perhaps units.
 
     Members are read as streams, stored or compressed, and their checksums are verified on the way.
-
-    Raises:
-        SourceError: It cannot be read, a member is pickled, or the arrays are not those.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -40,10 +40,6 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
     """The images of one or more Parquet files, in that order.
 
     The image column holds encoded bytes, or a struct with the field ``bytes``.
-
-    Raises:
-        SourceError: A file cannot be read, lacks a column, or has several that could hold the
-            class; lists the columns it has.
     """
     columns = _columns(paths[0], options)
     named = [name for name in (columns.image, columns.label, columns.unit) if name is not None]
@@ -67,11 +63,7 @@ def open_parquet(paths: list[Path], options: Options) -> RecordSource:
 
 
 def has_images(path: Path) -> bool:
-    """Whether a Parquet file holds encoded images.
-
-    Raises:
-        SourceError: It cannot be read.
-    """
+    """Whether a Parquet file holds encoded images."""
     return _image_column(_schema(path)) is not None
 
 

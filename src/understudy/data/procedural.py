@@ -103,11 +103,7 @@ class ProceduralSource:
         return self._drawing.count
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Every image in order, ``size`` at a time.
-
-        Raises:
-            ConfigError: ``size`` is less than 1.
-        """
+        """Every image in order, ``size`` at a time."""
         if size < 1:
             raise ConfigError(f"a batch has 1 row or more, not {size}")
         for start in range(0, len(self), size):
@@ -138,11 +134,7 @@ class ProceduralSource:
 
 
 def open_procedural(options: Options) -> ProceduralSource:
-    """The source that a name like ``procedural:leaves?count=4000&seed=0&channels=3`` stands for.
-
-    Raises:
-        ConfigError: Another name, or an option that does not exist or makes no sense.
-    """
+    """The source that a name like ``procedural:leaves?count=4000&seed=0&channels=3`` stands for."""
     kind, _, query = options.name.removeprefix(PROCEDURAL_PREFIX).partition("?")
     kinds = (*FAMILIES, ALL_FAMILIES)
     if kind not in kinds:

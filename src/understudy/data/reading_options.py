@@ -25,11 +25,7 @@ FITS: tuple[ImageFit, ...] = ("stretch", "crop", "pad")
 
 
 def require_size(fit: ImageFit, size: object) -> None:
-    """Refuse a fit without a size that it brings images to.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a fit without a size that it brings images to."""
     if fit != "stretch" and size is None:
         raise ConfigError(f"--fit {fit} is how images are brought to a size: add --size")
 
@@ -39,15 +35,10 @@ OF_EACH_FILE = "that of each file"
 
 
 class Window(NamedTuple):
-    """Which stored values are black and white (DICOM PS3.3 C.11.2.1.2).
+    """Which stored values are black and white (DICOM PS3.3 C.11.2.1.2)."""
 
-    Attributes:
-        centre: The value that is half way between them.
-        width: The number of values from black to white, 1 or more.
-    """
-
-    centre: float
-    width: float
+    centre: float  # the value that is half way between them
+    width: float  # the number of values from black to white, 1 or more
 
     def eight_bits(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Values to 0..255: the function LINEAR of the standard, rounded."""
@@ -59,23 +50,18 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the name of a dataset says of its files.
+    """What the name of a dataset says of its files."""
 
-    Attributes:
-        window: Black and white of images of more than 8 bits; None: as each file says.
-        frames: What is read of a file of several frames; None: such a file is refused.
-        axis: Of a volume: 0 sagittal, 1 coronal, 2 axial slices; None: a volume is refused.
-        slices: Which of them: (first, last), last not included; None: the middle one.
-        encoding: Of the text of a manifest; None: UTF-8, or as its first bytes say.
-        nested: Whether what lies in folders inside a class folder is of that class.
-    """
-
+    # black and white of images of more than 8 bits; None: as each file says
     window: Window | None = None
+    # what is read of a file of several frames; None: such a file is refused
     frames: Frames | None = None
+    # of a volume: 0 sagittal, 1 coronal, 2 axial slices; None: a volume is refused
     axis: int | None = None
+    # which of them: (first, last), last not included; None: the middle one
     slices: tuple[int, int | None] | None = None
-    encoding: str | None = None
-    nested: bool = False
+    encoding: str | None = None  # of the text of a manifest; None: UTF-8, or as its first bytes say
+    nested: bool = False  # whether what lies in folders inside a class folder is of that class
 
     @property
     def splits_files(self) -> bool:

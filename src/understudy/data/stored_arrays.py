@@ -108,12 +108,7 @@ class ArraySource:
         return len(self._values) - len(self._dropped)
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Every row in order, ``size`` at a time (the last batch may be shorter).
-
-        Raises:
-            ConfigError: ``size`` is less than 1.
-            SourceError: The file is damaged, or holds what is not finite.
-        """
+        """Every row in order, ``size`` at a time (the last batch may be shorter)."""
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
         batches = self._read(min(size, len(self._values)))
@@ -284,11 +279,7 @@ def from_arrays(
     classes: tuple[str, ...] | None = None,
     allow_empty: bool = False,
 ) -> ArraySource:
-    """The source in a file of named arrays: images or embeddings, and perhaps labels and units.
-
-    Raises:
-        SourceError: There are no values, or no unit column of that name; lists what is there.
-    """
+    """The source in a file of named arrays: images or embeddings, and perhaps labels and units."""
     listed = f"the arrays are: {', '.join(arrays) or 'none'}"
     values = [arrays[name] for name in _VALUES if name in arrays]
     if len(values) != 1:
@@ -382,11 +373,7 @@ def _rows(batch: Batch, first: int, last: int) -> Batch:
 def _class_of(
     values: list[Any], names: tuple[str, ...] | None, where: str, *, signed: bool
 ) -> dict[Any, str]:
-    """The class name of each stored label.
-
-    Raises:
-        SourceError: A label is negative and not ``signed``, or no index into the names.
-    """
+    """The class name of each stored label."""
     for value in values:
         if isinstance(value, int) and value < 0 and (names is not None or not signed):
             raise SourceError(f"label {value} is negative: is this split without labels?", where)

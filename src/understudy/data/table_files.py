@@ -28,17 +28,11 @@ _DELIMITERS = ",;\t|"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A file of rows.
+    """A file of rows."""
 
-    Attributes:
-        path: The file, or what an error calls it.
-        encoding: Of CSV; None: UTF-8, or what its first bytes say.
-        content: Its bytes, where it is no file of its own.
-    """
-
-    path: Path
-    encoding: str | None = None
-    content: bytes | None = None
+    path: Path  # the file, or what an error calls it
+    encoding: str | None = None  # of CSV; None: UTF-8, or what its first bytes say
+    content: bytes | None = None  # its bytes, where it is no file of its own
 
     @property
     def untyped(self) -> bool:
@@ -46,11 +40,7 @@ class Table:
         return self.path.suffix.lower() != ".parquet"
 
     def columns(self) -> list[Column]:
-        """The columns with what they can hold; without a schema all are text.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """The columns with what they can hold; without a schema all are text."""
         if not self.untyped:
             try:
                 schema = pq.read_schema(self._opened())
@@ -61,11 +51,7 @@ class Table:
             return [Column(name, "text") for name in _names(next(lines, []))]
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Every row in order, with some of its columns; rows of empty cells are left out.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """Every row in order, with some of its columns; rows of empty cells are left out."""
         if not self.untyped:
             yield from self._parquet_rows(columns)
             return
@@ -159,12 +145,7 @@ def _split(file: IO[str], delimiter: str) -> Iterator[list[str | None]]:
 
 @contextmanager
 def _workbook_lines(stream: Any, path: Path) -> Iterator[Iterator[list[str | None]]]:
-    """The rows of the first sheet of an Excel workbook, or of the one named ``manifest``.
-
-    Raises:
-        SourceError: It cannot be read, or its archive is a trap.
-        MissingExtra: ``openpyxl`` is not installed.
-    """
+    """The rows of the first sheet of an Excel workbook, or of the one named ``manifest``."""
     try:
         import openpyxl
     except ImportError as error:

@@ -34,11 +34,7 @@ _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
 def open_safetensors(path: Path, options: Options) -> ArraySource:
-    """Tensors by the names of ``from_arrays``; class names from a release's metadata.
-
-    Raises:
-        SourceError: It cannot be read, or the tensors are not those.
-    """
+    """Tensors by the names of ``from_arrays``; class names from a release's metadata."""
     header, start = _header(path)
     metadata = header.pop("__metadata__", {})
     arrays = {}

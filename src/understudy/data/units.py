@@ -40,14 +40,10 @@ _ADVICE = "--unit-from folder, or --unit-from-name 'case_(\\d+)'"
 
 @dataclass(frozen=True, slots=True)
 class UnitRule:
-    """Tells the unit of a file from its path.
+    """Tells the unit of a file from its path."""
 
-    Attributes:
-        column: The rule as text.
-        pattern: Searched in the path; its group is the unit. None: the folder, or the file.
-    """
-
-    column: str
+    column: str  # the rule as text
+    # searched in the path; its group is the unit. None: the folder, or the file.
     pattern: re.Pattern[str] | None = None
 
     def unit_of(self, name: str, depth: int = 0) -> str | None:
@@ -158,17 +154,11 @@ _NUMBERED = re.compile(r"(?P<head>.*?)(?P<group>\d+)\D+\d+(\.\D*)?")
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A sign that several images are of one person, where nobody said so.
+    """A sign that several images are of one person, where nobody said so."""
 
-    Attributes:
-        sign: A sentence without its end.
-        option: The option of a run that would say it.
-        value: What the option would be.
-    """
-
-    sign: str
-    option: Literal["unit_from", "unit_from_name"]
-    value: str
+    sign: str  # a sentence without its end
+    option: Literal["unit_from", "unit_from_name"]  # the option of a run that would say it
+    value: str  # what the option would be
 
     @property
     def warning(self) -> str:

@@ -32,10 +32,6 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     A sample is ``KEY.jpg`` (or another image) with its class in ``KEY.cls``, in ``label`` of
     ``KEY.json``, or in ``KEY.txt``; the unit is a field of ``KEY.json``, and so is the class where
     a label is asked for.
-
-    Raises:
-        SourceError: A file cannot be read; or as ``RecordSource``; or nothing says what the class
-            is, and fields of ``KEY.json`` could.
     """
     fields = _Fields(options.unit, options.label)
 
@@ -55,15 +51,10 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of ``KEY.json`` that were asked for.
+    """The fields of ``KEY.json`` that were asked for."""
 
-    Attributes:
-        unit: The one that says who an image belongs to, or None.
-        asked: The one that holds the class; `NO_LABELS`, or None.
-    """
-
-    unit: str | None
-    asked: str | None
+    unit: str | None  # the one that says who an image belongs to, or None
+    asked: str | None  # the one that holds the class; `NO_LABELS`, or None
 
     @property
     def label(self) -> str | None:
@@ -91,11 +82,7 @@ def _kind(value: Any) -> LabelKind:
 
 
 def brace_expand(pattern: str) -> list[str]:
-    """``a-{000..002}.tar`` and ``{train,extra}.tar``, as a shell does; others as they are.
-
-    Raises:
-        SourceError: A range runs backwards, or gives over 100,000 names.
-    """
+    """``a-{000..002}.tar`` and ``{train,extra}.tar``, as a shell does; others as they are."""
     match = re.search(r"\{(\d+)\.\.(\d+)\}|\{([^{},]*(?:,[^{},]*)+)\}", pattern)
     if match is None:
         return [pattern]
@@ -188,11 +175,7 @@ def _label(parts: dict[str, bytes], fields: dict[str, Any], asked: _Fields) -> s
 
 
 def _of_field(fields: dict[str, Any], name: str) -> str:
-    """The class in a field of the JSON.
-
-    Raises:
-        ValueError: There is none, or it is no class.
-    """
+    """The class in a field of the JSON."""
     value = fields.get(name)
     if isinstance(value, float) and not value.is_integer():
         raise ValueError(real_label(name))

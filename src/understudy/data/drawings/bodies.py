@@ -20,47 +20,27 @@ _HARMONICS = np.arange(2, 5)  # of an outline: oval, three-cornered, four-corner
 
 @dataclass(frozen=True)
 class _Stain:
-    """The colours of an image.
+    """The colours of an image."""
 
-    Attributes:
-        ground: (channels,) where there is no body.
-        body: (channels,) of the bodies.
-        nucleus: (channels,) of their nuclei.
-        variety: How far bodies differ in lightness.
-    """
-
-    ground: Pixels
-    body: Pixels
-    nucleus: Pixels
-    variety: float
+    ground: Pixels  # (channels,) where there is no body
+    body: Pixels  # (channels,) of the bodies
+    nucleus: Pixels  # (channels,) of their nuclei
+    variety: float  # how far bodies differ in lightness
 
 
 @dataclass(frozen=True)
 class _Bodies:
-    """What bodies of one image have in common; each number is one of a range.
+    """What bodies of one image have in common; each number is one of a range."""
 
-    Attributes:
-        radius: Of a body, about.
-        oval: How far outlines are from circles.
-        softness: Of their edges.
-        rim: Lightness added along the edge.
-        hollow: Lightness added in the middle.
-        specks: Contrast of what is inside.
-        mottle: (h, w) texture of unit variance, of what is inside.
-        lobes: Of a nucleus; 0: no nucleus.
-        nucleus: Radius of the nucleus in radii of the body.
-        opacity: Of a body.
-    """
-
-    radius: float
-    oval: float
-    softness: float
-    rim: float
-    hollow: float
-    specks: float
-    mottle: Pixels
-    lobes: int
-    nucleus: float
+    radius: float  # of a body, about
+    oval: float  # how far outlines are from circles
+    softness: float  # of their edges
+    rim: float  # lightness added along the edge
+    hollow: float  # lightness added in the middle
+    specks: float  # contrast of what is inside
+    mottle: Pixels  # (h, w) texture of unit variance, of what is inside
+    lobes: int  # of a nucleus; 0: no nucleus
+    nucleus: float  # radius of the nucleus in radii of the body
     opacity: float
 
 

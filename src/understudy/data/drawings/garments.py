@@ -19,20 +19,14 @@ from understudy.data.drawings.plane import Pixels, Plane, over, spline
 
 @dataclass(frozen=True)
 class _Garment:
-    """A kind of garment.
+    """A kind of garment."""
 
-    Attributes:
-        outline: Half an outline from the middle of the collar to the middle of the hem, across and
-            down, in halves of a garment's height; a whole one where it is not mirrored.
-        mirrored: Whether the other half is like it.
-        lines: Seams and openings, drawn over it.
-        soft: Whether its corners are rounded.
-    """
-
+    # half an outline from the middle of the collar to the middle of the hem, across and down, in
+    # halves of a garment's height; a whole one where it is not mirrored
     outline: tuple[tuple[float, float], ...]
-    mirrored: bool = True
-    lines: tuple[tuple[tuple[float, float], ...], ...] = ()
-    soft: bool = True
+    mirrored: bool = True  # whether the other half is like it
+    lines: tuple[tuple[tuple[float, float], ...], ...] = ()  # seams and openings, drawn over it
+    soft: bool = True  # whether its corners are rounded
 
 
 _FRONT = ((0.0, -0.8), (0.0, 0.95))

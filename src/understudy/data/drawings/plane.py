@@ -50,19 +50,12 @@ def unit_variance(noise: Pixels) -> Pixels:
 
 @dataclass(frozen=True)
 class Plane:
-    """What all parts of a drawing share.
+    """What all parts of a drawing share."""
 
-    Attributes:
-        across: (h, w) coordinates to the right.
-        down: The same downwards.
-        channels: Of the image: 1 or 3.
-        rng: Where everything is drawn from.
-    """
-
-    across: Pixels
-    down: Pixels
-    channels: int
-    rng: np.random.Generator
+    across: Pixels  # (h, w) coordinates to the right
+    down: Pixels  # the same downwards
+    channels: int  # of the image: 1 or 3
+    rng: np.random.Generator  # where everything is drawn from
 
     @classmethod
     def of(cls, height: int, width: int, channels: int, rng: np.random.Generator) -> Plane:

@@ -21,15 +21,10 @@ _FINE = 2  # drawn so many times larger and averaged, so that edges are smooth
 
 @dataclass(frozen=True)
 class _Scene(Plane):
-    """A plane, and what the things of a scene have in common.
+    """A plane, and what the things of a scene have in common."""
 
-    Attributes:
-        angle: The direction that most things of this scene follow.
-        spread: How far apart its colours are.
-    """
-
-    angle: float
-    spread: float
+    angle: float  # the direction that most things of this scene follow
+    spread: float  # how far apart its colours are
 
     def turned(self, jitter: float) -> float:
         """The scene's direction or its perpendicular, give or take."""
