@@ -148,6 +148,8 @@ class RecordSource:
     lone_classes: tuple[str, ...] = ()
     shape: Shape
     classes: tuple[str, ...]
+    captions: list[str]  # of each row, and the licence beside them, where a release has any
+    licence: str | None
 
     def __init__(
         self,

@@ -13,13 +13,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from understudy.core.errors import MissingExtra
 from understudy.core.types import Images
-from understudy.data.reading_options import AS_STORED, ImageFit, Reading
+from understudy.data.reading_options import AS_STORED, ImageFit, Reading, bytes_of
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 """File names that count as images."""
@@ -96,7 +98,7 @@ def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = 
             _check_frames(image, reading)
             windowed = _is_windowed(image, reading)
             width, height = image.size
-            if upright and _turned(image):
+            if upright and _orientation(image) in (5, 6, 7, 8):
                 width, height = height, width
             return Header(height, width, image.mode in _GREY, windowed or None)
     except _DAMAGE as error:
@@ -145,7 +147,8 @@ def fitted(
 ) -> Images:
     """An image of mode L or RGB as (height, width, 1 or 3) uint8, converted and resized."""
     if channels is not None:
-        image = _convert(image, "L" if channels == 1 else "RGB")
+        mode = "L" if channels == 1 else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
     if size is not None:
         image = resize_images(image, size, fit)
     pixels = np.asarray(image)
@@ -215,23 +218,45 @@ def colourless_images(pixels: Images) -> NDArray[np.bool_]:
     return np.asarray(spread.reshape(len(pixels), -1).max(axis=1) <= _EQUAL_CHANNELS)
 
 
+def byte_stream(data: bytes | Path) -> BinaryIO:
+    """The bytes of a file, or those given; a `BadImage` where there are none, or too many."""
+    length = len(data) if isinstance(data, bytes) else data.stat().st_size
+    if length == 0:
+        raise BadImage("is empty (zero bytes)")
+    if length > MAX_BYTES:
+        raise BadImage(f"has {length:,} bytes; the limit is {MAX_BYTES:,}")
+    return BytesIO(data) if isinstance(data, bytes) else data.open("rb")
+
+
+@contextmanager
+def medical_reader(kind: str) -> Iterator[None]:
+    """Every failure of a reader of damaged files as a `BadImage`, without its text and warnings.
+
+    Texts may quote what a file says of a patient.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"a {kind}", "medical") from error
+    except (BadImage, MissingExtra):
+        raise
+    except Exception as error:  # from any depth of the reader and its codecs
+        raise BadImage(f"is damaged or cut short as a {kind} ({type(error).__name__})") from None
+
+
 @contextmanager
 def _opened(data: bytes | Path) -> Iterator[Image.Image]:
     """Pillow's lazy image; refuses what is empty or would need too much memory.
 
     Pillow's warnings are kept quiet: what they warn of is checked here, or fails to decode.
     """
-    length = len(data) if isinstance(data, bytes) else data.stat().st_size
-    if length == 0:
-        raise BadImage("is empty (zero bytes)")
-    if length > MAX_BYTES:
-        raise BadImage(f"has {length:,} bytes; the limit is {MAX_BYTES:,}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Both are closed at once: an image is part of a reference cycle, and would otherwise keep
         # its bytes and pixels until the garbage collector comes by.
-        stream = BytesIO(data) if isinstance(data, bytes) else data.open("rb")
-        with stream, closing(Image.open(stream, formats=_FORMATS)) as image:
+        with byte_stream(data) as stream, closing(Image.open(stream, formats=_FORMATS)) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise BadImage(
@@ -247,10 +272,6 @@ def _orientation(image: Image.Image) -> int:
     if image.format == "TIFF":
         return 1
     return int(image.getexif().get(_ORIENTATION, 1) or 1)
-
-
-def _turned(image: Image.Image) -> bool:
-    return _orientation(image) in (5, 6, 7, 8)
 
 
 def _frames(image: Image.Image) -> int:
@@ -303,10 +324,6 @@ def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:
     return image.convert("RGB")
 
 
-def _convert(image: Image.Image, mode: str) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)
-
-
 def _on_white(image: Image.Image) -> Image.Image:
     grey = image.mode in _GREY
     layer = image.convert("RGBA")
@@ -315,15 +332,14 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """0..1 to 0..255, rounded. The range is fixed: an image's own range would say something of it.
-    """
+    """0..1 to 0..255, rounded. The range is fixed: an image's own would say something of it."""
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= 1):
         raise BadImage(
             f"holds real numbers from {low:g} to {high:g}: they must be in 0..1, or be "
             "given black and white by '?window=CENTRE,WIDTH' after the name of the dataset"
         )
-    return np.rint(values.astype(np.float64) * 255).astype(np.uint8)
+    return bytes_of(values.astype(np.float64))
 
 
 def _reason(error: BaseException) -> str:

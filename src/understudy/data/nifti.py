@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -16,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.core.errors import MissingExtra
-from understudy.data.image_decoding import MAX_BYTES, MAX_PIXELS, BadImage, Header
+from understudy.data.image_decoding import MAX_BYTES, MAX_PIXELS, BadImage, Header, medical_reader
 from understudy.data.reading_options import Reading, Window
 
 if TYPE_CHECKING:  # an extra
@@ -39,7 +35,7 @@ def is_nifti(start: bytes) -> bool:
 
 def nifti_header(data: bytes | Path, reading: Reading) -> Header:
     """What a volume says of its slices."""
-    with _damage():
+    with medical_reader("NIfTI volume"):
         volume = _volume(data)
         axis, others = _axes(volume, reading)
         _window(volume, reading)
@@ -51,7 +47,7 @@ def nifti_header(data: bytes | Path, reading: Reading) -> Header:
 
 def nifti_slices(data: bytes | Path, reading: Reading) -> range:
     """The slices that are images, by their number along the axis."""
-    with _damage():
+    with medical_reader("NIfTI volume"):
         volume = _volume(data)
         axis, _ = _axes(volume, reading)
         count = int(volume.shape[axis])
@@ -68,7 +64,7 @@ def nifti_slices(data: bytes | Path, reading: Reading) -> range:
 
 def nifti_image(data: bytes | Path, reading: Reading, number: int) -> Image.Image:
     """One slice as an image of mode L, its head or its front up."""
-    with _damage():
+    with medical_reader("NIfTI volume"):
         volume = _volume(data)
         values = _slice(volume, reading, number).astype(np.float64)
         if not np.isfinite(values).all():
@@ -79,25 +75,8 @@ def nifti_image(data: bytes | Path, reading: Reading, number: int) -> Image.Imag
 
 def nifti_pixel_bytes(data: bytes | Path, reading: Reading, number: int) -> bytes:
     """The numbers of a slice, and nothing else of the file: for digests."""
-    with _damage():
+    with medical_reader("NIfTI volume"):
         return _slice(_volume(data), reading, number).tobytes()
-
-
-@contextmanager
-def _damage() -> Iterator[None]:
-    """Every failure of the reader as a `BadImage`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except ModuleNotFoundError as error:
-        raise MissingExtra("a NIfTI volume", "medical") from error
-    except (BadImage, MissingExtra):
-        raise
-    except Exception as error:  # of a damaged file, from any depth of the reader
-        raise BadImage(
-            f"is damaged or cut short as a NIfTI volume ({type(error).__name__})"
-        ) from None
 
 
 def _volume(data: bytes | Path) -> Nifti1Image:

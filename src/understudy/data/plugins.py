@@ -30,18 +30,13 @@ def open_plugin(options: Options) -> Source | None:
     if registration is None:
         return None
     opener: Any = registration.load("prefix", error)
-    source = _opened(opener, options, registration.value)
+    try:
+        source = opener(options.name, options.size, split=options.split, unit=options.unit)
+    except UnderstudyError:
+        raise
+    except Exception as failure:  # whatever a plug-in raises while it opens
+        name = type(failure).__name__
+        raise error(f"{registration.value} failed: {name}: {failure}") from failure
     if not isinstance(source, Source):
         raise error(f"{registration.value} gave a {type(source).__name__}, no dataset")
     return source
-
-
-def _opened(opener: Any, options: Options, value: str) -> object:
-    try:
-        return opener(options.name, options.size, split=options.split, unit=options.unit)
-    except UnderstudyError:
-        raise
-    except Exception as error:  # whatever a plug-in raises while it opens
-        raise SourceError(
-            f"{value} failed: {type(error).__name__}: {error}", options.name
-        ) from error

@@ -5,8 +5,9 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -70,6 +71,18 @@ class StoredArray:
                 )
             room[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
             filled += len(piece)
+
+
+def stream_from(path: Path, start: int) -> Callable[[], AbstractContextManager[IO[bytes]]]:
+    """Opens a file at a byte."""
+
+    @contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            yield stream
+
+    return opened
 
 
 StoredArrays = Mapping[str, StoredArray]
