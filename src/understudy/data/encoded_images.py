@@ -320,7 +320,12 @@ class RecordSource:
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)
         elif len(units) == 1 and self._rows > 1 and self._keyed:
-            raise SourceError(one_unit(self._options.unit), self.name)
+            raise SourceError(
+                f"every image is of one unit ({self._options.unit}), so there is nothing to learn "
+                "of any other. Say whose image it is in another way: --unit, --unit-from or "
+                "--unit-from-name",
+                self.name,
+            )
         if windows:
             window = self._options.reading.window
             self.window_premise = (OF_EACH_FILE, False) if window is None else (list(window), True)
@@ -391,20 +396,8 @@ class RecordSource:
             return
         names = sorted_names(name for name in counts if name is not None)
         self.lone_classes = tuple(name for name in names if counts[name] == 1)
-        if self._options.classes is not None:
-            require_declared(names, self._options.classes, self.name)
-            names = self._options.classes
-        elif declared is not None and not allow_empty:
-            for name in declared:
-                if name not in counts:
-                    self._pass_over(self.name, f"class {name!r} is empty: it has no readable image")
-            names = tuple(name for name in declared if name in counts)
-        elif declared is not None:
-            names = declared
-        if len(names) == 1:
-            raise SourceError(one_class(names[0]), self.name)
-        self.classes = names
-        self._index = {name: index for index, name in enumerate(names)}
+        self.classes = settled_classes(names, declared, allow_empty, self._options, self._pass_over)
+        self._index = {name: index for index, name in enumerate(self.classes)}
 
     def _common_size(self, sizes: dict[tuple[int, int], str]) -> tuple[int, int]:
         if self._options.size is not None:
@@ -445,20 +438,39 @@ def require_declared(names: Iterable[str], declared: Sequence[str], location: st
         )
 
 
-def one_unit(column: str | None) -> str:
-    """The message for a dataset whose images are all of one unit."""
-    return (
-        f"every image is of one unit ({column}), so there is nothing to learn of any other. Say "
-        "whose image it is in another way: --unit, --unit-from or --unit-from-name"
-    )
+def settled_classes(
+    names: tuple[str, ...],
+    of_dataset: tuple[str, ...] | None,
+    allow_empty: bool,
+    options: Options,
+    pass_over: Callable[[str, str], None],
+) -> tuple[str, ...]:
+    """The class names: those the owner declares, else those of the dataset, else all there are.
 
-
-def one_class(name: str) -> str:
-    """The message for a dataset whose labels are all alike."""
-    return (
-        f"every row is of the one class {name!r}, so there is nothing to tell apart. For a dataset "
-        "without labels, leave them out: a flat folder of images, or no label column"
-    )
+    Args:
+        names: Those that records have.
+        of_dataset: Those that the dataset declares, in label order.
+        allow_empty: Whether one of the dataset's may have no record.
+        options: What the caller asked.
+        pass_over: Is given (location, reason) of an empty class.
+    """
+    if options.classes is not None:
+        require_declared(names, options.classes, options.name)
+        classes = options.classes
+    elif of_dataset is None or allow_empty:
+        classes = names if of_dataset is None else of_dataset
+    else:
+        for name in of_dataset:
+            if name not in names:
+                pass_over(options.name, f"class {name!r} is empty: it has no readable record")
+        classes = tuple(name for name in of_dataset if name in names)
+    if len(classes) == 1:
+        raise SourceError(
+            f"every row is of the one class {classes[0]!r}, so there is nothing to tell apart. For "
+            "a dataset without labels, leave them out: a flat folder of images, or no label column",
+            options.name,
+        )
+    return classes
 
 
 def too_many(label: str | None) -> str:

@@ -19,9 +19,8 @@ from understudy.data.encoded_images import (
     CHANGED,
     SKIP,
     Options,
-    one_class,
-    require_declared,
     require_labels,
+    settled_classes,
     too_many,
 )
 from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resize_pixels
@@ -221,11 +220,8 @@ class ArraySource:
             faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
             faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
-        self.bad = [(f"{self._values.location}, row {row}", faults[row]) for row in sorted(faults)]
-        if self.bad and not self._options.skip_bad:
-            location, reason = self.bad[0]
-            raise SourceError(f"{reason}. {SKIP}", location)
-        self.skipped = len(faults)
+        for row in sorted(faults):
+            self._pass_over(f"{self._values.location}, row {row}", faults[row])
         return np.array(sorted(faults), dtype=np.int64)
 
     def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
@@ -243,32 +239,18 @@ class ArraySource:
         by_value = _class_of(list(counts), names, location, signed=signed)
         by_value = {value: escaped(name) for value, name in by_value.items()}
         self.lone_classes = tuple(by_value[value] for value in counts if counts[value] == 1)
-        declared = self._options.classes
-        if declared is not None:
-            require_declared(by_value.values(), declared, self.name)
-            self.classes = declared
-        elif names is None:
-            self.classes = sorted_names(by_value.values())
-        elif allow_empty:
-            self.classes = names
-        else:
-            self.classes = self._without_empty(names, set(by_value.values()))
-        if len(self.classes) == 1:
-            raise SourceError(one_class(self.classes[0]), location)
+        used = sorted_names(by_value.values())
+        self.classes = settled_classes(used, names, allow_empty, self._options, self._pass_over)
         self._label_values = np.array(list(by_value))
         self._label_index = np.array(
             [self.classes.index(name) for name in by_value.values()], dtype=np.int64
         )
 
-    def _without_empty(self, names: tuple[str, ...], used: set[str]) -> tuple[str, ...]:
-        for name in names:
-            if name not in used:
-                reason = f"class {name!r} is empty"
-                if not self._options.skip_bad:
-                    raise SourceError(f"{reason}. {SKIP}", self.name)
-                self.skipped += 1
-                self.bad.append((self.name, reason))
-        return tuple(name for name in names if name in used)
+    def _pass_over(self, location: str, reason: str) -> None:
+        if not self._options.skip_bad:
+            raise SourceError(f"{reason}. {SKIP}", location)
+        self.skipped += 1
+        self.bad.append((location, reason))
 
 
 def from_arrays(

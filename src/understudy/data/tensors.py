@@ -19,8 +19,14 @@ CLASSES_KEY = "classes"
 """Where a release keeps its class names in the metadata: a JSON list."""
 
 _DTYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2",
-    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
 }
 _LONGEST_HEADER = 100_000_000  # the format's own limit
 
