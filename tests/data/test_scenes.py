@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.data import open_source
+from understudy.data.drawings.plane import Plane
 from understudy.data.drawings.scenes import scene
 
 
@@ -47,6 +48,6 @@ def test_scenes_differ_in_light_contrast_and_colour(scenes):
 
 
 def test_a_scene_is_a_picture_of_any_size():
-    made = scene(20, 12, 1, np.random.default_rng(0))
+    made = scene(Plane.of(20, 12, 1, np.random.default_rng(0)))
     assert (made.shape, made.dtype) == ((20, 12, 1), np.float32)
     assert 0 <= made.min() <= made.max() <= 1

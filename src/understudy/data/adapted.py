@@ -28,12 +28,7 @@ def as_declared(source: Source, options: Options) -> Source:
 class AdaptedSource:
     """The records of another source under declared class names, with declared channels.
 
-    Args:
-        source: The other source.
-        options: What was declared.
-
-    Attributes:
-        phrases: As those of `PhrasedSource`; only where the other source has some.
+    It has ``phrases`` (`PhrasedSource`) only where the other source has some.
     """
 
     shape: Shape

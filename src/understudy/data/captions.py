@@ -48,13 +48,7 @@ def check_captions(captions: Sequence[Any] | None, rows: int) -> None:
 
 
 class CaptionsWriter:
-    """``captions.csv``, a line an image in the order of the release.
-
-    Args:
-        folder: Of the release; paths are relative to it.
-        path_of: Where the image of a row and a label is.
-        licence: Of the model that drew the images; None: no such column.
-    """
+    """``captions.csv``, a line an image; ``path_of`` a row and a label is where the image is."""
 
     def __init__(
         self, folder: Path, path_of: Callable[[int, int], Path], licence: str | None = None

@@ -51,11 +51,7 @@ _NAMES_READ = 5_000  # of which it is seen whether names look grouped
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller asked of ``open_source``.
-
-    Raises:
-        ConfigError: The half, the channels or the fit is none.
-    """
+    """What the caller asked of ``open_source``; a `ConfigError` where it makes no sense."""
 
     name: str  # the name the dataset was asked for by
     split: Literal["train", "test"] = "train"  # which half, where a dataset has halves
@@ -128,24 +124,14 @@ class RecordSource:
         label_column: The column that the labels come from, where there are columns.
         dicom_units: Whether the unit is a field of each DICOM file, and no column.
 
-    Attributes:
-        bad: (file, reason) of each bad file passed over. Owner-only.
-        stray: Notes and litter passed over. Owner-only.
-        burnt_in: Images that may have text burnt in. Owner-only.
-        distorted: Images of another ratio that are stretched to ``size``. Owner-only.
-        grouping: The sign that images share a person although no unit was named, or None.
-        person_columns: Columns that may say whose an image is (`units.person_columns`).
-        lone_classes: Classes of one image.
-        window_premise: (value, declared) of the window of images of more than 8 bits, or None.
-
     Raises:
         SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, an
             undeclared class; or, where none were declared, one class or an empty class.
     """
 
     kind: Literal["images", "embeddings"] = "images"
-    person_columns: tuple[str, ...] = ()
-    lone_classes: tuple[str, ...] = ()
+    person_columns: tuple[str, ...] = ()  # that may say whose an image is
+    lone_classes: tuple[str, ...] = ()  # of one image
     shape: Shape
     classes: tuple[str, ...]
     captions: list[str]  # of each row, and the licence beside them, where a release has any
@@ -164,10 +150,11 @@ class RecordSource:
         self.name = options.name
         self.label_column = label_column
         self.has_units = options.unit is not None
-        self.bad: list[tuple[str, str]] = []
-        self.skipped = self.stray = self.burnt_in = self.distorted = 0
-        self.grouping: Grouping | None = None
-        self.window_premise: tuple[Any, bool] | None = None
+        self.bad: list[tuple[str, str]] = []  # (file, reason) of each that was passed over
+        self.skipped = self.stray = 0  # bad files; notes and litter
+        self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
+        self.grouping: Grouping | None = None  # a sign that images share a person
+        self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
         self._options = options
         self._rule = rule_of(options.unit)
         self._unit_key = secrets.token_bytes(32)
@@ -447,12 +434,8 @@ def settled_classes(
 ) -> tuple[str, ...]:
     """The class names: those the owner declares, else those of the dataset, else all there are.
 
-    Args:
-        names: Those that records have.
-        of_dataset: Those that the dataset declares, in label order.
-        allow_empty: Whether one of the dataset's may have no record.
-        options: What the caller asked.
-        pass_over: Is given (location, reason) of an empty class.
+    ``names`` have records; an empty class of the dataset's is given to ``pass_over`` as (location,
+    reason).
     """
     if options.classes is not None:
         require_declared(names, options.classes, options.name)

@@ -25,11 +25,7 @@ CLASSES_FILE = "classes.json"
 def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSource:
     """``folder/<class>/<image>``; where a unit is named, also ``folder/<class>/<unit>/<image>``.
 
-    Args:
-        folder: Holds one sub-folder a class.
-        options: What the caller asked.
-        root: The folder that was asked for; a release keeps its ``classes.json`` there, and no
-            link may lead out of it.
+    ``root`` was asked for: a release keeps its ``classes.json`` there, and no link leads out of it.
     """
     require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")

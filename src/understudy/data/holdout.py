@@ -72,13 +72,7 @@ class Parts(NamedTuple):
 def split(source: Source, hold_out: HoldOut) -> Parts:
     """The members and the held-out part of a dataset: one pass over its records.
 
-    Args:
-        source: The whole dataset, opened with the unit column of ``hold_out`` if it has one.
-        hold_out: Who is held out.
-
-    Raises:
-        ConfigError: The source was opened without units.
-        SourceError: A part has no record.
+    It was opened with the unit column of ``hold_out``, if that has one; no part may be empty.
     """
     if hold_out.unit is not None and not source.has_units:
         raise ConfigError(f"open {source.name} with its units ({hold_out.unit}) to part it")
@@ -109,17 +103,7 @@ def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
 
 
 class PartSource:
-    """Some records of another source, in its order.
-
-    Args:
-        source: The other source.
-        chosen: (n,) bool, True for the records of this part.
-
-    Attributes:
-        label_column: That of the other source.
-        window_premise: That of the other source.
-        phrases: As those of `PhrasedSource`; only where the other source has some.
-    """
+    """Some records of another source, in its order: those where ``chosen`` (n,) is True."""
 
     kind: Literal["images", "embeddings"]
     shape: Shape

@@ -15,12 +15,7 @@ _ROWS = 64
 
 
 def open_hub(name: str, options: Options) -> RecordSource:
-    """``NAME`` or ``NAME:CONFIG`` on the hub, or in its local cache.
-
-    Raises:
-        MissingExtra: ``datasets`` is not installed.
-        SourceError: The hub cannot be reached, or there is no such dataset or split.
-    """
+    """``NAME`` or ``NAME:CONFIG`` on the hub, or in its local cache; needs the extra ``hf``."""
     datasets = _datasets(options.name)
     path, _, config = name.partition(":")
     try:

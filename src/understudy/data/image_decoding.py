@@ -81,13 +81,9 @@ class Header:
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
-    """Read an image's header only; cheap.
+    """What the header of an encoded image says; cheap.
 
-    Args:
-        data: The encoded image, or the file that holds it.
-        reading: What to do with 16 bits and with several frames.
-        upright: Whether the size is that of the image as it is turned, for which Pillow decodes a
-            PNG; else as it is stored.
+    The size is that of the upright image, for which Pillow decodes a PNG, or else as it is stored.
 
     Raises:
         BadImage: Empty, of no known format, larger than ``MAX_PIXELS``, of several frames or of
@@ -117,15 +113,7 @@ def decode(
     """Decode one image to (height, width, channels) uint8.
 
     EXIF orientation is applied, transparency is laid on white, and a declared window brings 16 bits
-    to 8. Without ``channels``, a grey image gives 1 and any other 3.
-
-    Args:
-        data: The encoded image, or the file that holds it.
-        channels: 1 or 3, to have that many.
-        size: (height, width) to resize to, by Lanczos.
-        fit: What happens to an image of another ratio.
-        reading: What to do with 16 bits and with several frames.
-        frame: Which frame or page, of several.
+    to 8. Without ``channels``, a grey image gives 1 and any other 3. ``size`` is (height, width).
 
     Raises:
         BadImage: Not an image, damaged, cut short or too large; or as ``header``.

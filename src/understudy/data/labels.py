@@ -48,18 +48,11 @@ def label_column(
 
     Where none is asked for, it is the one of a usual name, else the only one whose type declares
     its values as classes (ClassLabel, true or false). Class names become public, so the values of
-    any other column are published only when they are asked for.
-
-    Args:
-        columns: All columns of the table.
-        asked: The name that was asked for; `NO_LABELS`: none at all; None: find it.
-        location: What an error calls the dataset.
-        taken: Columns that hold something else: the image, the unit.
-        usual: Names that say what a column is.
+    any other column are published only when they are asked for. Columns in ``taken`` hold something
+    else: the image, the unit.
 
     Raises:
-        SourceError: No such column, one of real numbers, or several that could be meant; lists
-            them.
+        SourceError: No such column, one of real numbers, or several; lists them.
     """
     if asked == NO_LABELS:
         return None

@@ -59,17 +59,9 @@ class Manifest:
 
 
 def read_manifest(table: Table, unit: str | None, label: str | None = None) -> Manifest:
-    """Open a manifest and check its columns.
+    """Open a manifest and check its columns; an error lists those that it has.
 
-    Args:
-        table: The file.
-        unit: The column that says who an image belongs to, a rule as text, a field of DICOM files,
-            or None.
-        label: The column that holds the class, as `label_column` takes it.
-
-    Raises:
-        SourceError: It cannot be read, a column is missing, or several could hold the class; lists
-            the columns it has.
+    ``unit`` is a column, a rule as text, or a DICOM field; ``label`` as for `label_column`.
     """
     columns, path = table.columns(), table.path
     names = [column.name for column in columns]

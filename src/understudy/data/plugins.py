@@ -15,12 +15,7 @@ from understudy.data.encoded_images import Options
 
 
 def open_plugin(options: Options) -> Source | None:
-    """The dataset of a plug-in; None where the name begins with no plug-in's prefix.
-
-    Raises:
-        SourceError: The plug-in cannot be loaded, or gives no dataset.
-        UnderstudyError: Whatever the plug-in says of the name.
-    """
+    """The dataset of a plug-in; None where the name begins with no plug-in's prefix."""
     prefix, colon, _ = options.name.partition(":")
 
     def error(message: str) -> SourceError:

@@ -59,13 +59,9 @@ class ArraySource:
         allow_empty: Whether a named class may have no rows (a release may).
         label_column: The name of ``labels`` in its file.
 
-    Attributes:
-        bad: (row, reason) of each row passed over. Owner-only.
-
     Raises:
-        SourceError: Shapes or types that are none of the above, no rows, a class that the owner did
-            not declare; where none were declared, one class or an empty class; or with
-            ``skip_bad`` nothing but embeddings that are not finite.
+        SourceError: Other shapes or types, no rows, an undeclared class; or, where none were
+            declared, one class or an empty class.
     """
 
     kind: Literal["images", "embeddings"]
@@ -90,7 +86,7 @@ class ArraySource:
         labels = labels if options.labelled else None
         self.has_units = units is not None
         self.skipped = 0
-        self.bad: list[tuple[str, str]] = []
+        self.bad: list[tuple[str, str]] = []  # (row, reason) of each that was passed over
         self._values, self._labels, self._units = values, labels, units
         self._options = options
         self._channels_first = False

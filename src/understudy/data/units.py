@@ -47,13 +47,9 @@ class UnitRule:
     pattern: re.Pattern[str] | None = None
 
     def unit_of(self, name: str, depth: int = 0) -> str | None:
-        """The unit of a file; None where the rule finds none.
+        """The unit of a file by its path, of which ``depth`` folders say the class, or None.
 
         Of folders in folders the outermost one is the unit: one that is too large protects more.
-
-        Args:
-            name: Its path in the dataset.
-            depth: How many folders of the path say the class.
         """
         if self.pattern is not None:
             match = self.pattern.search(name)
@@ -89,11 +85,6 @@ def _person_rank(name: str) -> int | None:
 def unit_column(unit: str | None, unit_from: str | None, unit_from_name: str | None) -> str | None:
     """The column, or the rule as text, that says whose image it is; None: each is its own unit.
 
-    Args:
-        unit: A column.
-        unit_from: ``"folder"`` or ``"file"``.
-        unit_from_name: A regular expression with one group, or none.
-
     Raises:
         ConfigError: More than one is given, or one that makes no sense.
     """
@@ -128,9 +119,6 @@ def grouped_pattern(names: Iterable[str]) -> str | None:
 
     They do where a number before the last one comes again and again: two or more groups, of 1.5
     files or more on average. It is a guess, for a warning.
-
-    Args:
-        names: Paths of some files.
     """
     groups: Counter[str] = Counter()
     heads: set[str] = set()
@@ -171,12 +159,7 @@ class Grouping:
 
 
 def grouping_of(names: Iterable[str], *, parts: bool) -> Grouping | None:
-    """The sign that several images are of one person; None where there is none.
-
-    Args:
-        names: Paths of some files.
-        parts: Whether frames or slices of a file are images of their own.
-    """
+    """The sign that several images are of one person, by file names or ``parts`` of files."""
     if parts:
         return Grouping("several images come of one file", "unit_from", "file")
     pattern = grouped_pattern(names)

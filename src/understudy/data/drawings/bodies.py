@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Pixels, Plane, over
+from understudy.data.drawings.plane import Drawing, Pixels, Plane, over
 
 _HARMONICS = np.arange(2, 5)  # of an outline: oval, three-cornered, four-cornered
 
@@ -44,23 +43,22 @@ class _Bodies:
     opacity: float
 
 
-def cells(height: int, width: int, channels: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def cells(plane: Plane) -> Drawing:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
     dark = plane.chance(0.3)
     stain = _fluorescence(plane) if dark else _stained(plane)
     pixels = plane.flat(stain.ground)
-    kind = rng.choice(["one", "crowd", "tissue"], p=[0.45, 0.35, 0.2])
+    kind = plane.rng.choice(["one", "crowd", "tissue"], p=[0.45, 0.35, 0.2])
     if kind == "tissue":
         pixels = _tissue(plane, stain)
         stroma = _bodies(plane, plane.uniform(0.02, 0.07))
-        pixels = _scattered(plane, pixels, stain, stroma, int(rng.integers(15, 60)), 0)
+        pixels = _scattered(plane, pixels, stain, stroma, int(plane.rng.integers(15, 60)), 0)
     elif kind == "crowd":
         common = _bodies(plane, 0.03 * np.exp(plane.uniform(0, 1.8)))
         most = np.clip(0.35 / common.radius**2, 4, 45)
         lobes = common.lobes if plane.chance(0.6) else 0
         pixels = _scattered(
-            plane, pixels, stain, common, int(rng.integers(3, most + 1)), lobes, 0.1
+            plane, pixels, stain, common, int(plane.rng.integers(3, most + 1)), lobes, 0.1
         )
     else:
         pixels = _alone(plane, pixels, stain)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Pixels, Plane, over, spline
+from understudy.data.drawings.plane import Drawing, Pixels, Plane, over, spline
 
 
 @dataclass(frozen=True)
@@ -116,16 +115,13 @@ _GARMENTS = {
 _KINDS = tuple(_GARMENTS)
 
 
-def garments(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def garments(plane: Plane) -> Drawing:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
-    kind = _KINDS[int(rng.integers(0, len(_KINDS)))]
+    kind = _KINDS[int(plane.rng.integers(0, len(_KINDS)))]
     garment = _GARMENTS[kind]
     size = plane.uniform(0.36, 0.5) if plane.chance(0.8) else plane.uniform(0.22, 0.36)
-    place = rng.normal(0, 0.03, 2)
-    angle = rng.normal(0, 0.06) if plane.chance(0.75) else rng.normal(0, 0.5)
+    place = plane.rng.normal(0, 0.03, 2)
+    angle = plane.rng.normal(0, 0.06) if plane.chance(0.75) else plane.rng.normal(0, 0.5)
     turned = size * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     turned = turned * np.array([[plane.uniform(0.8, 1.25)], [1.0]])
     if not garment.mirrored and plane.chance(0.5):

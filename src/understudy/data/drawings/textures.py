@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Pixels, Plane, over
+from understudy.data.drawings.plane import Drawing, Pixels, Plane, over
 
 
-def textures(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def textures(plane: Plane) -> Drawing:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
     pixels = texture_surface(plane)
     if plane.chance(0.2):
-        edge = plane.along(rng.uniform(0, 2 * np.pi)) + 0.05 * plane.texture(2, 3)[0]
+        edge = plane.along(plane.rng.uniform(0, 2 * np.pi)) + 0.05 * plane.texture(2, 3)[0]
         pixels = over(pixels, texture_surface(plane), plane.cover(edge - plane.uniform(-0.2, 0.2)))
     if plane.chance(0.4):
-        light = plane.along(rng.uniform(0, 2 * np.pi)) * plane.uniform(0, 0.5)
+        light = plane.along(plane.rng.uniform(0, 2 * np.pi)) * plane.uniform(0, 0.5)
         pixels = pixels * (1 + light)[:, :, None]
     return plane.finished(pixels)
 
