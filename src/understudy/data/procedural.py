@@ -24,7 +24,7 @@ from understudy.data.drawings.fibres import fibres
 from understudy.data.drawings.garments import garments
 from understudy.data.drawings.gradients import gradients
 from understudy.data.drawings.leaves import dead_leaves
-from understudy.data.drawings.plane import Drawing, Plane
+from understudy.data.drawings.plane import FloatImage, Plane
 from understudy.data.drawings.rings import rings
 from understudy.data.drawings.scenes import scene
 from understudy.data.drawings.strokes import strokes
@@ -32,7 +32,7 @@ from understudy.data.drawings.textures import textures
 from understudy.data.encoded_images import Options
 from understudy.data.names import UNLABELLED_NAME
 
-FAMILIES: Mapping[str, Callable[[Plane], Drawing]] = {
+FAMILIES: Mapping[str, Callable[[Plane], FloatImage]] = {
     "leaves": dead_leaves,
     "scenes": scene,
     "cells": cells,

@@ -61,36 +61,24 @@ _SAME_TASK = ("rows", "images")
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A metric value that at least two releases have.
+    """A metric value that at least two releases have."""
 
-    Attributes:
-        value: Its metric, what it was measured with and its kind, from the first that has it.
-        cells: One a release; empty text where it was not measured.
-        kind: Whether they may be published.
-    """
-
+    # its metric, what it was measured with and its kind, from the first that has it
     value: MetricValue
-    cells: tuple[Cell, ...]
-    kind: ValueKind
+    cells: tuple[Cell, ...]  # one a release; empty text where it was not measured
+    kind: ValueKind  # whether they may be published
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several releases side by side.
-
-    Attributes:
-        releases: They themselves.
-        facts: Their guarantees and what they hold: a name, and a text for each.
-        shared: Values that at least two of them have.
-        notes: Why numbers do not compare; empty where nothing stands against it.
-        trades: Values over epsilon; empty where no two epsilons have one.
-    """
+    """Several releases side by side."""
 
     releases: tuple[Released, ...]
+    # their guarantees and what they hold: a name, and a text for each
     facts: tuple[tuple[str, tuple[str, ...]], ...]
-    shared: tuple[Shared, ...]
-    notes: tuple[str, ...]
-    trades: tuple[Plot, ...]
+    shared: tuple[Shared, ...]  # values that at least two of them have
+    notes: tuple[str, ...]  # why numbers do not compare; empty where nothing stands against it
+    trades: tuple[Plot, ...]  # values over epsilon; empty where no two epsilons have one
 
     def rows(self) -> list[dict[str, Any]]:
         """Every value of every release as flat rows, as ``pandas.DataFrame`` takes them."""
@@ -133,11 +121,7 @@ def _not_finite(item: object) -> bool:
 
 
 def compare_releases(releases: Sequence[Released]) -> Comparison:
-    """Put releases side by side.
-
-    Args:
-        releases: Two or more, with names of their own.
-    """
+    """Put two or more releases, with names of their own, side by side."""
     facts = tuple(
         (name, tuple(value(read(release)) for release in releases)) for name, read in _FACTS.items()
     )
@@ -237,11 +221,7 @@ def _each(names: Sequence[str], texts: Sequence[str]) -> str:
 def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
     """The privacy-utility curve: metric values over epsilon, a line a method.
 
-    Args:
-        releases: Releases of one dataset.
-
-    Returns:
-        Plots of values that releases of at least two epsilons have.
+    Of values that releases of at least two epsilons have.
     """
     each = [(release, _values(release)) for release in releases]
     plots = []

@@ -51,20 +51,13 @@ def is_unprotected(receipt: Receipt) -> bool:
 
 
 def guess_bound(receipt: Receipt, units: int = 1) -> float:
-    """How often an attacker can be right, at most, about whether a group took part.
+    """How often an attacker can be right, at most, about whether a group took part: 0.5 to 1.
 
     The attacker knows everything but that, starts from a coin flip and sees the release. The
     smaller of two bounds: (e^eps + delta) / (e^eps + 1) holds for any (epsilon, delta)
     (Kairouz, Oh and Viswanath 2015), and Phi(mu / 2) for Gaussian releases (Dong, Roth and Su
     2022), plus sinh(slack) for the noise being discrete. A group of k units has k epsilon,
     k slack, k mu and delta (e^(k eps) - 1) / (e^eps - 1).
-
-    Args:
-        receipt: The guarantee.
-        units: k, 1 or more.
-
-    Returns:
-        A probability, 0.5 to 1.
     """
     epsilon = receipt.epsilon * units
     if epsilon > 700:

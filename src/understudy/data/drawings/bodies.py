@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 _HARMONICS = np.arange(2, 5)  # of an outline: oval, three-cornered, four-cornered
 
@@ -43,7 +43,7 @@ class _Bodies:
     opacity: float
 
 
-def cells(plane: Plane) -> Drawing:
+def cells(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     dark = plane.chance(0.3)
     stain = _fluorescence(plane) if dark else _stained(plane)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over, spline
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over, spline
 
 _MOST_BRANCHES = 60
 Line = tuple[Pixels, Pixels, float]
 
 
-def fibres(plane: Plane) -> Drawing:
+def fibres(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     draw = (_streaks, _hair, _tree, _net)[int(plane.rng.choice(4, p=[0.3, 0.25, 0.3, 0.15]))]
     return plane.finished(draw(plane))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over, spline
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over, spline
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ _GARMENTS = {
 _KINDS = tuple(_GARMENTS)
 
 
-def garments(plane: Plane) -> Drawing:
+def garments(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     kind = _KINDS[int(plane.rng.integers(0, len(_KINDS)))]
     garment = _GARMENTS[kind]

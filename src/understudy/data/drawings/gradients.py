@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 
-def gradients(plane: Plane) -> Drawing:
+def gradients(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     draw = (_wash, _blobs, _solids, _section, _chest)[
         int(plane.rng.choice(5, p=[0.2, 0.2, 0.2, 0.2, 0.2]))

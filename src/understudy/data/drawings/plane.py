@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 Pixels = NDArray[np.float64]
-Drawing = NDArray[np.float32]
+FloatImage = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 _OVERSIZE = 4  # curves are drawn so many times larger
@@ -194,7 +194,7 @@ class Plane:
     def _shrunk(self, sheet: Image.Image) -> Pixels:
         return np.asarray(sheet.reduce(_OVERSIZE), dtype=np.float64) / 255
 
-    def finished(self, pixels: Pixels, *, noise: float = 0.02) -> Drawing:
+    def finished(self, pixels: Pixels, *, noise: float = 0.02) -> FloatImage:
         """Pixels (h, w, channels) as a camera takes them: light, blur and noise; in [0, 1]."""
         if self.chance(0.4):
             pixels = pixels + (self.texture(2.5, 3.5)[0] * self.rng.normal(0, 0.04))[:, :, None]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 
-def rings(plane: Plane) -> Drawing:
+def rings(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     draw = (_concentric, _ridges, _tori, _iris, _spiral)[
         int(plane.rng.choice(5, p=[0.3, 0.2, 0.25, 0.12, 0.13]))

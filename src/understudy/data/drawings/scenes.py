@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Drawing, Mask, Pixels, Plane
+from understudy.data.drawings.plane import FloatImage, Mask, Pixels, Plane
 
 _FINE = 2  # drawn so many times larger and averaged, so that edges are smooth
 
@@ -39,7 +39,7 @@ class _Scene(Plane):
         return np.asarray(base + light + rng.normal(0, 0.45 * spread, (count, self.channels)))
 
 
-def scene(coarse: Plane) -> Drawing:
+def scene(coarse: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     (height, width), channels, rng = coarse.across.shape, coarse.channels, coarse.rng
     angle, spread = rng.uniform(0, np.pi), 0.16 * np.exp(rng.normal(0, 0.6))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over, spline
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over, spline
 
 _DIGITS = (
     ("20", "01", "03", "05", "26", "45", "43", "41", "20"),
@@ -63,7 +63,7 @@ _LETTERS = (
 _STEPS = 5  # points of a spline for each point of the grid
 
 
-def strokes(plane: Plane) -> Drawing:
+def strokes(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     kind = plane.rng.choice(["one", "word", "page", "marks"], p=[0.65, 0.15, 0.1, 0.1])
     if kind == "one":

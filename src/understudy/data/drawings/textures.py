@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from understudy.data.drawings.plane import Drawing, Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 
-def textures(plane: Plane) -> Drawing:
+def textures(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
     pixels = texture_surface(plane)
     if plane.chance(0.2):
