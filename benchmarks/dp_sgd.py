@@ -45,23 +45,14 @@ GRID: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Peer:
-    """What one rival reached.
+    """What one rival reached."""
 
-    Attributes:
-        name: What was run.
-        balanced: Balanced accuracy on the real test split, in [0, 1].
-        epsilon: Of the trained model.
-        delta: Of the trained model.
-        seconds: Time to train, noise calibration included.
-        setting: The options it ran with.
-    """
-
-    name: str
-    balanced: float
-    epsilon: float
-    delta: float
-    seconds: float
-    setting: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # what was run
+    balanced: float  # balanced accuracy on the real test split, in [0, 1]
+    epsilon: float  # of the trained model
+    delta: float  # of the trained model
+    seconds: float  # time to train, noise calibration included
+    setting: Mapping[str, Any] = field(default_factory=dict)  # the options it ran with
 
 
 def balanced(truth: Labels, answers: Labels) -> float:
@@ -193,15 +184,6 @@ def opacus_two_layer(
 
     Batch normalisation mixes rows, so per-row gradients do not exist: layer normalisation stands
     in, as Opacus advises, and dropout, which only adds noise here, is left out.
-
-    Args:
-        x: (n, d) training embeddings.
-        y: (n,) classes.
-        xt: (m, d) test embeddings.
-        yt: (m,) their classes.
-        epsilon: Of the trained model.
-        delta: Of the trained model.
-        **options: ``epochs``, ``batch``, ``lr``, ``clip``, ``accountant`` and ``seed``.
     """
     from torch import nn
 

@@ -15,17 +15,11 @@ COLOURS = ("#1b6ca8", "#c0392b", "#27ae60", "#8e44ad", "#d68910", "#16a085", "#2
 
 @dataclass(frozen=True)
 class Point:
-    """One preference.
+    """One preference."""
 
-    Attributes:
-        name: Such as ``"(L0, L2)"``.
-        utility: Accuracy or AP50 on real photos, in [0, 1].
-        disclosed: Its value of each of `MEASURES`.
-    """
-
-    name: str
-    utility: float
-    disclosed: tuple[float, ...]
+    name: str  # such as ``"(L0, L2)"``
+    utility: float  # accuracy or AP50 on real photos, in [0, 1]
+    disclosed: tuple[float, ...]  # its value of each of `MEASURES`
 
 
 def trade_off_chart(title: str, points: Sequence[Point]) -> str:

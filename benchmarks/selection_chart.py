@@ -19,19 +19,12 @@ DASHES = ("", "6 3", "2 2", "8 3 2 3")
 
 @dataclass(frozen=True)
 class Curve:
-    """One method.
+    """One method."""
 
-    Attributes:
-        name: For the legend.
-        found: What the attack finds, in %.
-        accuracies: In %, as many.
-        keeps: The keep ratios, as many, as text.
-    """
-
-    name: str
-    found: Sequence[float]
-    accuracies: Sequence[float]
-    keeps: Sequence[str]
+    name: str  # for the legend
+    found: Sequence[float]  # what the attack finds, in %
+    accuracies: Sequence[float]  # in %, as many
+    keeps: Sequence[str]  # the keep ratios, as many, as text
 
 
 def chart(title: str, curves: Sequence[Curve]) -> str:
