@@ -59,6 +59,13 @@ def read_all(source: Source, size: int = 4) -> tuple[np.ndarray, np.ndarray, np.
     )
 
 
+def units_of(source: Source) -> list[str]:
+    """The unit of every row."""
+    units = read_all(source)[2]
+    assert units is not None
+    return [str(unit) for unit in units]
+
+
 def check_source(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """What every source must hold to; gives its rows."""
     assert isinstance(source, Source)
