@@ -123,6 +123,7 @@ class RecordSource:
         allow_empty: Whether a declared class may have no rows (a release may).
         label_column: The column that the labels come from, where there are columns.
         dicom_units: Whether the unit is a field of each DICOM file, and no column.
+        person_columns: Columns that may say whose an image is (`units.person_columns`).
 
     Raises:
         SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, an
@@ -130,7 +131,6 @@ class RecordSource:
     """
 
     kind: Literal["images", "embeddings"] = "images"
-    person_columns: tuple[str, ...] = ()  # that may say whose an image is
     lone_classes: tuple[str, ...] = ()  # of one image
     shape: Shape
     classes: tuple[str, ...]
@@ -146,9 +146,10 @@ class RecordSource:
         allow_empty: bool = False,
         label_column: str | None = None,
         dicom_units: bool = False,
+        person_columns: tuple[str, ...] = (),
     ) -> None:
         self.name = options.name
-        self.label_column = label_column
+        self.label_column, self.person_columns = label_column, person_columns
         self.has_units = options.unit is not None
         self.bad: list[tuple[str, str]] = []  # (file, reason) of each that was passed over
         self.skipped = self.stray = 0  # bad files; notes and litter

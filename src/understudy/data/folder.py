@@ -93,11 +93,7 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
                 names.add(real)
             yield Record(str(path), path, line.label, line.unit, fault, name)
 
-    source = RecordSource(
-        records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
-    )
-    source.person_columns = manifest.person_columns
-    return source
+    return manifest.source(records, options)
 
 
 def require_no_unit_column(options: Options, location: Path, what: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from understudy.core.errors import SourceError
-from understudy.data.labels import Column, label_column, real_label, real_numbers
+from understudy.data.encoded_images import Options, Records, RecordSource
+from understudy.data.labels import label_column, real_label, real_numbers
 from understudy.data.table_files import Table
 from understudy.data.units import DICOM_UNITS, person_columns, rule_of
 
@@ -45,17 +46,23 @@ class Manifest:
 
     def rows(self) -> Iterator[ManifestLine]:
         """Every row in order."""
-        for row in self.table.rows(self._columns()):
-            label = row.get(self.label) if self.label is not None else None
-            unit = row.get(self.unit) if self.unit is not None else None
-            path = row.get(self.files)
-            unlabelled = self.label is not None and not label
-            fault = "has no label in the manifest" if unlabelled else None
-            yield ManifestLine(path or "", label or None, unit or None, fault)
-
-    def _columns(self) -> list[str]:
         wanted = [name for name in (self.files, self.label, self.unit) if name is not None]
-        return list(dict.fromkeys(wanted))
+        for row in self.table.rows(list(dict.fromkeys(wanted))):
+            label = (row.get(self.label) or None) if self.label is not None else None
+            unit = (row.get(self.unit) or None) if self.unit is not None else None
+            unlabelled = self.label is not None and label is None
+            fault = "has no label in the manifest" if unlabelled else None
+            yield ManifestLine(row.get(self.files) or "", label, unit, fault)
+
+    def source(self, records: Records, options: Options) -> RecordSource:
+        """The images of the rows."""
+        return RecordSource(
+            records,
+            options,
+            label_column=self.label,
+            dicom_units=self.dicom_units,
+            person_columns=self.person_columns,
+        )
 
 
 def read_manifest(table: Table, unit: str | None, label: str | None = None) -> Manifest:
@@ -77,7 +84,9 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
     column = None if of_files or rule_of(unit) is not None else unit
     if column is not None and column not in names:
         raise SourceError(f"there is no unit column {column!r}; the columns are: {listed}", path)
-    _require_once(columns, path)
+    twice = sorted({name for name in names if names.count(name) > 1 and name})
+    if twice:
+        raise SourceError(f"has the column {twice[0]!r} twice: rename one of them", path)
     chosen = label_column(columns, label, path, taken=(files, column), usual=("label",))
     if chosen is not None and table.untyped:
         cells = (row.get(chosen) for row in table.rows([chosen]))
@@ -85,10 +94,3 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
             raise SourceError(real_label(chosen), path)
     persons = person_columns(name for name in names if name not in (files, chosen, column))
     return Manifest(table, files, chosen, column, of_files, persons)
-
-
-def _require_once(columns: list[Column], path: Path) -> None:
-    names = [column.name for column in columns]
-    twice = sorted({name for name in names if names.count(name) > 1 and name})
-    if twice:
-        raise SourceError(f"has the column {twice[0]!r} twice: rename one of them", path)

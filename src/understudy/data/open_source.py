@@ -138,8 +138,8 @@ def _open_file(path: Path, options: Options) -> Source:
     suffix = path.suffix.lower()
     if suffix in _ARRAYS:
         return _ARRAYS[suffix](path, options)
-    if suffix == ".parquet":
-        return _open_parquet(path, options)
+    if suffix == ".parquet" and has_images(path):
+        return open_parquet([path], options)
     if suffix in TABLE_SUFFIXES:
         return open_manifest(_read(path, options), options, path.parent)
     if suffix == ".zip":
@@ -149,12 +149,6 @@ def _open_file(path: Path, options: Options) -> Source:
     if is_idx(path.name):
         return open_idx_pair(path, options)
     raise SourceError(f"is of no known kind. A dataset is {SOURCE_KINDS}", path)
-
-
-def _open_parquet(path: Path, options: Options) -> Source:
-    if has_images(path):
-        return open_parquet([path], options)
-    return open_manifest(_read(path, options), options, path.parent)
 
 
 def _read(manifest: Path, options: Options) -> Manifest:
@@ -276,9 +270,8 @@ def _columns(path: Path, options: Options) -> set[str]:
 
 def _of_captions(path: Path, options: Options) -> bool:
     """Whether a table is a release's captions: it names images as a manifest does, no classes."""
-    if path.name != CAPTIONS_FILE:
-        return False
-    return _columns(path, options) - {LICENCE} == {PATH, CAPTION}
+    columns = _columns(path, options) if path.name == CAPTIONS_FILE else set()
+    return columns - {LICENCE} == {PATH, CAPTION}
 
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:

@@ -56,15 +56,14 @@ class ImageColumns:
             for location, values in rows():
                 yield self._record(location, values, follow_paths)
 
-        source = RecordSource(
+        return RecordSource(
             records,
             options,
             classes=self.names,
             allow_empty=self.release,
             label_column=self.label,
+            person_columns=self.person_columns,
         )
-        source.person_columns = self.person_columns
-        return source
 
     def _record(self, location: str, values: dict[str, Any], follow_paths: bool) -> Record:
         image = values[self.image]

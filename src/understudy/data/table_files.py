@@ -76,7 +76,9 @@ class Table:
             with self._text() as file:
                 first = file.readline()
                 file.seek(0)
-                yield _split(file, _delimiter(first))
+                # What parts the columns: of those signs the one that the first line has most of.
+                delimiter = max(_DELIMITERS, key=first.count)
+                yield (list[str | None](cells) for cells in csv.reader(file, delimiter=delimiter))
         except UnicodeError as error:
             raise SourceError(self._foreign_text(), self.path) from error
         except (OSError, csv.Error) as error:
@@ -132,15 +134,6 @@ def text(value: Any) -> str | None:
 
 def _names(header: Sequence[str | None]) -> list[str]:
     return [(name or "").strip() for name in header]
-
-
-def _delimiter(header: str) -> str:
-    """What parts the columns of a CSV: of those signs the one that its first line has most of."""
-    return max(_DELIMITERS, key=header.count)
-
-
-def _split(file: IO[str], delimiter: str) -> Iterator[list[str | None]]:
-    yield from csv.reader(file, delimiter=delimiter)
 
 
 @contextmanager

@@ -93,11 +93,7 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
                     fault = fault or damage
                 yield Record(location, content, line.label, line.unit, fault, name)
 
-    source = RecordSource(
-        records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
-    )
-    source.person_columns = manifest.person_columns
-    return source
+    return manifest.source(records, options)
 
 
 _INNER_FOLDER = (
