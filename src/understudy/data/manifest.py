@@ -87,10 +87,10 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
     twice = sorted({name for name in names if names.count(name) > 1 and name})
     if twice:
         raise SourceError(f"has the column {twice[0]!r} twice: rename one of them", path)
-    chosen = label_column(columns, label, path, taken=(files, column), usual=("label",))
-    if chosen is not None and table.untyped:
-        cells = (row.get(chosen) for row in table.rows([chosen]))
+    class_column = label_column(columns, label, path, taken=(files, column), usual=("label",))
+    if class_column is not None and table.untyped:
+        cells = (row.get(class_column) for row in table.rows([class_column]))
         if real_numbers(cells):
-            raise SourceError(real_label(chosen), path)
-    persons = person_columns(name for name in names if name not in (files, chosen, column))
-    return Manifest(table, files, chosen, column, of_files, persons)
+            raise SourceError(real_label(class_column), path)
+    persons = person_columns(name for name in names if name not in (files, class_column, column))
+    return Manifest(table, files, class_column, column, of_files, persons)

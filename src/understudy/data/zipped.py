@@ -31,11 +31,11 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     flat = any("/" not in name for name in images)
     tables = [name for name in archive.members if _is_table(name)]
     named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
-    chosen = named or (tables if flat else [])
-    if len(chosen) > 1:
-        raise SourceError(f"has {len(chosen)} tables: name the manifest manifest.csv", path)
-    if chosen:
-        return _open_listed(archive, chosen[0], options)
+    manifests = named or (tables if flat else [])
+    if len(manifests) > 1:
+        raise SourceError(f"has {len(manifests)} tables: name the manifest manifest.csv", path)
+    if manifests:
+        return _open_listed(archive, manifests[0], options)
     require_no_unit_column(options, path, "there is no manifest that could have the")
     require_no_column(options.label, path, "an archive without a manifest has")
     if not images:

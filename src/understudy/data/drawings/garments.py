@@ -128,12 +128,8 @@ def garments(plane: Plane) -> FloatImage:
         turned = np.array([[-1.0, 0.0], [0.0, 1.0]]) @ turned
     ground, dark = _ground(plane)
     if plane.chance(0.4):
-        ground = (
-            ground
-            * (1 - 0.5 * gaussian_filter(_filled(plane, garment, turned, place + 0.02), 2))[
-                :, :, None
-            ]
-        )
+        shadow = gaussian_filter(_filled(plane, garment, turned, place + 0.02), 2)
+        ground = ground * (1 - 0.5 * shadow)[:, :, None]
     mask = _filled(plane, garment, turned, place)
     cloth = _cloth(plane, turned, dark)
     cloth = _shaded(plane, cloth, mask)
@@ -156,9 +152,8 @@ def _filled(plane: Plane, garment: _Garment, turned: Pixels, place: Pixels) -> P
         points = np.concatenate([points, other + rng.normal(0, 0.012, other.shape)])
     if garment.soft:
         between = 0.5 * (points + np.roll(points, -1, axis=0))
-        corners = np.stack(
-            [points * 0.9 + 0.05 * (between + np.roll(between, 1, axis=0)), between], 1
-        )
+        about = between + np.roll(between, 1, axis=0)
+        corners = np.stack([points * 0.9 + 0.05 * about, between], 1)
         points = spline(corners.reshape(-1, 2), 3, closed=True)
     return plane.polygons([(points @ turned + place, 1.0)])
 
@@ -193,9 +188,8 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
     least = 0.3 if dark else 0.05
     light = plane.uniform(least, 0.98)
     base = plane.colour(light, plane.uniform(0, 0.35) if plane.chance(0.6) else 0.02)
-    second = plane.colour(
-        float(np.clip(light + rng.normal(0, 0.35), least, 1)), plane.uniform(0, 0.4)
-    )
+    other_light = float(np.clip(light + rng.normal(0, 0.35), least, 1))
+    second = plane.colour(other_light, plane.uniform(0, 0.4))
     pixels = plane.flat(base)
     kind = rng.choice(
         ["plain", "stripes", "checks", "dots", "mottled", "print"],
@@ -208,10 +202,7 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
         at = v if plane.chance(0.65) else u
         pattern = plane.cover(np.cos(2 * np.pi * at / period) * period / 8 + rng.normal(0, 0.02))
     elif kind == "checks":
-        waves = (np.cos(2 * np.pi * u / period) > 0).astype(float) + (
-            np.cos(2 * np.pi * v / period) > 0
-        )
-        pattern = waves / 2
+        pattern = sum((np.cos(2 * np.pi * at / period) > 0).astype(float) for at in (u, v)) / 2
     elif kind == "dots":
         bumps = np.cos(2 * np.pi * u / period) * np.cos(2 * np.pi * v / period)
         pattern = np.clip(4 * (np.abs(bumps) - 0.6), 0, 1)
@@ -219,11 +210,8 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
         pattern = np.clip(0.5 + plane.texture(0.6, 2.2)[0], 0, 1)
     elif kind == "print":
         blots = 0.5 * plane.texture(1.2, 2)[0]
-        across, down, half = (
-            rng.normal(0, 0.05),
-            plane.uniform(-0.35, 0.1),
-            plane.uniform(0.12, 0.3),
-        )
+        across, down = rng.normal(0, 0.05), plane.uniform(-0.35, 0.1)
+        half = plane.uniform(0.12, 0.3)
         inside = np.maximum(np.abs(u - across), np.abs(v - down) * plane.uniform(0.7, 2)) < half
         pattern = inside * np.clip(0.7 + blots, 0, 1)
     else:
@@ -279,6 +267,5 @@ def _with_lines(
     shown = plane.curves(drawn)
     limit = 1.0 if kind == "sandal" else mask
     opacity = 1.0 if kind == "sandal" else plane.uniform(0.3, 1.0)
-    return over(
-        pixels, darker if rng.random() < 0.8 else np.ones(plane.channels), shown * limit * opacity
-    )
+    thread = darker if rng.random() < 0.8 else np.ones(plane.channels)
+    return over(pixels, thread, shown * limit * opacity)
