@@ -43,8 +43,7 @@ FAMILY_RECORDS = 500
 DOMAIN_SIDE = 32  # pixels
 DOMAIN_RECORDS = 500  # of each set at most; every set has as many
 
-Split = tuple[Labelled, Labelled]
-"""Real images to make a release of, and real test images."""
+Split = tuple[Labelled, Labelled]  # real images to make a release of, and real test images
 
 
 @dataclass(frozen=True)
@@ -134,8 +133,7 @@ def fashion_split(channels: int | None) -> Split:
 
 
 def everyday_names(zips: Path) -> tuple[str, ...]:
-    """The classes of the broad corpus that are drawn: what learns from the rest has not seen them.
-    """
+    """The classes of the broad corpus that are drawn; what learns from the rest never saw them."""
     names: set[str] = set()
     for file in zips.glob("*.zip"):
         with ZipFile(file) as archive:

@@ -25,8 +25,7 @@ from understudy.metrics.utility import Labelled, Network, UtilityResult, mean_an
 from understudy.report import contact_sheet
 
 JUDGES: Mapping[Network, str] = {"cnn": "small CNN", "resnet9": "ResNet-9"}
-HEADS = (*(f"{name} %" for name in JUDGES.values()), "mean %", "majority %")
-"""Of `Verdict.cells`."""
+HEADS = (*(f"{name} %" for name in JUDGES.values()), "mean %", "majority %")  # of `Verdict.cells`
 
 COLUMNS = 8  # images of a class on each side of a sheet
 

@@ -136,8 +136,7 @@ class Choice:
 
 
 def left_out_medians(ratios: Mapping[str, Mapping[str, float]]) -> list[Choice]:
-    """For each set the setting that is best by the median over the others, and what it gives here.
-    """
+    """For each set the setting with the best median over the others, and what it gives here."""
     names = [
         name
         for name in next(iter(ratios.values()), {})

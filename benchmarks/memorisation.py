@@ -65,8 +65,7 @@ SAME = 0.1
 RIVALS = ("amg", "deduplicated", "noise 0.5", "noise 1")
 """Noise: its deviation on class embeddings, in the root mean square of their numbers."""
 
-KINDS = ("plain", *RIVALS)
-"""Of `memorised_candidates`."""
+KINDS = ("plain", *RIVALS)  # of `memorised_candidates`
 
 
 @dataclass(frozen=True)

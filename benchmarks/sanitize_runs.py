@@ -46,10 +46,8 @@ MAIN: dict[str, tuple[Levels, ...]] = {
 }
 """What is asked of each task first: levels of the background, then of the objects."""
 
-NO_SERVER = ("pet", "activity", "bottle")
-"""Tasks with zero-shot models and oracles beside them."""
-LABELLED = (400, 40)
-"""Photos that the oracles learn from."""
+NO_SERVER = ("pet", "activity", "bottle")  # tasks with zero-shot models and oracles beside them
+LABELLED = (400, 40)  # photos that the oracles learn from
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ PUBLIC_EACH = 600
 PRIVATE_EACH = 300
 TEST_EACH = 130
 TEMPLATE = "a satellite image of a {class}"
-STAGES = ("vae", "clip", "unet", "decoder")
-"""All that both methods need of a studio."""
+STAGES = ("vae", "clip", "unet", "decoder")  # all that both methods need of a studio
 
 FOLDER = CACHE / "satellite"
 SHOWN = 12  # images of a class on a sheet

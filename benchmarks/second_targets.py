@@ -29,8 +29,7 @@ from understudy.metrics.networks.detector_training import train_detector
 from understudy.playhouse import World
 
 SIDE = 64
-LEAST = SIDE * SIDE // 100
-"""Pixels of a second target at least."""
+LEAST = SIDE * SIDE // 100  # pixels of a second target at least
 PUBLIC = 6_000_000
 """Seeds of the public world that a judge learns from; a million later it is tested."""
 

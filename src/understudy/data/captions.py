@@ -26,8 +26,7 @@ from understudy.core.types import Labels, Shape, SyntheticBatch
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import inside
 
-CAPTIONS_FILE = "captions.csv"
-"""At the root of a release of PNG files."""
+CAPTIONS_FILE = "captions.csv"  # at the root of a release of PNG files
 
 CAPTION, PATH, LICENCE = "caption", "path", "licence"
 """Its columns; all but the path are also columns of a release as Parquet."""

@@ -29,8 +29,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp",
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded: a quarter of a gigabyte of RGB, Pillow's own warning level."""
 
-MAX_BYTES = 1 << 29
-"""Largest encoded image that is read into memory."""
+MAX_BYTES = 1 << 29  # largest encoded image that is read into memory
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue

@@ -15,8 +15,7 @@ from understudy.data.image_decoding import Header, colourless_images
 from understudy.data.image_files import is_dicom_file, pixel_bytes
 from understudy.data.reading_options import Reading
 
-FIRST = 10
-"""How many files a message names."""
+FIRST = 10  # how many files a message names
 
 _AT_ONCE = 512
 

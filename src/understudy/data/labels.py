@@ -11,8 +11,7 @@ import pyarrow as pa
 from understudy.core.errors import SourceError
 from understudy.core.ports import Source
 
-NO_LABELS = "none"
-"""``--label none``: the images have no classes, whatever columns there are."""
+NO_LABELS = "none"  # ``--label none``: the images have no classes, whatever columns there are
 
 LabelKind = Literal["classes", "boolean", "whole", "text", "real", "other"]
 

@@ -19,8 +19,7 @@ from understudy.data.reading_options import Reading, Window
 if TYPE_CHECKING:  # an extra
     from nibabel.nifti1 import Nifti1Image
 
-NIFTI_SUFFIXES = (".nii", ".nii.gz")
-"""File names that count as NIfTI."""
+NIFTI_SUFFIXES = (".nii", ".nii.gz")  # file names that count as NIfTI
 
 _ADVICE = (
     "is a volume: say which slices are images with '?axis=2&slices=middle' after the name of the "

@@ -21,8 +21,7 @@ from understudy.data.labels import Column, arrow_kind, label_column
 from understudy.data.table_files import text
 from understudy.data.units import person_columns
 
-RELEASE_KEY = b"understudy"
-"""Schema metadata that marks a release: there, a class may have no rows."""
+RELEASE_KEY = b"understudy"  # schema metadata that marks a release: there, a class may have no rows
 
 _ROWS = 16  # decoded from Parquet at a time: encoded images are up to megabytes each
 

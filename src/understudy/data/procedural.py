@@ -45,8 +45,7 @@ FAMILIES: Mapping[str, Callable[[Plane], FloatImage]] = {
 }
 """How each family draws one image: (h, w, channels) in [0, 1]."""
 
-ALL_FAMILIES = "all"
-"""Images of every family in turn, so that each has an equal part."""
+ALL_FAMILIES = "all"  # images of every family in turn, so that each has an equal part
 
 PROCEDURAL_PREFIX = "procedural:"
 PROCEDURAL_NAMES = tuple(PROCEDURAL_PREFIX + family for family in FAMILIES)

@@ -19,8 +19,7 @@ from understudy.core.ports import Source
 Frames = Literal["first", "all"]
 """What is read of a file of several frames: the first one, or each as an image of its own."""
 
-ImageFit = Literal["stretch", "crop", "pad"]
-"""How an image of another ratio is brought to a size."""
+ImageFit = Literal["stretch", "crop", "pad"]  # how an image of another ratio is brought to a size
 
 FITS: tuple[ImageFit, ...] = ("stretch", "crop", "pad")
 
@@ -31,8 +30,7 @@ def require_size(fit: ImageFit, size: object) -> None:
         raise ConfigError(f"--fit {fit} is how images are brought to a size: add --size")
 
 
-OF_EACH_FILE = "that of each file"
-"""The value of an intensity window that nobody declared."""
+OF_EACH_FILE = "that of each file"  # the value of an intensity window that nobody declared
 
 
 def bytes_of(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -75,8 +73,7 @@ class Reading:
         return self.frames == "all" or self.axis is not None
 
 
-AS_STORED = Reading()
-"""Nothing was said."""
+AS_STORED = Reading()  # nothing was said
 
 
 def split_name(name: str) -> tuple[str, Reading]:

@@ -46,8 +46,7 @@ from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
 from understudy.data.tensors import CLASSES_KEY
 
-ReleaseProgress = Callable[[int], None]
-"""Called with the number of rows just written."""
+ReleaseProgress = Callable[[int], None]  # called with the number of rows just written
 
 _ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
 _ROWS_BYTES = 1 << 24  # of pixels, at most, in a Parquet row group, so that readers can stream

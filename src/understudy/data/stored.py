@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import SourceError
 
-BLOCK_BYTES = 1 << 20
-"""Read at a time when nobody asks for a number of rows."""
+BLOCK_BYTES = 1 << 20  # read at a time when nobody asks for a number of rows
 
 _DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
@@ -85,8 +84,7 @@ def stream_from(path: Path, start: int) -> Callable[[], AbstractContextManager[I
     return opened
 
 
-StoredArrays = Mapping[str, StoredArray]
-"""The arrays of one file by name."""
+StoredArrays = Mapping[str, StoredArray]  # the arrays of one file by name
 
 
 def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:

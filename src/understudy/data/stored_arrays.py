@@ -38,8 +38,7 @@ from understudy.data.stored import (
 )
 from understudy.data.units import person_columns
 
-MAX_DIM = 1 << 24
-"""Longest embedding that is read."""
+MAX_DIM = 1 << 24  # longest embedding that is read
 
 _VALUES = ("images", "x", "embeddings")
 _LABELS = ("labels", "y")

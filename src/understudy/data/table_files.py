@@ -17,8 +17,7 @@ from understudy.core.errors import MissingExtra, SourceError
 from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
 
-TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet")
-"""File names that count as tables."""
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet")  # file names that count as tables
 
 Row = Mapping[str, str | None]
 

@@ -15,8 +15,7 @@ from understudy.data.encoded_images import Options
 from understudy.data.stored import StoredArray, stream_from
 from understudy.data.stored_arrays import ArraySource, from_arrays
 
-CLASSES_KEY = "classes"
-"""Where a release keeps its class names in the metadata: a JSON list."""
+CLASSES_KEY = "classes"  # where a release keeps its class names in the metadata: a JSON list
 
 _DTYPES = {
     "F64": "<f8",

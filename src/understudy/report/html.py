@@ -18,8 +18,7 @@ from understudy.report.record import OwnerRecord, RunRecord, Sample
 from understudy.report.rendering import rendered
 from understudy.report.scatter import Scatter
 
-HUES = 8
-"""How many colours the template has for stages; more stages begin again with the first."""
+HUES = 8  # how many colours the template has for stages; more stages begin again with the first
 
 _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     (

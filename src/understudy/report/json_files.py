@@ -20,8 +20,7 @@ from understudy.report.record import (
 )
 from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
 
-REPORT_SCHEMA = "understudy-report/1"
-"""Name and version of the form."""
+REPORT_SCHEMA = "understudy-report/1"  # name and version of the form
 
 
 def public_json(record: RunRecord) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import Literal
 from understudy.core.phrases import people_of
 from understudy.core.types import Receipt
 
-GROUPS = (1, 2, 5, 10)
-"""Sizes of groups of units that the documents state a bound for."""
+GROUPS = (1, 2, 5, 10)  # sizes of groups of units that the documents state a bound for
 
 
 def composed_mu(receipt: Receipt) -> float:
@@ -29,8 +28,7 @@ NO_GUARANTEE = Receipt("none", "none", math.inf, 1.0, 0.0, ())
 """The receipt of a release that private data steered without noise: a kind of its own."""
 
 
-EARLIER_RUN = "earlier run"
-"""The origin of stages whose stored answers were sampled from again."""
+EARLIER_RUN = "earlier run"  # the origin of stages whose stored answers were sampled from again
 
 
 def guarantee_of(receipt: Receipt) -> Guarantee:

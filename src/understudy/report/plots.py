@@ -15,8 +15,7 @@ from understudy.report import meaning
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 40
-LINES = 6
-"""How many lines a plot can hold and still be read."""
+LINES = 6  # how many lines a plot can hold and still be read
 
 _NEAR = 0.6  # points of the drawing; what is nearer to the last point drawn is left out
 _ROWS = 10  # of the table of numbers

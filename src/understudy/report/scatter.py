@@ -8,15 +8,12 @@ import numpy as np
 
 from understudy.core.types import Embeddings, Labels
 
-DRAWING_SIDE = 480
-"""Units of the drawing, across and down."""
+DRAWING_SIDE = 480  # units of the drawing, across and down
 
 MARGIN = 24
-POINTS = 1500
-"""At most so many points are drawn: the first ones, which are in a random order."""
+POINTS = 1500  # at most so many points are drawn: the first ones, which are in a random order
 
-NAMED = 20
-"""Classes that are named in the drawing; of more, none is."""
+NAMED = 20  # classes that are named in the drawing; of more, none is
 
 _TRIMMED = 0.5  # percent of the points at each end of an axis, which are drawn at its end
 
