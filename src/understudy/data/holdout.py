@@ -57,10 +57,6 @@ class HoldOut:
         """The coin of a record, by its keyed digest."""
         return int.from_bytes(digest[:8], "big") < self.share * 2.0**64
 
-    def digest_of_unit(self, unit: str) -> bytes:
-        """The keyed digest of a unit's name."""
-        return unit_digest(self.key, unit)
-
 
 class Parts(NamedTuple):
     """The two parts of a dataset; both index the same classes."""
@@ -98,7 +94,7 @@ def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
     for batch in source.batches(_AT_ONCE):
         for unit in () if batch.units is None else batch.units.tolist():
             if unit not in coins:
-                coins[unit] = hold_out.holds_out(hold_out.digest_of_unit(unit))
+                coins[unit] = hold_out.holds_out(unit_digest(hold_out.key, unit))
             yield coins[unit]
 
 
