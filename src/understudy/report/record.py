@@ -37,12 +37,17 @@ class ModelRecord:
 
 @dataclass(frozen=True, slots=True)
 class Premise:
-    """Something about the private dataset that the guarantee takes for public."""
+    """Something about the private dataset that the guarantee takes for public.
 
-    name: str  # what it is, such as ``"class names"``
-    value: Any  # a JSON value
-    # ``"declared"`` by the owner, whatever the records are; or ``"inferred"`` from the private
-    # records
+    Attributes:
+        name: What it is, such as ``"class names"``.
+        value: A JSON value.
+        origin: ``"declared"`` by the owner, whatever the records are; or ``"inferred"`` from the
+            private records.
+    """
+
+    name: str
+    value: Any
     origin: Literal["declared", "inferred"]
 
     @classmethod
@@ -192,15 +197,21 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """The dataset's budget after the run, from the ledger."""
+    """The dataset's budget after the run, from the ledger.
 
-    # what the owner allows in total, at ``delta``; None where no total was set
+    Attributes:
+        epsilon: What the owner allows in total, at ``delta``; None where no total was set.
+        delta: The delta at which the others are stated.
+        spent: Epsilon of everything released so far, by this run and all before it.
+        remaining: Epsilon of the largest run that the budget still covers; None where no total
+            was set.
+        disclosures: How many releases private data steered without noise: no epsilon covers them.
+    """
+
     epsilon: float | None
-    delta: float  # the delta at which the others are stated
-    spent: float  # epsilon of everything released so far, by this run and all before it
-    # epsilon of the largest run that the budget still covers; None where no total was set
+    delta: float
+    spent: float
     remaining: float | None
-    # how many releases private data steered without noise: no epsilon covers them
     disclosures: int = 0
 
 
