@@ -40,22 +40,9 @@ _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 
 # What Pillow's readers raise on damaged bytes, as its own documentation and fuzzing show.
 _DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    EOFError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
+    *(OSError, SyntaxError, ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    *(EOFError, MemoryError, RuntimeError, struct.error, zlib.error),
+    *(Image.DecompressionBombError, Image.DecompressionBombWarning),
 )
 
 
