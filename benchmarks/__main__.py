@@ -31,17 +31,12 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Chosen:
-    """A benchmark that was asked for.
+    """A benchmark that was asked for."""
 
-    Attributes:
-        name: Its name.
-        parts: The parts that were named; empty: those it runs by itself.
-        options: The options that its ``main`` takes.
-    """
-
-    name: str
+    name: str  # its name
+    # the parts that were named; empty: those it runs by itself
     parts: list[str] = field(default_factory=list)
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)  # the options that its ``main`` takes
 
     @property
     def module(self) -> ModuleType:

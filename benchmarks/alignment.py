@@ -40,11 +40,9 @@ from understudy.privacy.budget import Budget
 DELTA = 1e-5
 PRIVATE = "playhouse:pet-status"
 SIDE = 64
-NOT_PRIVATE = 1e6
-"""An epsilon at which next to no noise is drawn: the method without privacy."""
+NOT_PRIVATE = 1e6  # an epsilon at which next to no noise is drawn: the method without privacy
 
-BASE_TILES = 100
-"""EuroSAT tiles of each class that are public."""
+BASE_TILES = 100  # EuroSAT tiles of each class that are public
 
 MULTIPLES = (1, 2, 3, 5, 7, 10)
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -350,8 +348,7 @@ PARTS = {
 }
 
 
-USUAL = ("noise", "gap", "eurosat")
-"""The parts that run where none is named."""
+USUAL = ("noise", "gap", "eurosat")  # the parts that run where none is named
 
 
 def main(

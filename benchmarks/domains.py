@@ -43,25 +43,17 @@ FAMILY_RECORDS = 500
 DOMAIN_SIDE = 32  # pixels
 DOMAIN_RECORDS = 500  # of each set at most; every set has as many
 
-Split = tuple[Labelled, Labelled]
-"""Real images to make a release of, and real test images."""
+Split = tuple[Labelled, Labelled]  # real images to make a release of, and real test images
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Real images with classes, which are read when they are first asked for.
+    """Real images with classes, which are read when they are first asked for."""
 
-    Attributes:
-        name: In tables and in the names of results; the domain too.
-        source: Where the images come from.
-        read: Gives all training and test images.
-        records: Training images at most; None: all of them.
-    """
-
-    name: str
-    source: str
-    read: Callable[[], Split]
-    records: int | None = RECORDS
+    name: str  # in tables and in the names of results; the domain too
+    source: str  # where the images come from
+    read: Callable[[], Split]  # gives all training and test images
+    records: int | None = RECORDS  # training images at most; None: all of them
 
     @cached_property
     def split(self) -> Split:
@@ -141,11 +133,7 @@ def fashion_split(channels: int | None) -> Split:
 
 
 def everyday_names(zips: Path) -> tuple[str, ...]:
-    """The classes of the broad corpus that are drawn: what learns from the rest has not seen them.
-
-    Args:
-        zips: Folder of zip archives of class folders.
-    """
+    """The classes of the broad corpus that are drawn; what learns from the rest never saw them."""
     names: set[str] = set()
     for file in zips.glob("*.zip"):
         with ZipFile(file) as archive:
@@ -194,13 +182,7 @@ def folder_set(
 def default_sets(
     data: Path, records: int | None = RECORDS, channels: int | None = None
 ) -> dict[str, ImageSet]:
-    """Those of `DEFAULTS` whose files are there.
-
-    Args:
-        data: Folder that holds ``images``.
-        records: Training images of each at most; None: all.
-        channels: 1 or 3: images are stored so; None: as they are.
-    """
+    """Those of `DEFAULTS` whose files are there."""
     images = data / "images"
     folders = {
         "hands": images / "strangers" / "sign-digits",
@@ -229,15 +211,10 @@ def default_sets(
 
 @dataclass(frozen=True)
 class Domains:
-    """Which of several sets an image looks like, to one small CNN.
+    """Which of several sets an image looks like, to one small CNN."""
 
-    Attributes:
-        sets: A domain each.
-        epochs: Of the network; None: those of its recipe.
-    """
-
-    sets: Sequence[ImageSet]
-    epochs: int | None = None
+    sets: Sequence[ImageSet]  # a domain each
+    epochs: int | None = None  # of the network; None: those of its recipe
 
     @property
     def names(self) -> list[str]:

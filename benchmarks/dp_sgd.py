@@ -29,6 +29,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from understudy.metrics.scoring import balanced_accuracy, confusion
 
@@ -45,23 +47,14 @@ GRID: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Peer:
-    """What one rival reached.
+    """What one rival reached."""
 
-    Attributes:
-        name: What was run.
-        balanced: Balanced accuracy on the real test split, in [0, 1].
-        epsilon: Of the trained model.
-        delta: Of the trained model.
-        seconds: Time to train, noise calibration included.
-        setting: The options it ran with.
-    """
-
-    name: str
-    balanced: float
-    epsilon: float
-    delta: float
-    seconds: float
-    setting: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # what was run
+    balanced: float  # balanced accuracy on the real test split, in [0, 1]
+    epsilon: float  # of the trained model
+    delta: float  # of the trained model
+    seconds: float  # time to train, noise calibration included
+    setting: Mapping[str, Any] = field(default_factory=dict)  # the options it ran with
 
 
 def balanced(truth: Labels, answers: Labels) -> float:
@@ -71,25 +64,17 @@ def balanced(truth: Labels, answers: Labels) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The mu whose Gaussian-DP curve passes through (epsilon, delta); exact, by bisection.
+    """The mu whose Gaussian-DP curve passes through (epsilon, delta).
 
     Balle and Wang 2018 (theorem 8); Dong, Roth and Su 2022 (corollary 2.13). Written again here so
     that the rival's noise does not hang on the library it is compared with.
     """
 
-    def delta_of(mu: float) -> float:
-        def phi(t: float) -> float:
-            return 0.5 * math.erfc(-t / math.sqrt(2))
+    def excess(mu: float) -> float:
+        left, right = norm.cdf(-epsilon / mu + mu / 2), norm.cdf(-epsilon / mu - mu / 2)
+        return float(left - math.exp(epsilon) * right) - delta
 
-        return phi(-epsilon / mu + mu / 2) - math.exp(epsilon) * phi(-epsilon / mu - mu / 2)
-
-    low, high = 1e-9, 1.0
-    while delta_of(high) < delta:
-        high *= 2
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_of(middle) > delta else (middle, high)
-    return low
+    return float(brentq(excess, 1e-6, 100.0, xtol=1e-12))
 
 
 def unit_rows(x: Floats, centre: Floats | None = None) -> Floats:
@@ -193,15 +178,6 @@ def opacus_two_layer(
 
     Batch normalisation mixes rows, so per-row gradients do not exist: layer normalisation stands
     in, as Opacus advises, and dropout, which only adds noise here, is left out.
-
-    Args:
-        x: (n, d) training embeddings.
-        y: (n,) classes.
-        xt: (m, d) test embeddings.
-        yt: (m,) their classes.
-        epsilon: Of the trained model.
-        delta: Of the trained model.
-        **options: ``epochs``, ``batch``, ``lr``, ``clip``, ``accountant`` and ``seed``.
     """
     from torch import nn
 

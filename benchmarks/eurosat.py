@@ -30,8 +30,7 @@ SIZE = 128
 PIXELS = 64  # a side of the tiles, and of the public images
 GRID = {"steps": (100, 300), "lr": (200.0, 400.0), "clip": (0.3, 1.0)}
 
-Result = tuple[float, float]
-"""Balanced accuracy in [0, 1], and seconds."""
+Result = tuple[float, float]  # balanced accuracy in [0, 1], and seconds
 
 
 def features(name: str, source_name: str | Path, model: str = ENCODER) -> Path:

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.tables import Skipped, Table
 from understudy import synthesize
-from understudy.backends.embedded.studio.studio_models import WEIGHTS
+from understudy.backends.embedded.shipped import STUDIO_WEIGHTS
 
 SOURCE = "playhouse:pet-status"
 ONE_HOME = "playhouse:pet-status?homes=1&per_home=1000"
@@ -68,8 +68,8 @@ def distances(source: str, settings: dict[str, Any], seed: int, epsilon: float) 
 
 def main(epsilon: float = EPSILON) -> None:
     """Print the distance per round, the means over the seeds, and each finding's verdict."""
-    if not WEIGHTS.exists():
-        raise Skipped(f"{WEIGHTS} is not there: train the studio first")
+    if not STUDIO_WEIGHTS.exists():
+        raise Skipped(f"{STUDIO_WEIGHTS} is not there: train the studio first")
     rounds = [f"round {number}" for number in range(ROUNDS + 1)]
     table = Table(
         f"Frechet distance to the private images, epsilon {epsilon:g}, mean of {len(SEEDS)} seeds",

@@ -65,28 +65,18 @@ COMMAND = (sys.executable, "-c", "from understudy.cli.main import main; main()")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks for.
+    """What the command line asks for."""
 
-    Attributes:
-        encoders: Names of encoders, which also decode; `DEFAULT` for none; in whole datasets `REAL`
-            for the private images themselves.
-        settings: Of the method.
-        epsilons: Those of each dataset where there are none here.
-        count: Samples of a release.
-        panel: How releases are judged.
-        pack: Folder of packs; None: releases are judged at once.
-        quality: Of JPEG in packs; None: lossless.
-        sheets: Folder of contact sheets, if any.
-    """
-
+    # names of encoders, which also decode; `DEFAULT` for none; in whole datasets `REAL` for the
+    # private images themselves
     encoders: Sequence[str] = ENCODERS
-    settings: Mapping[str, str] = field(default_factory=dict)
-    epsilons: Sequence[float] = ()
-    count: int = COUNT
-    panel: Panel = field(default_factory=Panel)
-    pack: Path | None = None
-    quality: int | None = None
-    sheets: Path | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the method
+    epsilons: Sequence[float] = ()  # those of each dataset where there are none here
+    count: int = COUNT  # samples of a release
+    panel: Panel = field(default_factory=Panel)  # how releases are judged
+    pack: Path | None = None  # folder of packs; None: releases are judged at once
+    quality: int | None = None  # of JPEG in packs; None: lossless
+    sheets: Path | None = None  # folder of contact sheets, if any
 
 
 # Datasets: the private half, and the test images.

@@ -25,30 +25,22 @@ from understudy.metrics.utility import Labelled, Network, UtilityResult, mean_an
 from understudy.report import contact_sheet
 
 JUDGES: Mapping[Network, str] = {"cnn": "small CNN", "resnet9": "ResNet-9"}
-HEADS = (*(f"{name} %" for name in JUDGES.values()), "mean %", "majority %")
-"""Of `Verdict.cells`."""
+HEADS = (*(f"{name} %" for name in JUDGES.values()), "mean %", "majority %")  # of `Verdict.cells`
 
 COLUMNS = 8  # images of a class on each side of a sheet
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """How releases are judged.
+    """How releases are judged."""
 
-    Attributes:
-        seeds: Trainings of each network.
-        epochs: Passes over the release; None: those of the network's recipe.
-        device: ``"cpu"`` or ``"cuda"``.
-        deep_side: The largest side in pixels that ResNet-9 is given; larger images are halved for
-            it, until they fit. It is made for 32 x 32, and four times as slow at twice the side.
-        deep_rows: ResNet-9 learns from so many samples at most, chosen at random.
-    """
-
-    seeds: int = 3
-    epochs: int | None = None
-    device: str = "cpu"
+    seeds: int = 3  # trainings of each network
+    epochs: int | None = None  # passes over the release; None: those of the network's recipe
+    device: str = "cpu"  # ``"cpu"`` or ``"cuda"``
+    # the largest side in pixels that ResNet-9 is given; larger images are halved for it, until they
+    # fit. It is made for 32 x 32, and four times as slow at twice the side.
     deep_side: int | None = 32
-    deep_rows: int | None = 4_000
+    deep_rows: int | None = 4_000  # resNet-9 learns from so many samples at most, chosen at random
 
     @classmethod
     def on(cls, device: str) -> Panel:
@@ -58,13 +50,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judges say of one release.
+    """What the judges say of one release."""
 
-    Attributes:
-        results: For each network a result a seed.
-    """
-
-    results: Mapping[Network, tuple[UtilityResult, ...]]
+    results: Mapping[Network, tuple[UtilityResult, ...]]  # for each network a result a seed
 
     @property
     def mean(self) -> float:
@@ -92,16 +80,7 @@ class Verdict:
 
 
 def judge(release: Labelled, test: Labelled, panel: Panel | None = None) -> Verdict:
-    """Train both networks on a release, once a seed, and test them on real images.
-
-    Args:
-        release: (n, height, width, channels) uint8 samples.
-        test: The real test split, of the same shape.
-        panel: How; None: as on a processor.
-
-    Raises:
-        InputError: No seeds, or classes or shapes that do not fit.
-    """
+    """Train both networks on a release, once a seed, and test them on real images."""
     panel = Panel() if panel is None else panel
     if panel.seeds < 1:
         raise InputError(f"a verdict takes 1 seed or more, found {panel.seeds}")

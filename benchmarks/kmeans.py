@@ -48,12 +48,6 @@ def ours(points: NDArray[np.float32], k: int, epsilon: float, delta: float = DEL
     """DP k-means of points in the unit ball by the library's own parts.
 
     From a file on disk to centres: with the ledger, every charge and every noise, in the seconds.
-
-    Args:
-        points: (n, d), norms at most 1.
-        k: Number of clusters.
-        epsilon: Of the centres.
-        delta: Of the centres.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -55,19 +55,12 @@ print(json.dumps({"seconds": seconds, "centres": model.cluster_centers_.tolist()
 
 @dataclass(frozen=True)
 class Clustering:
-    """What a k-means found.
+    """What a k-means found."""
 
-    Attributes:
-        name: Who found it.
-        centres: (k, d).
-        cost: k-means cost of the points for these centres, see :func:`cost`.
-        seconds: Time to fit, without starting Python or reading the points.
-    """
-
-    name: str
-    centres: Points
-    cost: float
-    seconds: float
+    name: str  # who found it
+    centres: Points  # (k, d)
+    cost: float  # k-means cost of the points for these centres, see :func:`cost`
+    seconds: float  # time to fit, without starting Python or reading the points
 
 
 def make_clusters(n: int, d: int, k: int, seed: int) -> tuple[Points, Points]:

@@ -83,22 +83,14 @@ SHIFTS: dict[str, Callable[[Images], Images]] = {
 
 @dataclass(frozen=True)
 class World:
-    """Tiles as one side of every comparison may hold them, features and all.
+    """Tiles as one side of every comparison may hold them, features and all."""
 
-    Attributes:
-        features: The default ones.
-        test: Tiles as they are.
-        private: The same tiles as the private half has them.
-        labels: Their classes.
-        mixed: Whether the halves differ in their mix of classes.
-    """
-
-    features: FeatureExtractor
-    test: EmbeddedDataset
-    private: EmbeddedDataset
+    features: FeatureExtractor  # the default ones
+    test: EmbeddedDataset  # tiles as they are
+    private: EmbeddedDataset  # the same tiles as the private half has them
     images: Images
-    labels: Labels
-    mixed: bool
+    labels: Labels  # their classes
+    mixed: bool  # whether the halves differ in their mix of classes
 
     def parts(self, seed: int) -> tuple[Labels, Labels, Labels]:
         """Rows of the private half, of an honest release, and of the test half."""

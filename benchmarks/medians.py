@@ -26,39 +26,22 @@ HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Means over the seeds of one set at one epsilon; accuracies are balanced, in [0, 1].
+    """Means over the seeds of one set at one epsilon; accuracies are balanced, in [0, 1]."""
 
-    Attributes:
-        name: Of the set.
-        setting: Name of the setting.
-        epsilon: Of the run.
-        records: Private images.
-        accuracy: Of the judge trained on samples.
-        spread: Its standard deviation over the seeds; 0 for one.
-        real: Of the judge trained on the real images.
-        trained: Of what ``understudy train`` makes; None where that is the judge.
-        released: Of the released classifier; None where the run states none.
-        seconds: Of a run, on the wall.
-        processor: Seconds of a run, of all cores together.
-        domains: For each domain the part of the samples that looks like it.
-        own_recall: Part of the real test images that look like their own domain.
-        outdated: Runs that other code than the present made.
-    """
-
-    name: str
-    setting: str
-    epsilon: float
-    records: int
-    accuracy: float
-    spread: float
-    real: float
-    trained: float | None
-    released: float | None
-    seconds: float
-    processor: float
-    domains: Mapping[str, float]
-    own_recall: float
-    outdated: int = 0
+    name: str  # of the set
+    setting: str  # name of the setting
+    epsilon: float  # of the run
+    records: int  # private images
+    accuracy: float  # of the judge trained on samples
+    spread: float  # its standard deviation over the seeds; 0 for one
+    real: float  # of the judge trained on the real images
+    trained: float | None  # of what ``understudy train`` makes; None where that is the judge
+    released: float | None  # of the released classifier; None where the run states none
+    seconds: float  # of a run, on the wall
+    processor: float  # seconds of a run, of all cores together
+    domains: Mapping[str, float]  # for each domain the part of the samples that looks like it
+    own_recall: float  # part of the real test images that look like their own domain
+    outdated: int = 0  # runs that other code than the present made
 
     @property
     def ratio(self) -> float:
@@ -117,11 +100,7 @@ def median_cells(summaries: Sequence[Summary], setting: str, epsilon: float) -> 
 
 
 def largest_fall(accuracies: Sequence[float]) -> float:
-    """By how much an accuracy is below the best at a smaller epsilon; 0: never.
-
-    Args:
-        accuracies: In the order of epsilon.
-    """
+    """By how much an accuracy is below the best at a smaller epsilon; 0: never."""
     best = np.maximum.accumulate(accuracies)
     return float(np.max(best - accuracies))
 
@@ -148,31 +127,16 @@ def print_falls(summaries: Sequence[Summary]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A setting that was chosen on all sets but one.
+    """A setting that was chosen on all sets but one."""
 
-    Attributes:
-        name: Of the set that was left out.
-        setting: The best by the median over the others.
-        median: That median of accuracy over real accuracy.
-        ratio: What the setting gives on the set that was left out.
-    """
-
-    name: str
-    setting: str
-    median: float
-    ratio: float
+    name: str  # of the set that was left out
+    setting: str  # the best by the median over the others
+    median: float  # that median of accuracy over real accuracy
+    ratio: float  # what the setting gives on the set that was left out
 
 
 def left_out_medians(ratios: Mapping[str, Mapping[str, float]]) -> list[Choice]:
-    """For each set the setting that is best by the median over the others, and what it gives here.
-
-    Args:
-        ratios: Of each setting, for each set, accuracy over real accuracy. Sets that some setting
-            has no figure of are passed over.
-
-    Raises:
-        InputError: There are fewer than two sets.
-    """
+    """For each set the setting with the best median over the others, and what it gives here."""
     names = [
         name
         for name in next(iter(ratios.values()), {})

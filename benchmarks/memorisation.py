@@ -65,20 +65,15 @@ SAME = 0.1
 RIVALS = ("amg", "deduplicated", "noise 0.5", "noise 1")
 """Noise: its deviation on class embeddings, in the root mean square of their numbers."""
 
-KINDS = ("plain", *RIVALS)
-"""Of `memorised_candidates`."""
+KINDS = ("plain", *RIVALS)  # of `memorised_candidates`
 
 
 @dataclass(frozen=True)
 class World:
-    """Whose images are private.
+    """Whose images are private."""
 
-    Attributes:
-        seed: Other homes for each.
-        tiny: Two homes, and so little training that nothing is learnt: to see that it runs.
-    """
-
-    seed: int = 0
+    seed: int = 0  # other homes for each
+    # two homes, and so little training that nothing is learnt: to see that it runs
     tiny: bool = False
 
     @property
@@ -147,17 +142,11 @@ def prompts_of(labels: Labels) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """What a generator is tuned on.
+    """What a generator is tuned on."""
 
-    Attributes:
-        images: (n, height, width, channels) uint8.
-        labels: (n,) int64.
-        origin: (n,) int64, the private image that each is a near-duplicate of.
-    """
-
-    images: Images
-    labels: Labels
-    origin: NDArray[np.int64]
+    images: Images  # (n, height, width, channels) uint8
+    labels: Labels  # (n,) int64
+    origin: NDArray[np.int64]  # (n,) int64, the private image that each is a near-duplicate of
 
 
 def repeats(world: World = USUAL) -> NDArray[np.int64]:
@@ -180,12 +169,7 @@ def training_set(world: World = USUAL) -> TrainingSet:
 
 
 def without_duplicates(training: TrainingSet, same: float = SAME) -> TrainingSet:
-    """The set without images that look like one before them (de-duplication, Lee et al. 2022).
-
-    Args:
-        training: The set.
-        same: Distance of two embeddings of norm 1 below which two images are near-duplicates.
-    """
+    """The set without images that look like one before them (de-duplication, Lee et al. 2022)."""
     embeddings = load_encoder("embedded:studio", shape=SHAPE).encode(training.images)
     distinct: list[int] = []
     for row, embedding in enumerate(embeddings):
@@ -236,15 +220,10 @@ def tuned_generator(kind: str, world: World = USUAL) -> Any:
 
 @dataclass(frozen=True)
 class NoisyPrompts:
-    """Prompts of classes to noisy embeddings; what the network is told besides stays as it is.
+    """Prompts of classes to noisy embeddings; what the network is told besides stays as it is."""
 
-    Attributes:
-        prompts: The generator's own.
-        embeddings: The noisy embedding of each prompt: (tokens, d).
-    """
-
-    prompts: Any
-    embeddings: Mapping[str, torch.Tensor]
+    prompts: Any  # the generator's own
+    embeddings: Mapping[str, torch.Tensor]  # the noisy embedding of each prompt: (tokens, d)
 
     def conditioning(self, prompts: list[str]) -> dict[str, Any]:
         """As `PromptEncoder.conditioning`."""
@@ -253,13 +232,7 @@ class NoisyPrompts:
 
 
 def with_noisy_classes(generator: Any, deviation: float, seed: int = 0) -> Any:
-    """The generator with Gaussian noise on the embedding of each class (the paper's B.1, "DP").
-
-    Args:
-        generator: Of texts; it stays as it is.
-        deviation: See `noisy_class_embeddings`.
-        seed: Of the noise.
-    """
+    """The generator with Gaussian noise on the embedding of each class (the paper's B.1, "DP")."""
     names = prompts_of(np.arange(CLASSES))
     embeddings = generator._prompts.conditioning(names)["prompt_embeds"]
     flat = embeddings.reshape(len(names), -1).numpy()
@@ -290,16 +263,7 @@ def strength_of(kind: str) -> tuple[str, float | None]:
 def memorised_candidates(
     kind: str, count: int = CANDIDATES, world: World = USUAL
 ) -> tuple[Images, Labels]:
-    """What a generator draws, its classes in turn: (count, 64, 64, 3) uint8 and (count,) int64.
-
-    Args:
-        kind: ``plain``: tuned on the whole training set; ``amg`` (with a scale): the same, guided
-            away from the private images; ``deduplicated``: tuned without near-duplicates (with a
-            share: that share dropped, by looks); ``noise`` with a deviation: the first with noise
-            on its class embeddings.
-        count: How many.
-        world: Whose images are private; the first of more candidates are the same.
-    """
+    """What a generator draws, its classes in turn: (count, 64, 64, 3) uint8 and (count,) int64."""
     labels, seed = np.arange(count, dtype=np.int64) % CLASSES, world.seed
     file = world.folder / f"{kind}-{seed}.npz"
     if file.is_file():
@@ -357,18 +321,13 @@ def _of_unit_norm(features: Features) -> Features:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """How near images come to the private ones, in one space.
+    """How near images come to the private ones, in one space."""
 
-    Attributes:
-        nearest: (n,) int64, the private image that each is nearest to.
-        ratio: (n,) its distance over that which 1 % of other images of the homes are within; below
-            1: a copy.
-        calibrated: (n,) log of the distance to the nearest non-member over that to the nearest
-            private image: the attack's score.
-    """
-
-    nearest: NDArray[np.int64]
+    nearest: NDArray[np.int64]  # (n,) int64, the private image that each is nearest to
+    # (n,) its distance over that which 1 % of other images of the homes are within; below 1: a copy
     ratio: NDArray[np.floating[Any]]
+    # (n,) log of the distance to the nearest non-member over that to the nearest private image: the
+    # attack's score
     calibrated: NDArray[np.floating[Any]]
 
     @property
@@ -385,11 +344,7 @@ def _references() -> tuple[Images, Images, Images]:
 
 
 class CopyDetector:
-    """Finds copies of private images in one space.
-
-    Args:
-        features: Of `spaces`.
-    """
+    """Finds copies of private images in one space."""
 
     def __init__(self, features: Features) -> None:
         private, held_out, others = (features(images) for images in _references())

@@ -22,13 +22,7 @@ ROW = 16  # images in a row of a sheet, and rows of it
 
 
 def write_pack(file: Path, data: Labelled, quality: int | None = None) -> None:
-    """Write labelled images.
-
-    Args:
-        file: The npz to write.
-        data: (n, height, width, 1 or 3) uint8 images and their classes.
-        quality: Of JPEG, up to 100; None: not a pixel changes.
-    """
+    """Write labelled images."""
     arrays = {
         f"sheet_{at:04d}": np.frombuffer(
             _encoded(data.values[start : start + ROW**2], quality), "u1"
@@ -46,11 +40,7 @@ def write_pack(file: Path, data: Labelled, quality: int | None = None) -> None:
 
 
 def read_pack(file: Path) -> Labelled:
-    """What `write_pack` wrote.
-
-    Raises:
-        InputError: The file is no pack.
-    """
+    """What `write_pack` wrote."""
     with np.load(file, allow_pickle=False) as arrays:
         if not {"labels", "classes", "shape"} <= set(arrays.files):
             raise InputError(f"{file} is no pack: it holds {', '.join(arrays.files)}")
@@ -63,11 +53,7 @@ def read_pack(file: Path) -> Labelled:
 
 
 def packs(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Every release of a folder, in the order of names, with the test images that belong to it.
-
-    Raises:
-        InputError: There are none, or the test images are missing.
-    """
+    """Every release of a folder, in the order of names, with the test images that belong to it."""
     releases = [file for file in sorted(folder.glob("*.npz")) if not file.name.startswith(TEST)]
     if not releases:
         raise InputError(

@@ -75,12 +75,7 @@ def looks_among(images: Images) -> Vector:
 
 
 def looks_to_nearest(images: Images, others: NDArray[np.float32]) -> Vector:
-    """LPIPS of each image to the one that looks most like it: (n,).
-
-    Args:
-        images: (n, height, width, channels) uint8.
-        others: `look_embeddings` of those that are compared with.
-    """
+    """LPIPS of each image to the one that looks most like it: (n,)."""
     parts = [
         _squares(look_embeddings(images[rows]), others).min(axis=1)
         for rows in index_slices(len(images), _AT_ONCE)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from understudy.report.plots import Axis, around, short
+from benchmarks.selection_chart import Frame
+from understudy.report.plots import around
 
 MEASURES = ("MI, target", "MI, background", "SIM, target", "SIM, background")
 PANEL, HEIGHT, LEFT, TOP, BOTTOM = 270, 300, 48, 46, 40
@@ -15,17 +16,11 @@ COLOURS = ("#1b6ca8", "#c0392b", "#27ae60", "#8e44ad", "#d68910", "#16a085", "#2
 
 @dataclass(frozen=True)
 class Point:
-    """One preference.
+    """One preference."""
 
-    Attributes:
-        name: Such as ``"(L0, L2)"``.
-        utility: Accuracy or AP50 on real photos, in [0, 1].
-        disclosed: Its value of each of `MEASURES`.
-    """
-
-    name: str
-    utility: float
-    disclosed: tuple[float, ...]
+    name: str  # such as ``"(L0, L2)"``
+    utility: float  # accuracy or AP50 on real photos, in [0, 1]
+    disclosed: tuple[float, ...]  # its value of each of `MEASURES`
 
 
 def trade_off_chart(title: str, points: Sequence[Point]) -> str:
@@ -40,9 +35,10 @@ def trade_off_chart(title: str, points: Sequence[Point]) -> str:
     for number, measure in enumerate(MEASURES):
         across = around(measure, [point.disclosed[number] for point in points], log=False)
         parts.append(f'<g transform="translate({number * PANEL},0)">')
-        parts += _axes(across, up, measure)
+        frame = Frame(across, up, LEFT, PANEL - 20, TOP, HEIGHT - BOTTOM)
+        parts += frame.axes()
         for k, point in enumerate(points):
-            x, y = _at(across, up, point.disclosed[number], point.utility)
+            x, y = frame.point(point.disclosed[number], point.utility)
             colour = COLOURS[k % len(COLOURS)]
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
             parts.append(
@@ -50,27 +46,3 @@ def trade_off_chart(title: str, points: Sequence[Point]) -> str:
             )
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
-
-
-def _at(across: Axis, up: Axis, x: float, y: float) -> tuple[float, float]:
-    wide, tall = PANEL - LEFT - 20, HEIGHT - TOP - BOTTOM
-    return LEFT + across.place(x) * wide, HEIGHT - BOTTOM - up.place(y) * tall
-
-
-def _axes(across: Axis, up: Axis, measure: str) -> list[str]:
-    parts = []
-    for tick in across.ticks():
-        x, y = _at(across, up, tick, up.low)
-        parts.append(f'<path d="M{x:.1f},{TOP}V{y:.1f}" stroke="#e4e4e4"/>')
-        parts.append(
-            f'<text x="{x:.1f}" y="{y + 13:.1f}" text-anchor="middle">{short(tick)}</text>'
-        )
-    for tick in up.ticks():
-        x, y = _at(across, up, across.low, tick)
-        parts.append(f'<path d="M{x:.1f},{y:.1f}H{PANEL - 20}" stroke="#e4e4e4"/>')
-        parts.append(
-            f'<text x="{x - 5:.1f}" y="{y + 3:.1f}" text-anchor="end">{short(tick)}</text>'
-        )
-    middle = (LEFT + PANEL - 20) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{measure}</text>')
-    return parts

@@ -67,8 +67,7 @@ from understudy.server.model_training import SmallModelTraining, loaded_network
 
 PARTS = ("pet", "activity", "bottle", "noise", "masks", "two-objects", "generic", "prompts")
 SIDE = 64
-FIRST_TEST = 1000
-"""Photos from this day on are tested on."""
+FIRST_TEST = 1000  # photos from this day on are tested on
 
 FOLDER = os.environ.get("UNDERSTUDY_STUDIO")
 STUDIO = "embedded:studio?dtype=float32" + (f"&folder={FOLDER}" if FOLDER else "")
@@ -77,8 +76,7 @@ BATCH = int(os.environ.get("UNDERSTUDY_BATCH", "100"))
 """Images that are drawn and composed at a time: more on a GPU."""
 GENERATOR = f"{STUDIO}&batch={BATCH}"
 
-Levels = tuple[int, ...]
-"""Of the background, then of each object."""
+Levels = tuple[int, ...]  # of the background, then of each object
 
 
 @dataclass(frozen=True)

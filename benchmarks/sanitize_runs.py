@@ -46,29 +46,21 @@ MAIN: dict[str, tuple[Levels, ...]] = {
 }
 """What is asked of each task first: levels of the background, then of the objects."""
 
-NO_SERVER = ("pet", "activity", "bottle")
-"""Tasks with zero-shot models and oracles beside them."""
-LABELLED = (400, 40)
-"""Photos that the oracles learn from."""
+NO_SERVER = ("pet", "activity", "bottle")  # tasks with zero-shot models and oracles beside them
+LABELLED = (400, 40)  # photos that the oracles learn from
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a process does at a time.
+    """What a process does at a time."""
 
-    Attributes:
-        task: Its name.
-        seed: Of the repetition.
-        homes: Whose photos are tested on: all of them where nothing but words is sent, because
-            all of them get the same model.
-        levels: What is sent; None: nothing is, and no server trains anything.
-        mixed: Train models of images of both of these preferences instead.
-    """
-
-    task: str
-    seed: int
+    task: str  # its name
+    seed: int  # of the repetition
+    # whose photos are tested on: all of them where nothing but words is sent, because all of them
+    # get the same model
     homes: tuple[int, ...]
-    levels: Levels | None = None
+    levels: Levels | None = None  # what is sent; None: nothing is, and no server trains anything
+    # train models of images of both of these preferences instead
     mixed: tuple[Levels, Levels] | None = None
 
 

@@ -50,8 +50,7 @@ PUBLIC_EACH = 600
 PRIVATE_EACH = 300
 TEST_EACH = 130
 TEMPLATE = "a satellite image of a {class}"
-STAGES = ("vae", "clip", "unet", "decoder")
-"""All that both methods need of a studio."""
+STAGES = ("vae", "clip", "unet", "decoder")  # all that both methods need of a studio
 
 FOLDER = CACHE / "satellite"
 SHOWN = 12  # images of a class on a sheet
@@ -59,30 +58,19 @@ SHOWN = 12  # images of a class on a sheet
 
 @dataclass(frozen=True)
 class Setup:
-    """What all parts share.
+    """What all parts share."""
 
-    Attributes:
-        studio: The studio's name.
-        private: Private tiles that a run reads, as npz.
-        test: Private tiles that it does not read.
-        base: Images that the studio draws of each class, as npz: what there is without any private
-            tile.
-        count: Samples of a release, and images of the base set.
-        epochs: Of every network that learns from them; None: those of its recipe.
-        seeds: Releases of each part.
-        sheets: Where contact sheets go.
-        quick: Whether the small network alone learns, from half the side: on a processor training
-            takes longest.
-    """
-
-    studio: str
-    private: Path
-    test: Labelled
+    studio: str  # the studio's name
+    private: Path  # private tiles that a run reads, as npz
+    test: Labelled  # private tiles that it does not read
+    # images that the studio draws of each class, as npz: what there is without any private tile
     base: Path
-    count: int
-    epochs: int | None
-    seeds: int
-    sheets: Path | None
+    count: int  # samples of a release, and images of the base set
+    epochs: int | None  # of every network that learns from them; None: those of its recipe
+    seeds: int  # releases of each part
+    sheets: Path | None  # where contact sheets go
+    # whether the small network alone learns, from half the side: on a processor training takes
+    # longest
     quick: bool
 
 

@@ -111,25 +111,15 @@ def grammar() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Look:
-    """How a tile looks: season, sensor, air and compression, in this order.
+    """How a tile looks: season, sensor, air and compression, in this order."""
 
-    Attributes:
-        hue: Degrees that colours turn about grey, from green to yellow and red.
-        saturation: What they are multiplied by.
-        gains: Of red, green and blue.
-        gamma: Exponent of pixels in [0, 1].
-        haze: Part of each pixel that is haze, in [0, 1].
-        veil: Colour of the haze.
-        quality: Of a JPEG that the tile has been; None: of none.
-    """
-
-    hue: float = 0.0
-    saturation: float = 1.0
-    gains: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    gamma: float = 1.0
-    haze: float = 0.0
-    veil: tuple[float, float, float] = (205.0, 210.0, 215.0)
-    quality: int | None = None
+    hue: float = 0.0  # degrees that colours turn about grey, from green to yellow and red
+    saturation: float = 1.0  # what they are multiplied by
+    gains: tuple[float, float, float] = (1.0, 1.0, 1.0)  # of red, green and blue
+    gamma: float = 1.0  # exponent of pixels in [0, 1]
+    haze: float = 0.0  # part of each pixel that is haze, in [0, 1]
+    veil: tuple[float, float, float] = (205.0, 210.0, 215.0)  # colour of the haze
+    quality: int | None = None  # of a JPEG that the tile has been; None: of none
 
     def of(self, tile: Images) -> Images:
         """A tile (height, width, 3) in this look."""

@@ -29,23 +29,17 @@ from understudy.metrics.networks.detector_training import train_detector
 from understudy.playhouse import World
 
 SIDE = 64
-LEAST = SIDE * SIDE // 100
-"""Pixels of a second target at least."""
+LEAST = SIDE * SIDE // 100  # pixels of a second target at least
 PUBLIC = 6_000_000
 """Seeds of the public world that a judge learns from; a million later it is tested."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """Pictures of the renderer with one target or two.
+    """Pictures of the renderer with one target or two."""
 
-    Attributes:
-        images: (n, side, side, 3) uint8.
-        truth: The boxes of the targets.
-    """
-
-    images: Images
-    truth: list[Found]
+    images: Images  # (n, side, side, 3) uint8
+    truth: list[Found]  # the boxes of the targets
 
     @property
     def two(self) -> NDArray[np.bool_]:
@@ -62,15 +56,10 @@ def in_pieces(images: Images, noun: str, segmenter: Segmenter) -> NDArray[np.boo
 
 @dataclass(frozen=True, eq=False)
 class BoxJudge:
-    """Sees two targets where a detector states two boxes.
+    """Sees two targets where a detector states two boxes."""
 
-    Attributes:
-        detector: Of one class.
-        certainty: A second box counts from this score on.
-    """
-
-    detector: BoxNetwork
-    certainty: float
+    detector: BoxNetwork  # of one class
+    certainty: float  # a second box counts from this score on
 
     def second_scores(self, images: Images) -> NDArray[np.float64]:
         """(n,): the score of the second best box; 0 where there is none."""

@@ -69,44 +69,26 @@ LEFT = 0.8  # of the private images, after de-duplication
 
 @dataclass(frozen=True)
 class Variant:
-    """How a selection is run.
+    """How a selection is run."""
 
-    Attributes:
-        reconstruction: Weight of L_pix.
-        membership: Weight of L_mem.
-        held_out: Whether the reference is the held-out records and not the private ones.
-        balanced: Whether each class counts the same in the reference.
-        settings: Of the proxy.
-        rounds: R.
-        step_size: a.
-    """
-
-    reconstruction: float = 0.0
-    membership: float = 0.0
-    held_out: bool = False
-    balanced: bool = False
-    settings: ProxySettings = SETTINGS
-    rounds: int = 8
-    step_size: float = 0.25
+    reconstruction: float = 0.0  # weight of L_pix
+    membership: float = 0.0  # weight of L_mem
+    held_out: bool = False  # whether the reference is the held-out records and not the private ones
+    balanced: bool = False  # whether each class counts the same in the reference
+    settings: ProxySettings = SETTINGS  # of the proxy
+    rounds: int = 8  # R
+    step_size: float = 0.25  # a
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a release comes to.
+    """What a release comes to."""
 
-    Attributes:
-        accuracy: Balanced, in [0, 1].
-        found: True positive rate of the attack at 1 % false alarms.
-        auc: Of the attack.
-        distance: See `nearest_distance`.
-        looks: Mean perceptual distance of a sample to the nearest private image.
-    """
-
-    accuracy: float
-    found: float
-    auc: float
-    distance: float
-    looks: float
+    accuracy: float  # balanced, in [0, 1]
+    found: float  # true positive rate of the attack at 1 % false alarms
+    auc: float  # of the attack
+    distance: float  # see `nearest_distance`
+    looks: float  # mean perceptual distance of a sample to the nearest private image
 
 
 def facts_of(task: SelectionTask, keep: float, seed: int = 0) -> SelectionFacts:
@@ -423,14 +405,7 @@ def main(
     tiny: bool = False,
     sheets: Path | None = None,
 ) -> None:
-    """Print the tables that are named, of the datasets that are named.
-
-    Args:
-        parts: Tables and datasets; without tables those of the paper, without datasets all.
-        seeds: How many; None: three, or one where ``tiny``.
-        tiny: Of a few images each.
-        sheets: A folder for the most similar pairs.
-    """
+    """Print the tables that are named, of the datasets that are named."""
     tables = [name for name in TABLES if name in parts] or OF_THE_PAPER
     seeds = seeds or (1 if tiny else 3)
     for name in [name for name in DATASETS if name in parts] or DATASETS:

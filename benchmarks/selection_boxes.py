@@ -44,13 +44,7 @@ def annotated(images: Images, epochs: int | None) -> list[Found]:
 
 
 def ap50(task: SelectionTask, chosen: NDArray[np.int64], epochs: int | None = None) -> float:
-    """AP50 on the test images of a detector that is trained on candidates, in [0, 1].
-
-    Args:
-        task: The world.
-        chosen: (k,) rows of its candidates.
-        epochs: Of both detectors; None: as usual.
-    """
+    """AP50 on the test images of a detector that is trained on candidates, in [0, 1]."""
     images = task.images(chosen)
     boxes = annotated(images, epochs)
     known = [row for row, one in enumerate(boxes) if len(one.labels)]
@@ -65,12 +59,7 @@ def ap50(task: SelectionTask, chosen: NDArray[np.int64], epochs: int | None = No
 
 
 def true_boxes(name: str, rows: Labels) -> list[Found]:
-    """Where the target is in images of the playhouse, as they are drawn.
-
-    Args:
-        name: Of a protocol.
-        rows: Of `dataset`.
-    """
+    """Where the target is in images of the playhouse, as they are drawn."""
     with np.load(images_file(name), allow_pickle=False) as file:
         drawn = file["rows"][rows]
     halves: list[Any] = [

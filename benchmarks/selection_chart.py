@@ -19,34 +19,30 @@ DASHES = ("", "6 3", "2 2", "8 3 2 3")
 
 @dataclass(frozen=True)
 class Curve:
-    """One method.
+    """One method."""
 
-    Attributes:
-        name: For the legend.
-        found: What the attack finds, in %.
-        accuracies: In %, as many.
-        keeps: The keep ratios, as many, as text.
-    """
-
-    name: str
-    found: Sequence[float]
-    accuracies: Sequence[float]
-    keeps: Sequence[str]
+    name: str  # for the legend
+    found: Sequence[float]  # what the attack finds, in %
+    accuracies: Sequence[float]  # in %, as many
+    keeps: Sequence[str]  # the keep ratios, as many, as text
 
 
 def chart(title: str, curves: Sequence[Curve]) -> str:
     """The SVG of some curves."""
     across = around("members found at 1 % false alarms, %", _all(curves, "found"), log=False)
     up = around("balanced accuracy, %", _all(curves, "accuracies"), log=False)
+    frame = Frame(across, up, LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="sans-serif" font-size="11">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text x="{LEFT}" y="22" font-size="14">{escape(title)}</text>',
-        *_axes(across, up),
+        *frame.axes(),
+        f'<text transform="translate(16 {(TOP + frame.bottom) / 2}) rotate(-90)" '
+        f'text-anchor="middle">{escape(up.name)}</text>',
     ]
     for number, curve in enumerate(curves):
-        parts += _line(curve, number, across, up)
+        parts += _line(curve, number, frame)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -54,41 +50,45 @@ def _all(curves: Sequence[Curve], name: str) -> list[float]:
     return [value for curve in curves for value in getattr(curve, name)]
 
 
-def _point(across: Axis, up: Axis, x: float, y: float) -> tuple[float, float]:
-    return (
-        LEFT + across.place(x) * (WIDTH - LEFT - RIGHT),
-        HEIGHT - BOTTOM - up.place(y) * (HEIGHT - TOP - BOTTOM),
-    )
+@dataclass(frozen=True)
+class Frame:
+    """Where the axes of a chart lie in its drawing."""
 
+    across: Axis
+    up: Axis
+    left: float
+    right: float
+    top: float
+    bottom: float
 
-def _axes(across: Axis, up: Axis) -> list[str]:
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    parts = []
-    for tick in across.ticks():
-        x, _ = _point(across, up, tick, up.low)
-        parts.append(f'<path d="M{x:.1f},{TOP}V{bottom}" stroke="#ddd"/>')
-        parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{short(tick)}</text>'
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """Where a value is drawn."""
+        return (
+            self.left + self.across.place(x) * (self.right - self.left),
+            self.bottom - self.up.place(y) * (self.bottom - self.top),
         )
-    for tick in up.ticks():
-        _, y = _point(across, up, across.low, tick)
-        parts.append(f'<path d="M{LEFT},{y:.1f}H{right}" stroke="#ddd"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short(tick)}</text>')
-    middle = (LEFT + right) / 2
-    parts.append(
-        f'<text x="{middle}" y="{HEIGHT - 14}" text-anchor="middle">{escape(across.name)}</text>'
-    )
-    parts.append(
-        f'<text transform="translate(16 {(TOP + bottom) / 2}) rotate(-90)" '
-        f'text-anchor="middle">{escape(up.name)}</text>'
-    )
-    return parts
+
+    def axes(self) -> list[str]:
+        """The grid, the numbers of both axes, and the name of the horizontal one."""
+        parts = []
+        for tick in self.across.ticks():
+            x, y = self.point(tick, self.up.low)
+            parts.append(f'<path d="M{x:.1f},{self.top}V{y:.1f}" stroke="#ddd"/>')
+            place = f'x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle"'
+            parts.append(f"<text {place}>{short(tick)}</text>")
+        for tick in self.up.ticks():
+            x, y = self.point(self.across.low, tick)
+            parts.append(f'<path d="M{x:.1f},{y:.1f}H{self.right}" stroke="#ddd"/>')
+            place = f'x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end"'
+            parts.append(f"<text {place}>{short(tick)}</text>")
+        place = f'x="{(self.left + self.right) / 2}" y="{self.bottom + 34}" text-anchor="middle"'
+        return [*parts, f"<text {place}>{escape(self.across.name)}</text>"]
 
 
-def _line(curve: Curve, number: int, across: Axis, up: Axis) -> list[str]:
+def _line(curve: Curve, number: int, frame: Frame) -> list[str]:
     colour = COLOURS[number % len(COLOURS)]
     dash = DASHES[number // 4 % len(DASHES)]
-    points = [_point(across, up, x, y) for x, y in zip(curve.found, curve.accuracies, strict=True)]
+    points = [frame.point(x, y) for x, y in zip(curve.found, curve.accuracies, strict=True)]
     path = "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
     stroke = f'stroke="{colour}" stroke-dasharray="{dash}"'
     parts = [f'<path d="{path}" fill="none" {stroke} stroke-width="1.5"/>']

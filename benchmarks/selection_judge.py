@@ -23,17 +23,11 @@ ITERATIONS = 100
 
 @dataclass(frozen=True)
 class LinearHead:
-    """A softmax regression on standardised features.
+    """A softmax regression on standardised features."""
 
-    Attributes:
-        centre: (d,).
-        scale: (d,).
-        weights: (d + 1, C), the last row for the intercept.
-    """
-
-    centre: NDArray[np.float32]
-    scale: NDArray[np.float32]
-    weights: NDArray[np.float32]
+    centre: NDArray[np.float32]  # (d,)
+    scale: NDArray[np.float32]  # (d,)
+    weights: NDArray[np.float32]  # (d + 1, C), the last row for the intercept
 
     @classmethod
     def fit(

@@ -71,13 +71,7 @@ def _real(part: str, world: World) -> tuple[Images, Labels]:
 
 
 def task(judge: str, world: World = USUAL, count: int = CANDIDATES) -> SelectionTask:
-    """The protocol with one of `memorisation.spaces` as the space of judge or attack.
-
-    Args:
-        judge: The space's name.
-        world: Whose images are private.
-        count: Candidates.
-    """
+    """The protocol with one of `memorisation.spaces` as the space of judge or attack."""
     others = _samples("others", judge, world, count)
     order = np.random.default_rng(0).permutation(len(others))
     candidates = _samples("plain", judge, world, count)
@@ -99,12 +93,7 @@ def task(judge: str, world: World = USUAL, count: int = CANDIDATES) -> Selection
 
 
 def main(parts: tuple[str, ...] = (), count: int = CANDIDATES) -> None:
-    """Print the chart: accuracy, and members found, of every method at two keep ratios.
-
-    Args:
-        parts: Of `PARTS`; none: all of them.
-        count: Candidates.
-    """
+    """Print the chart: accuracy, and members found, of every method at two keep ratios."""
     judged, attacked = (task(space, count=count) for space in ("MobileNetV2", "pixels"))
     table = Table(
         f"{count} candidates of a studio that memorises",

@@ -32,21 +32,14 @@ _JUDGE = ProxySettings(steps=200, learning_rate=2.0, weight_decay=0.1)
 
 @dataclass(frozen=True)
 class FashionMnist:
-    """Parts of Fashion-MNIST's training half, and its test half: images, or embeddings of them.
+    """Parts of Fashion-MNIST's training half, and its test half: images, or embeddings of them."""
 
-    Attributes:
-        private: 6,000 images.
-        candidates: 5,000 made of other images: blurred and noisy.
-        bad: (5,000,) which of them are blends of two classes or have a wrong label: 44 %.
-        validation: 10,000 other images, to choose settings by.
-        test: The test half, for the figures that are reported.
-    """
-
-    private: Labelled
-    candidates: Labelled
+    private: Labelled  # 6,000 images
+    candidates: Labelled  # 5,000 made of other images: blurred and noisy
+    # (5,000,) which of them are blends of two classes or have a wrong label: 44 %
     bad: NDArray[np.bool_]
-    validation: Labelled
-    test: Labelled
+    validation: Labelled  # 10,000 other images, to choose settings by
+    test: Labelled  # the test half, for the figures that are reported
 
 
 def fashion_mnist(seed: int) -> FashionMnist:
@@ -114,12 +107,7 @@ def linear_accuracy(train: Labelled, judged: Labelled) -> float:
 
 
 def private_selection(data: FashionMnist, **options: Any) -> Labelled:
-    """Candidates that a run selects under differential privacy, through a vault.
-
-    Args:
-        data: Embeddings.
-        **options: Of `understudy.synthesize`.
-    """
+    """Candidates that a run selects under differential privacy, through a vault."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for part, labelled in (("private", data.private), ("candidates", data.candidates)):

@@ -45,28 +45,18 @@ Bool = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many images a protocol takes.
+    """How many images a protocol takes."""
 
-    Attributes:
-        source: A folder of ``DATA / "images"`` that holds ``train`` and ``test``, or the name of a
-            dataset of the playhouse.
-        per_class: Private images of a class, and as many non-members.
-        copies: Near-copies among the candidates of a world.
-        blends: Blends of two private images among them.
-        test: Test images of the judge, in proportion to the classes.
-        attacker: Non-members of the attacker's own.
-        held_out: Non-members that calibrate the penalties; the held-out reference as well.
-        most: Images of a class that are taken of the dataset.
-    """
-
+    # a folder of ``DATA / "images"`` that holds ``train`` and ``test``, or the name of a dataset of
+    # the playhouse
     source: str
-    per_class: int
-    copies: int
-    blends: int
-    test: int
-    attacker: int
-    held_out: int
-    most: int = 1000
+    per_class: int  # private images of a class, and as many non-members
+    copies: int  # near-copies among the candidates of a world
+    blends: int  # blends of two private images among them
+    test: int  # test images of the judge, in proportion to the classes
+    attacker: int  # non-members of the attacker's own
+    held_out: int  # non-members that calibrate the penalties; the held-out reference as well
+    most: int = 1000  # images of a class that are taken of the dataset
 
 
 SIZES = {
@@ -86,18 +76,13 @@ TINY = {
 
 @dataclass(frozen=True)
 class Samples:
-    """Images as the models of a protocol see them.
+    """Images as the models of a protocol see them."""
 
-    Attributes:
-        labels: (n,) class of each.
-        judge: (n, 1280) float32: MobileNetV2's features.
-        penalty: (n, 512) float32: SqueezeNet's features; None where nothing asks for them.
-        looks: (n,) perceptual distance of each to the nearest private image, of releases alone.
-    """
-
-    labels: Labels
-    judge: NDArray[np.float32]
+    labels: Labels  # (n,) class of each
+    judge: NDArray[np.float32]  # (n, 1280) float32: MobileNetV2's features
+    # (n, 512) float32: SqueezeNet's features; None where nothing asks for them
     penalty: NDArray[np.float32] | None = None
+    # (n,) perceptual distance of each to the nearest private image, of releases alone
     looks: Vector | None = None
 
     def __len__(self) -> int:
@@ -111,38 +96,22 @@ class Samples:
 
 @dataclass(frozen=True)
 class SelectionTask:
-    """One world: what a selection is given, and what judges it.
+    """One world: what a selection is given, and what judges it."""
 
-    Attributes:
-        name: Of the protocol.
-        seed: Of the pool.
-        classes: C.
-        candidates: What is selected from.
-        kinds: (M,) index into `KINDS`.
-        mislabelled: (M,) whether the label is wrong.
-        private: The private records: those that the world's candidates leak.
-        non_members: As many others, of which the degraded candidates are.
-        held_out: Non-members that calibrate the penalties; the held-out reference.
-        attacker: Non-members that calibrate the attack.
-        test: Test images of the judge.
-        images: Rows of the candidates to their images.
-        private_images: Of the private records.
-        key: Name of what is kept on disk about this world alone, where candidates have no looks.
-    """
-
-    name: str
-    seed: int
-    classes: int
-    candidates: Samples
-    kinds: NDArray[np.int64]
-    mislabelled: Bool
-    private: Samples
-    non_members: Samples
-    held_out: Samples
-    attacker: Samples
-    test: Samples
-    images: Callable[[NDArray[np.int64]], Images]
-    private_images: Images
+    name: str  # of the protocol
+    seed: int  # of the pool
+    classes: int  # C
+    candidates: Samples  # what is selected from
+    kinds: NDArray[np.int64]  # (M,) index into `KINDS`
+    mislabelled: Bool  # (M,) whether the label is wrong
+    private: Samples  # the private records: those that the world's candidates leak
+    non_members: Samples  # as many others, of which the degraded candidates are
+    held_out: Samples  # non-members that calibrate the penalties; the held-out reference
+    attacker: Samples  # non-members that calibrate the attack
+    test: Samples  # test images of the judge
+    images: Callable[[NDArray[np.int64]], Images]  # rows of the candidates to their images
+    private_images: Images  # of the private records
+    # name of what is kept on disk about this world alone, where candidates have no looks
     key: str = ""
 
     @cached_property
@@ -171,62 +140,36 @@ class SelectionTask:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a pool draws of its records: the candidates of all worlds.
+    """What a pool draws of its records: the candidates of all worlds."""
 
-    Attributes:
-        kinds: (m,) index into `KINDS`.
-        sources: (m, 2) rows of the records; the same twice except for blends.
-        shares: (m,) of the first source in a blend.
-        labels: (m,) as the candidates are labelled.
-        mislabelled: (m,) whether that is wrong.
-    """
-
-    kinds: NDArray[np.int64]
-    sources: NDArray[np.int64]
-    shares: Vector
-    labels: Labels
-    mislabelled: Bool
+    kinds: NDArray[np.int64]  # (m,) index into `KINDS`
+    sources: NDArray[np.int64]  # (m, 2) rows of the records; the same twice except for blends
+    shares: Vector  # (m,) of the first source in a blend
+    labels: Labels  # (m,) as the candidates are labelled
+    mislabelled: Bool  # (m,) whether that is wrong
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Real images, and all that the worlds of a seed draw of them.
+    """Real images, and all that the worlds of a seed draw of them."""
 
-    Attributes:
-        name: Of the protocol.
-        sizes: Of the protocol.
-        seed: Of everything.
-        classes: C.
-        records: The private images and the non-members of all worlds, without order.
-        recipe: The candidates of all worlds.
-        images: Of the records.
-        held_out: See `SelectionTask`.
-        attacker: See `SelectionTask`.
-        test: See `SelectionTask`.
-    """
-
-    name: str
-    sizes: Sizes
-    seed: int
-    classes: int
-    records: Samples
-    recipe: Recipe
-    images: Images
-    held_out: Samples
-    attacker: Samples
-    test: Samples
+    name: str  # of the protocol
+    sizes: Sizes  # of the protocol
+    seed: int  # of everything
+    classes: int  # C
+    records: Samples  # the private images and the non-members of all worlds, without order
+    recipe: Recipe  # the candidates of all worlds
+    images: Images  # of the records
+    held_out: Samples  # see `SelectionTask`
+    attacker: Samples  # see `SelectionTask`
+    test: Samples  # see `SelectionTask`
 
     def members(self, number: int = 0) -> Bool:
         """Half of each class's records: (n,); the other half in the next of an even world."""
         return member_draws(self.records.labels, WORLDS, self.seed)[number]
 
     def world(self, members: Bool, *, fitted: Bool | None = None) -> SelectionTask:
-        """The world in which these records are private.
-
-        Args:
-            members: (n,) which records.
-            fitted: (n,) the members that the generator is fitted to; None: all of them.
-        """
+        """The world in which these records are private."""
         fitted = members if fitted is None else fitted
         rng = np.random.default_rng([self.seed, 6])
         rows, kinds, sources = [], self.recipe.kinds, self.recipe.sources
@@ -383,15 +326,10 @@ def blended(images: Images, pairs: NDArray[np.int64], weights: Vector) -> Images
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """Features that an encoder gave, kept on disk.
+    """Features that an encoder gave, kept on disk."""
 
-    Attributes:
-        path: Where.
-        encoder: File of the ONNX model.
-    """
-
-    path: Path
-    encoder: str
+    path: Path  # where
+    encoder: str  # file of the ONNX model
 
     def read(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows and their features."""

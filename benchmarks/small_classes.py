@@ -36,15 +36,10 @@ ALIKE = 0.99  # of the real images lie nearer to another of their class than the
 
 @dataclass(frozen=True)
 class Subset:
-    """Some classes of a dataset, each with at most so many training images.
+    """Some classes of a dataset, each with at most so many training images."""
 
-    Attributes:
-        folder: Of ``DATA / "images"``; it holds ``train`` and ``test``.
-        sizes: Class name to the largest number of training images.
-    """
-
-    folder: str
-    sizes: Mapping[str, int]
+    folder: str  # of ``DATA / "images"``; it holds ``train`` and ``test``
+    sizes: Mapping[str, int]  # class name to the largest number of training images
 
 
 SUBSETS = {

@@ -70,27 +70,16 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks for.
+    """What the command line asks for."""
 
-    Attributes:
-        epsilons: Ascending.
-        seeds: Runs, each with a judge of its own.
-        count: Samples of a release; None: the default.
-        epochs: Of the judge; None: those of its recipe.
-        channels: Images of every set are stored so; None: as they are.
-        device: Of the judge.
-        out: Folder of results.
-        sheets: Folder of contact sheets, if any.
-    """
-
-    epsilons: Sequence[float] = EPSILONS
-    seeds: int = SEEDS
-    count: int | None = None
-    epochs: int | None = None
-    channels: int | None = None
-    device: str = "cpu"
-    out: Path = CACHE / "strangers"
-    sheets: Path | None = None
+    epsilons: Sequence[float] = EPSILONS  # ascending
+    seeds: int = SEEDS  # runs, each with a judge of its own
+    count: int | None = None  # samples of a release; None: the default
+    epochs: int | None = None  # of the judge; None: those of its recipe
+    channels: int | None = None  # images of every set are stored so; None: as they are
+    device: str = "cpu"  # of the judge
+    out: Path = CACHE / "strangers"  # folder of results
+    sheets: Path | None = None  # folder of contact sheets, if any
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +91,7 @@ class Setting:
 
     @classmethod
     def read(cls, words: str, common: Sequence[str] = ()) -> Setting:
-        """``NAME`` or ``NAME=KEY=VALUE,...``, with ``KEY=VALUE`` of all settings.
-
-        Raises:
-            InputError: It has no name, or a part is no pair.
-        """
+        """``NAME`` or ``NAME=KEY=VALUE,...``, with ``KEY=VALUE`` of all settings."""
         name, _, pairs = words.partition("=")
         parts = [*common, *filter(None, pairs.split(","))]
         if not name or not all("=" in part for part in parts):
@@ -355,12 +340,7 @@ def report(
 def chosen_sets(
     words: Sequence[str], data: Path, records: int | None, channels: int | None
 ) -> tuple[list[ImageSet], Domains]:
-    """The sets that are named, or all default ones; and the domains: these and all default ones.
-
-    Raises:
-        Skipped: A default set that is named is not there.
-        InputError: Two sets have one name.
-    """
+    """The sets that are named, or all default ones; and the domains: these and all default ones."""
     defaults = default_sets(data, records, channels)
     if missing := [name for name in words or DEFAULTS if name in DEFAULTS and name not in defaults]:
         if words:

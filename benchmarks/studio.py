@@ -40,8 +40,7 @@ from understudy.playhouse.picture import SEGMENT_CLASSES
 from understudy.steps.hints import edges, skeleton
 
 SHAPE = (64, 64, 3)
-STUDIO = os.environ.get("UNDERSTUDY_STUDIO", "")
-"""Another studio's folder, to measure that one."""
+STUDIO = os.environ.get("UNDERSTUDY_STUDIO", "")  # another studio's folder, to measure that one
 
 COLOURS = {"dog": "coat", "person": "shirt"}
 CAPTIONS = 400
@@ -49,8 +48,7 @@ TRUE_SEEDS = range(5_000_000, 5_012_000)
 """Renders for the judges: far from those the studio learnt from."""
 
 HELD_OUT = range(6_000_000, 6_001_000)
-SUBJECT = 3
-"""The home whose dog is learnt."""
+SUBJECT = 3  # the home whose dog is learnt
 
 PROMPTS = range(7_000_000, 7_000_000 + CAPTIONS)
 

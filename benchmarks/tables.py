@@ -38,13 +38,7 @@ def load(source: Path, split: Literal["train", "test"] = "train") -> Labelled:
 
 
 def released(source: Path, epsilon: float, **options: Any) -> Labelled:
-    """The samples of one release, which is charged in a ledger of its own.
-
-    Args:
-        source: The private dataset.
-        epsilon: Of the release.
-        options: Others of `understudy.synthesize`.
-    """
+    """The samples of one release, which is charged in a ledger of its own."""
     with tempfile.TemporaryDirectory() as name:
         result = synthesize(
             source,
@@ -82,12 +76,7 @@ def _versions() -> Iterable[str]:
 
 
 class Table:
-    """A table that prints each row as soon as it is known.
-
-    Args:
-        title: Printed above.
-        heads: Column heads; the first column is aligned to the left.
-    """
+    """A table that prints each row as soon as it is known."""
 
     def __init__(self, title: str, heads: Sequence[str], first: int = 34) -> None:
         self._widths = [first, *(max(len(head), 8) + 2 for head in heads[1:])]

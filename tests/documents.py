@@ -19,33 +19,22 @@ _ENDS = {">", ">>", "|", "&&", ";"}
 
 @dataclass(frozen=True)
 class Command:
-    """A command line of a document.
+    """A command line of a document."""
 
-    Attributes:
-        place: File and line, ``docs/audit.md:9``.
-        text: As it stands there, on one line.
-        words: The program and its arguments.
-        whole: Whether it stands in a block of its own, to be typed as it is; inline code may leave
-            out what the sentence does not speak of.
-    """
-
-    place: str
-    text: str
-    words: tuple[str, ...]
+    place: str  # file and line, ``docs/audit.md:9``
+    text: str  # as it stands there, on one line
+    words: tuple[str, ...]  # the program and its arguments
+    # whether it stands in a block of its own, to be typed as it is; inline code may leave out what
+    # the sentence does not speak of
     whole: bool
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """Python of a document.
+    """Python of a document."""
 
-    Attributes:
-        place: File and line.
-        text: The code.
-    """
-
-    place: str
-    text: str
+    place: str  # file and line
+    text: str  # the code
 
 
 def documents(repository: Path) -> list[Path]:

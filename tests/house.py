@@ -22,7 +22,6 @@ SHARED_NAMES = {
 line, which are called what they call, may be too."""
 
 SHORT_MODULES = {
-    "understudy.data.plugins": "a port: sources of other packages",
     "understudy.engine.local": "a port: where a map over images runs",
 }
 """Modules of one importer under `SHORT` lines, and why they stand by themselves."""

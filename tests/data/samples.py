@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from understudy.core.ports import Source
+from understudy.core.types import Release, SyntheticBatch
 
 KEY = b"a key of the ledger, 32 bytes ..."[:32]
 
@@ -59,6 +61,13 @@ def read_all(source: Source, size: int = 4) -> tuple[np.ndarray, np.ndarray, np.
     )
 
 
+def units_of(source: Source) -> list[str]:
+    """The unit of every row."""
+    units = read_all(source)[2]
+    assert units is not None
+    return [str(unit) for unit in units]
+
+
 def check_source(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """What every source must hold to; gives its rows."""
     assert isinstance(source, Source)
@@ -86,3 +95,35 @@ def check_source(source: Source) -> tuple[np.ndarray, np.ndarray, np.ndarray | N
     assert all(len(digest) == 16 for digest in digests)
     assert list(source.digests(b"another key")) != digests
     return values, labels, units
+
+
+def release_of(
+    labels: np.ndarray,
+    classes: tuple[str, ...],
+    *,
+    images: np.ndarray | None = None,
+    embeddings: np.ndarray | None = None,
+    captions: Any = None,
+    captioned: bool = False,
+    count: int | None = None,
+    batch: int = 4,
+) -> Release:
+    """What a method gives, a few rows at a time."""
+
+    def batches() -> Iterator[SyntheticBatch]:
+        for first in range(0, len(labels), batch):
+            piece = slice(first, first + batch)
+            parts = (
+                None if part is None else part[piece] for part in (embeddings, images, captions)
+            )
+            yield SyntheticBatch(labels[piece], *parts)
+
+    return Release(
+        "fake",
+        classes,
+        len(labels) if count is None else count,
+        batches,
+        None if embeddings is None else embeddings.shape[1],
+        None if images is None else images.shape[1:],
+        captioned=captioned,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydicom.pixels import processing
 from tests.data.dicom_files import CANARIES, dicom, hospital, jpeg_2000, saved
-from tests.data.samples import KEY, check_source, read_all
+from tests.data.samples import KEY, check_source, read_all, units_of
 
 from understudy.core.errors import MissingExtra, SourceError
 from understudy.data import open_source
@@ -150,8 +150,7 @@ def test_frames_are_refused_or_split(tmp_path: Path) -> None:
     assert isinstance(every, RecordSource)
     assert every.grouping is not None
     assert every.grouping.option == "unit_from"
-    units = read_all(open_source(f"{tmp_path}?frames=all", unit="its file"))[2]
-    assert units is not None
+    units = units_of(open_source(f"{tmp_path}?frames=all", unit="its file"))
     assert [len(set(part)) for part in (units[:3], units[3:], units)] == [1, 1, 2]
 
 
@@ -184,14 +183,12 @@ def test_digests_are_of_the_pixels_alone(tmp_path: Path) -> None:
 
 
 def test_a_patient_is_a_unit_on_request_and_never_by_name(tmp_path: Path) -> None:
-    hospital(tmp_path, 12, 1)
+    hospital(tmp_path, 6, 1)
     source = open_source(tmp_path, unit="PatientID")
-    units = read_all(source)[2]
-    assert units is not None
-    assert len(set(units)) == 12
+    units = units_of(source)
+    assert len(set(units)) == 6
     assert not any(canary in unit for unit in units for canary in CANARIES)
-    again = read_all(open_source(tmp_path, unit="PatientID"))[2]
-    assert again is not None
+    again = units_of(open_source(tmp_path, unit="PatientID"))
     assert not set(units) & set(again)  # each opening has a key of its own
     hold_out = HoldOut(b"k" * 32, 0.5, "PatientID")
     parts, same = split(source, hold_out), split(open_source(tmp_path, unit="PatientID"), hold_out)
@@ -207,9 +204,7 @@ def test_a_manifest_may_name_dicom_files(tmp_path: Path) -> None:
     (tmp_path / "manifest.csv").write_text("\n".join(["path,label", *lines]))
     source = open_source(tmp_path, unit="PatientID")
     assert source.classes == ("0", "1")
-    units = read_all(source)[2]
-    assert units is not None
-    assert len(set(units)) == 2
+    assert len(set(units_of(source))) == 2
 
 
 def test_no_warning_or_log_of_the_reader_comes_out(

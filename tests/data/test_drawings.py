@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from understudy.core.errors import ConfigError
 from understudy.data import open_source
 from understudy.data.drawings.plane import Plane, spline
 from understudy.data.procedural import FAMILIES
@@ -43,13 +44,13 @@ def test_images_of_a_family_differ_in_light_and_have_contrast(family):
 
 
 def test_all_is_every_family_in_turn_and_names_them():
-    source = open_source("procedural:all?count=20&seed=3", size=8)
+    source = open_source("procedural:all?count=10&seed=3", size=8)
     assert source.classes == tuple(FAMILIES)
     labels = np.concatenate([batch.labels for batch in source.batches(7)])
-    assert labels.tolist() == [row % len(FAMILIES) for row in range(20)]
-    images = pixels("procedural:all?count=20&seed=3", size=8)
+    assert labels.tolist() == [row % len(FAMILIES) for row in range(10)]
+    images = pixels("procedural:all?count=10&seed=3", size=8)
     for label, family in enumerate(FAMILIES):
-        alone = pixels(f"procedural:{family}?count=20&seed=3", size=8)
+        alone = pixels(f"procedural:{family}?count=10&seed=3", size=8)
         np.testing.assert_array_equal(images[labels == label], alone[labels == label])
 
 
@@ -90,3 +91,64 @@ def test_curves_and_outlines_are_where_their_coordinates_say():
     near = np.abs(plane.down - 0.2) < 0.04
     assert (line[near & (np.abs(plane.across) < 0.8)] > 0.35).all()
     assert line[plane.down < 0].max() == 0
+
+
+def test_grey_and_large_images():
+    grey = open_source("procedural:leaves?count=2&channels=1", size=160)
+    assert grey.shape == (160, 160, 1)
+    assert next(iter(grey.batches(2))).values.shape == (2, 160, 160, 1)
+    assert open_source("procedural:leaves").shape == (64, 64, 3)
+    assert len(open_source("procedural:leaves")) == 4000
+    assert len(open_source("procedural:scenes")) == 6000
+
+
+def test_images_have_edges_black_ground_and_a_falling_spectrum():
+    images = pixels("procedural:leaves?count=200&channels=1", size=32)[..., 0] / 255
+    assert 0.1 < (images == 0).mean() < 0.7
+    power = (np.abs(np.fft.fft2(images)) ** 2).mean(axis=0)[0, 1:17]
+    slope = np.polyfit(np.log(np.arange(1, 17)), np.log(power), 1)[0]
+    assert -3.2 < slope < -1.2
+
+
+def test_digests_depend_on_key_and_image():
+    source = open_source("procedural:leaves?count=3", size=16)
+    one, other = list(source.digests(b"a" * 16)), list(source.digests(b"b" * 16))
+    assert len(set(one + other)) == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "procedural:fractals",
+        "procedural:leaves?size=3",
+        "procedural:leaves?count=many",
+        "procedural:leaves?count=0",
+        "procedural:leaves?channels=2",
+        "procedural:scenes?count=0",
+        "procedural:scenes?seed=-1",
+    ],
+)
+def test_what_does_not_exist_is_refused(name):
+    with pytest.raises(ConfigError, match="procedural:"):
+        open_source(name)
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return pixels("procedural:scenes?count=60&seed=3", size=(32, 48))
+
+
+def test_scenes_have_sharp_edges_between_calm_areas(scenes):
+    """Steps between neighbours have heavy tails: most far below their deviation, some far above."""
+    steps = np.diff(scenes.astype(float).mean(axis=3), axis=2).reshape(60, -1)
+    steps /= steps.std(axis=1, keepdims=True) + 1e-9
+    assert np.median((steps**4).mean(axis=1)) > 5  # 3 if Gaussian
+    assert np.median(np.abs(steps)) < 0.5  # 0.67 if Gaussian
+
+
+def test_scenes_differ_in_light_contrast_and_colour(scenes):
+    values = scenes / 255
+    assert values.mean(axis=(1, 2, 3)).std() > 0.1
+    contrast = values.mean(axis=3).std(axis=(1, 2))
+    assert contrast.max() > 4 * contrast.min()
+    assert np.ptp(values.mean(axis=(1, 2)), axis=1).mean() > 0.02

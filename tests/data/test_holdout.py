@@ -28,7 +28,7 @@ def numbers(path: Path, rows: int, first: int = 0) -> Source:
 
 
 def test_the_parts_are_sources_and_hold_every_record_once(tmp_path: Path) -> None:
-    whole = open_source(class_folders(tmp_path / "a", rows=30))
+    whole = open_source(class_folders(tmp_path / "a", rows=12))
     members, held_out = split(whole, HOLD_OUT)
     for part in (members, held_out):
         values, labels, _ = check_source(part)

@@ -39,7 +39,7 @@ def test_names_that_become_alike_are_kept_apart() -> None:
     assert safe_names(["a/b", "a_b", "A_B"]) == ["a_b", "a_b-2", "A_B-3"]
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=120), max_size=12))
 def test_any_names_give_distinct_folders_that_any_file_system_takes(names: list[str]) -> None:
     folders = safe_names(names)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.data.samples import KEY, check_source, class_folders, encode, picture
+from tests.data.samples import KEY, check_source, class_folders, encode, picture, units_of
 
 from understudy.core.errors import SourceError
 from understudy.data import open_source
@@ -30,12 +30,11 @@ def test_image_bytes(tmp_path: Path, struct: bool) -> None:
         tmp_path / "a.parquet", struct=struct, label=list("abbaab"), patient=[1, 1, 2, 2, 3, 3]
     )
     source = open_source(path, unit="patient")
-    values, labels, units = check_source(source)
+    values, labels, _ = check_source(source)
     np.testing.assert_array_equal(values, np.stack([picture(seed) for seed in range(6)]))
     assert source.classes == ("a", "b")
     assert labels.tolist() == [0, 1, 1, 0, 0, 1]
-    assert units is not None
-    assert units.tolist() == list("112233")
+    assert units_of(source) == list("112233")
     folder = class_folders(tmp_path / "folder")
     assert list(open_source(folder).digests(KEY)) == list(source.digests(KEY))
 

@@ -32,7 +32,7 @@ def saved(image: Image.Image, format: str = "PNG", **options: object) -> bytes:
     return file.getvalue()
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=9)),
     st.sampled_from(["PNG", "BMP", "TIFF", "WEBP"]),
@@ -251,7 +251,7 @@ def test_a_decompression_bomb_is_refused_by_its_header(side: int) -> None:
             read(bomb)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from(["PNG", "JPEG", "WEBP", "TIFF", "BMP"]),
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=12),

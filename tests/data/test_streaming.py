@@ -18,7 +18,7 @@ from understudy.core.ports import Source
 from understudy.core.types import Release, SyntheticBatch
 from understudy.data import open_source, write_release
 
-ROWS, SIDE = 400, 96
+ROWS, SIDE = 320, 96
 WHOLE = ROWS * SIDE * SIDE * 3  # bytes of pixels
 ROOM = WHOLE // 3
 

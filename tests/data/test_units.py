@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.data.samples import KEY, encode, picture, read_all
+from tests.data.samples import KEY, encode, picture, units_of
 
 from understudy.core.errors import ConfigError, SourceError
+from understudy.core.ports import Source
 from understudy.data import open_source
 from understudy.data.encoded_images import RecordSource
 from understudy.data.holdout import HoldOut, split
@@ -25,12 +26,10 @@ def nested(folder: Path) -> Path:
     return folder
 
 
-def groups(source: object) -> list[int]:
+def groups(source: Source) -> list[int]:
     """The units of a source's records as numbers, in order of their first appearance."""
-    units = read_all(source)[2]  # type: ignore[arg-type]
-    assert units is not None
     codes: dict[str, int] = {}
-    return [codes.setdefault(unit, len(codes)) for unit in units.tolist()]
+    return [codes.setdefault(unit, len(codes)) for unit in units_of(source)]
 
 
 def test_a_folder_below_the_class_is_a_unit(tmp_path: Path) -> None:
@@ -39,8 +38,7 @@ def test_a_folder_below_the_class_is_a_unit(tmp_path: Path) -> None:
     assert source.classes == ("ill", "well")
     assert groups(source) == [0, 0, 1, 1, 1, 1, 2, 2]  # p2 is one person in both classes
     assert groups(open_source(tmp_path, unit="its folder")) == groups(source)
-    names = "".join(read_all(source)[2])  # type: ignore[arg-type]
-    assert "p1" not in names  # a folder of a patient may be a name
+    assert "p1" not in "".join(units_of(source))  # a folder of a patient may be a name
 
 
 def test_without_classes_the_outermost_folder_is_a_unit(tmp_path: Path) -> None:

@@ -23,18 +23,10 @@ from understudy.report import (
 )
 
 
-def test_the_page_is_well_formed_and_says_who_may_see_it(
-    record: RunRecord, owner: OwnerRecord
-) -> None:
-    page = Page(owner_report(record, owner))
-    assert page.open == []
-    assert "Owner only." in page.words
-    assert page.words.index("Owner only.") < page.words.index("synthetic images from")
-
-
 def test_the_page_needs_no_network(record: RunRecord, owner: OwnerRecord) -> None:
     text = owner_report(record, owner)
     page = Page(text)
+    assert page.words.index("Owner only.") < page.words.index("synthetic images from")
     assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "base"}
     sources = [a["src"] or "" for _, a in page.tags if "src" in a]
     assert sources
@@ -63,7 +55,6 @@ def test_every_private_figure_is_marked(record: RunRecord, owner: OwnerRecord) -
         section = next(part for part in text.split("<section") if f"{heading}" in part)
         assert "owner only</span>" in section
     assert text.count('<div class="figure">') == 6
-    assert all("class=" in part for part in text.split('<div class="figure">')[1:])
     for figure in re.findall(r'<div class="figure">.*?</div>', text, re.DOTALL):
         assert 'class="kind ' in figure
 

@@ -116,13 +116,6 @@ def test_the_table_for_programs_comes_back_as_it_was(evaluation: Evaluation) -> 
     assert as_csv([]) == ",".join(FIELDS) + "\n"
 
 
-def test_pandas_reads_the_table(evaluation: Evaluation) -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(io.StringIO(as_csv(evaluation.rows())))
-    assert frame["value"].dtype == float
-    assert frame.loc[frame["name"] == "accuracy", "baseline"].item() == 0.79
-
-
 def test_a_table_in_parquet_holds_numbers_as_numbers(evaluation: Evaluation) -> None:
     rows = [{"release": "a", "epsilon": 1, "delta": None, **row} for row in evaluation.rows()]
     table = pq.read_table(io.BytesIO(as_parquet(rows)))

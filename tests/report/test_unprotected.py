@@ -11,7 +11,6 @@ import yaml
 
 from understudy.core.errors import ConfigError
 from understudy.report import (
-    BudgetState,
     OwnerRecord,
     Released,
     RunRecord,
@@ -142,11 +141,6 @@ def test_the_owners_page_names_it_and_counts_disclosures(
     content = owner_json(unprotected, counted)
     assert content["spending"]["disclosures"] == 2
     assert json.dumps(content, allow_nan=False)
-
-
-def test_budgets_of_earlier_versions_disclose_nothing() -> None:
-    known = {"epsilon": 3.0, "delta": 1e-5, "spent": 1.0, "remaining": 2.0}
-    assert BudgetState(**known).disclosures == 0
 
 
 def test_an_unprotected_release_compares_with_no_epsilon(

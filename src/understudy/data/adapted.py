@@ -18,12 +18,7 @@ from understudy.data.names import UNLABELLED_NAME
 
 
 def as_declared(source: Source, options: Options) -> Source:
-    """A source that was opened without regard to ``label``, ``classes`` and ``channels``.
-
-    Raises:
-        SourceError: It has no columns, no labels, or no channels that could be declared; or it has
-            a class that was not declared.
-    """
+    """A source that was opened without regard to ``label``, ``classes`` and ``channels``."""
     require_no_column(options.label, options.name, "this dataset has")
     if options.classes is None and options.channels is None and options.labelled:
         return source
@@ -33,15 +28,7 @@ def as_declared(source: Source, options: Options) -> Source:
 class AdaptedSource:
     """The records of another source under declared class names, with declared channels.
 
-    Args:
-        source: The other source.
-        options: What was declared.
-
-    Attributes:
-        phrases: As those of `PhrasedSource`; only where the other source has some.
-
-    Raises:
-        SourceError: As `as_declared`.
+    It has ``phrases`` (`PhrasedSource`) only where the other source has some.
     """
 
     shape: Shape

@@ -18,15 +18,7 @@ _MOST_RATIO = 200  # deflate reaches 1,032; images and tables stay far below
 
 
 def require_safe(archive: Any, path: Path) -> None:
-    """Refuse an archive that would fill memory or whose members are not what they seem.
-
-    Args:
-        archive: A path, or a stream of bytes, which is left at its start.
-        path: What an error calls it.
-
-    Raises:
-        SourceError: As said, or it is no archive.
-    """
+    """Refuse an archive as `safe_members` does; a stream is left at its start."""
     try:
         with zipfile.ZipFile(archive) as opened:
             safe_members(opened, path)

@@ -20,9 +20,7 @@ def batch_size(source: Source) -> int:
 def images_at(source: Source, rows: NDArray[np.int64]) -> Images:
     """Some images of a dataset: (k, height, width, channels); reads no further than the last.
 
-    Args:
-        source: A dataset of images.
-        rows: (k,) which, one or more, in any order and as often as they are asked for.
+    ``rows`` (k,) may come in any order and several times.
     """
     wanted, position = np.unique(rows, return_inverse=True)
     images: Images = np.empty((len(wanted), *source.shape), dtype=np.uint8)

@@ -15,20 +15,18 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.core.errors import RunError, SourceError
 from understudy.core.ports import Source
-from understudy.core.types import Batch, Images, Labels, Shape, SyntheticBatch
+from understudy.core.types import Labels, Shape, SyntheticBatch
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.folder import inside
 
-CAPTIONS_FILE = "captions.csv"
-"""At the root of a release of PNG files."""
+CAPTIONS_FILE = "captions.csv"  # at the root of a release of PNG files
 
 CAPTION, PATH, LICENCE = "caption", "path", "licence"
 """Its columns; all but the path are also columns of a release as Parquet."""
@@ -37,15 +35,7 @@ _ROWS = 16  # decoded from Parquet at a time, as encoded images are large
 
 
 def check_captions(captions: Sequence[Any] | None, rows: int) -> None:
-    """Refuse captions that a table cannot hold beside the images.
-
-    Args:
-        captions: Of one batch.
-        rows: Its images.
-
-    Raises:
-        RunError: There is not one for each row, or one is not a line of text.
-    """
+    """Refuse captions that a table cannot hold beside the images; a `RunError`."""
     if captions is None or len(captions) != rows:
         count = "none" if captions is None else len(captions)
         raise RunError(f"captions of the release: expected {rows}, a row each, got {count}")
@@ -57,13 +47,7 @@ def check_captions(captions: Sequence[Any] | None, rows: int) -> None:
 
 
 class CaptionsWriter:
-    """``captions.csv``, a line an image in the order of the release.
-
-    Args:
-        folder: Of the release; paths are relative to it.
-        path_of: Where the image of a row and a label is.
-        licence: Of the model that drew the images; None: no such column.
-    """
+    """``captions.csv``, a line an image; ``path_of`` a row and a label is where the image is."""
 
     def __init__(
         self, folder: Path, path_of: Callable[[int, int], Path], licence: str | None = None
@@ -92,41 +76,21 @@ class CaptionsWriter:
 
 @dataclass(frozen=True, slots=True)
 class Captioned:
-    """The images of a release that has captions.
-
-    Attributes:
-        folder: Of the release.
-        texts: (n,) its captions.
-        records: The images of some rows, ascending (k,), in their order.
-    """
+    """The images of a release that has captions."""
 
     folder: Path
-    texts: list[str]
+    texts: list[str]  # (n,) its captions
+    # the images of some rows, ascending (k,), in their order
     records: Callable[[Labels], Iterator[Record]]
 
     def images(self, rows: Labels, shape: Shape) -> RecordSource:
-        """The images of some rows, without classes.
-
-        Args:
-            rows: (k,) int64, ascending.
-            shape: (height, width, channels) of the release's images.
-
-        Raises:
-            SourceError: One of them is not there, or cannot be read.
-        """
+        """The images of some rows, ascending (k,), without classes; of a release of that shape."""
         options = Options(str(self.folder), size=(shape[0], shape[1]))
         return RecordSource(lambda: self.records(rows), options)
 
 
 def open_captioned(folder: Path) -> Captioned | None:
-    """The images of a release with their captions; None where it has none.
-
-    Args:
-        folder: Of the release, as `write_release` left it in either format.
-
-    Raises:
-        SourceError: The captions cannot be read.
-    """
+    """The images of a release in either format with their captions; None where it has none."""
     table = folder / CAPTIONS_FILE
     if table.is_file():
         lines = read_captions(table)
@@ -145,73 +109,31 @@ def open_captioned(folder: Path) -> Captioned | None:
     return Captioned(folder, texts, lambda rows: _of_shards(shards, rows))
 
 
-class CaptionedImages:
-    """Images of a release as a source, with their captions (`CaptionedSource`).
-
-    Args:
-        source: The images.
-        captions: (n,) the caption of each, in its order.
-        licence: Of the model that drew them, where it stands beside them.
-    """
-
-    kind: Literal["images", "embeddings"] = "images"
-
-    def __init__(
-        self, source: RecordSource, captions: list[str], licence: str | None = None
-    ) -> None:
-        self.name, self.shape, self.classes = source.name, source.shape, source.classes
-        self.has_units, self.skipped = source.has_units, source.skipped
-        self.captions, self.licence = captions, licence
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def batches(self, size: int) -> Iterator[Batch]:
-        """Every image in order, ``size`` at a time."""
-        return self._source.batches(size)
-
-    def digests(self, key: bytes) -> Iterator[bytes]:
-        """A keyed digest of each image."""
-        return self._source.digests(key)
-
-    def originals(self) -> Iterator[Images]:
-        """Every image as it is stored."""
-        return self._source.originals()
-
-
 def with_captions(source: Source) -> Source:
-    """A source with the captions of the release that it is of; as it is where there are none.
+    """The source, with the captions of the release that it is of, where there are any.
 
-    Args:
-        source: As `open_source` opened it, by the name of a run's folder or of a release.
-
-    Raises:
-        SourceError: The captions cannot be read, or an image has none.
+    It was opened by the name of a run's folder or of a release; then it is a `CaptionedSource`.
     """
     folder = Path(source.name).expanduser()
     folder = folder / "release" if (folder / "release").is_dir() else folder
     if not isinstance(source, RecordSource) or not folder.is_dir():
         return source
-    if not (folder / CAPTIONS_FILE).is_file():
-        captioned = open_captioned(folder)
-        if captioned is None:
-            return source
-        return CaptionedImages(source, captioned.texts, licence_of_captions(folder))
-    texts = {str(folder / path): text for path, text in read_captions(folder / CAPTIONS_FILE)}
-    locations = source.locations()
-    if bare := [location for location in locations if location not in texts]:
-        raise SourceError(f"has no caption in {CAPTIONS_FILE}", bare[0])
-    captions = [texts[location] for location in locations]
-    return CaptionedImages(source, captions, licence_of_captions(folder))
+    if (folder / CAPTIONS_FILE).is_file():
+        texts = {str(folder / path): text for path, text in read_captions(folder / CAPTIONS_FILE)}
+        locations = source.locations()
+        if bare := [location for location in locations if location not in texts]:
+            raise SourceError(f"has no caption in {CAPTIONS_FILE}", bare[0])
+        source.captions = [texts[location] for location in locations]
+    elif (captioned := open_captioned(folder)) is not None:
+        source.captions = captioned.texts
+    else:
+        return source
+    source.licence = _licence_of_captions(folder)
+    return source
 
 
-def licence_of_captions(folder: Path) -> str | None:
-    """What stands beside the captions of a release as the licence of the images; None: nothing.
-
-    Raises:
-        SourceError: The captions cannot be read.
-    """
+def _licence_of_captions(folder: Path) -> str | None:
+    """What stands beside the captions of a release as the licence of the images; None: nothing."""
     table = folder / CAPTIONS_FILE
     try:
         if table.is_file():
@@ -227,11 +149,7 @@ def licence_of_captions(folder: Path) -> str | None:
 
 
 def read_captions(table: Path) -> list[tuple[str, str]]:
-    """(path, caption) of each line of a CSV.
-
-    Raises:
-        SourceError: It cannot be read, lacks a column, or a line has no path or no caption.
-    """
+    """(path, caption) of each line of a CSV."""
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
             lines = [(row[PATH], row[CAPTION]) for row in csv.DictReader(file)]
@@ -264,25 +182,19 @@ def _column(path: Path) -> list[str]:
 
 
 def _of_shards(shards: list[Path], rows: Labels) -> Iterator[Record]:
+    """Some rows, ascending; of row groups without any, no image is read."""
     start = 0
     for path in shards:
         try:
             with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
                 for group in range(file.num_row_groups):
                     end = start + file.metadata.row_group(group).num_rows
-                    wanted = rows[np.searchsorted(rows, start) : np.searchsorted(rows, end)]
-                    if len(wanted):
-                        yield from _of_group(file, group, wanted - start, path)
+                    wanted = set(rows[(rows >= start) & (rows < end)].tolist())
+                    batches = file.iter_batches(_ROWS, [group], ["image"], use_threads=False)
+                    images = (image for batch in batches for image in batch["image"].to_pylist())
+                    for row, image in enumerate(images if wanted else (), start):
+                        if row in wanted:
+                            yield Record(f"{path}, row {row}", image["bytes"])
                     start = end
         except (OSError, KeyError, pa.ArrowException) as error:
             raise SourceError(f"cannot be read as Parquet: {error}", path) from error
-
-
-def _of_group(file: pq.ParquetFile, group: int, rows: Labels, path: Path) -> Iterator[Record]:
-    """Some rows of a row group, of megabytes in a release; others are not read."""
-    at, wanted = 0, set(rows.tolist())
-    for batch in file.iter_batches(_ROWS, [group], ["image"], use_threads=False):
-        for row, image in enumerate(batch.column("image").to_pylist(), at):
-            if row in wanted:
-                yield Record(f"{path}, row {row}", image["bytes"])
-        at += len(batch)

@@ -9,10 +9,8 @@ quote a value.
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.core.errors import MissingExtra
 from understudy.core.types import Images
-from understudy.data.image_decoding import MAX_BYTES, MAX_PIXELS, BadImage, Header, many_frames
-from understudy.data.reading_options import Reading, Window
+from understudy.data.image_decoding import (
+    MAX_PIXELS,
+    BadImage,
+    Header,
+    byte_stream,
+    many_frames,
+    medical_reader,
+)
+from understudy.data.reading_options import Reading, Window, bytes_of
 
 if TYPE_CHECKING:  # an extra
     from pydicom.dataset import FileDataset
@@ -53,12 +57,7 @@ def is_dicom(start: bytes) -> bool:
 
 
 def dicom_header(data: bytes | Path, reading: Reading) -> Header:
-    """What a file says of its image.
-
-    Raises:
-        BadImage: Damaged, without pixels, too large, or of several frames that nobody spoke of.
-        MissingExtra: ``pydicom`` is not installed.
-    """
+    """What a file says of its image."""
     with _quiet():
         image = _read(data)
         frames = _frame_count(image)
@@ -81,16 +80,20 @@ def dicom_image(data: bytes | Path, reading: Reading, frame: int = 0) -> Image.I
 
     Rescaled by the modality's slope and intercept or table; then black and white are those of the
     declared window, else of the file's own VOI table or window, else all of its bits.
-
-    Raises:
-        BadImage: As ``dicom_header``; or its compression cannot be undone here.
     """
     with _quiet():
+        from pydicom.pixels.utils import pixel_array
+
         image = _read(data)
-        values = _stored_values(image, frame)
+        _require_decoder(image)
+        values = pixel_array(image, index=frame if _frame_count(image) > 1 else None)
         kind = image.PhotometricInterpretation
         if kind in _GREY_KINDS:
-            grey = _shown(image, _modality_values(image, values), reading.window)
+            from pydicom.pixels.processing import apply_modality_lut
+
+            # as the modality means them, such as Hounsfield units
+            modality = np.asarray(apply_modality_lut(values, image), dtype=np.float64)
+            grey = _shown(image, modality, reading.window)
             return Image.fromarray(255 - grey if kind == "MONOCHROME1" else grey)
         return Image.fromarray(_colours(image, values))
 
@@ -110,11 +113,7 @@ def dicom_pixel_bytes(data: bytes | Path, frame: int = 0) -> bytes:
 
 
 def dicom_field(data: bytes | Path, keyword: str) -> str | None:
-    """A field that names a unit, such as ``"PatientID"``; None where it is missing or empty.
-
-    Raises:
-        BadImage: Damaged.
-    """
+    """A field that names a unit, such as ``"PatientID"``; None where it is missing or empty."""
     with _quiet():
         value = _parsed(data, [keyword]).get(keyword)
         text = "" if value is None else str(value).strip()
@@ -123,26 +122,12 @@ def dicom_field(data: bytes | Path, keyword: str) -> str | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No warning and no log of the reader, which quote values; every failure without its text.
-
-    Raises:
-        BadImage: Whatever went wrong, by the kind of error alone.
-        MissingExtra: ``pydicom`` is not installed.
-    """
+    """No warning and no log of the reader, which quote values; every failure without its text."""
     log = logging.getLogger("pydicom")
     was_disabled, log.disabled = log.disabled, True
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with medical_reader("DICOM file"):
             yield
-    except ModuleNotFoundError as error:
-        raise MissingExtra("a DICOM file", "medical") from error
-    except (BadImage, MissingExtra):
-        raise
-    except Exception as error:  # of a damaged file, from any depth of the reader and its codecs
-        raise BadImage(
-            f"is damaged or cut short as a DICOM file ({type(error).__name__})"
-        ) from None
     finally:
         log.disabled = was_disabled
 
@@ -151,12 +136,7 @@ def _parsed(data: bytes | Path, elements: Sequence[str]) -> FileDataset:
     from pydicom import filereader
     from pydicom.errors import InvalidDicomError
 
-    length = len(data) if isinstance(data, bytes) else data.stat().st_size
-    if length == 0:
-        raise BadImage("is empty (zero bytes)")
-    if length > MAX_BYTES:
-        raise BadImage(f"has {length:,} bytes; the limit is {MAX_BYTES:,}")
-    with BytesIO(data) if isinstance(data, bytes) else data.open("rb") as stream:
+    with byte_stream(data) as stream:
         try:
             filereader.read_preamble(stream, force=False)
         except InvalidDicomError:
@@ -199,21 +179,8 @@ def _burnt_in(image: FileDataset) -> bool:
     return stated == "YES" or (not stated and str(image.get("Modality") or "") in _DRAWN_ON)
 
 
-def _stored_values(image: FileDataset, frame: int) -> NDArray[Any]:
-    """(rows, columns) or (rows, columns, 3) numbers of one frame, decompressed."""
-    from pydicom.pixels.utils import pixel_array
-
-    _require_decoder(image)
-    index = frame if _frame_count(image) > 1 else None
-    return pixel_array(image, index=index)
-
-
 def _require_decoder(image: FileDataset) -> None:
-    """Refuse a compression that cannot be undone here.
-
-    Raises:
-        BadImage: Naming it, and what to install.
-    """
+    """Refuse a compression that cannot be undone here."""
     from pydicom.pixels.decoders.base import get_decoder
 
     syntax = image.file_meta.TransferSyntaxUID
@@ -226,13 +193,6 @@ def _require_decoder(image: FileDataset) -> None:
             f"is compressed as {syntax.name}, for which no decoder is installed: pip install "
             "'pylibjpeg[all]', or decompress it first, such as with gdcmconv --raw"
         )
-
-
-def _modality_values(image: FileDataset, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Stored values as the modality means them, such as Hounsfield units."""
-    from pydicom.pixels.processing import apply_modality_lut
-
-    return np.asarray(apply_modality_lut(values, image), dtype=np.float64)
 
 
 def _shown(
@@ -249,10 +209,9 @@ def _shown(
     function = str(image.get("VOILUTFunction") or "LINEAR").upper()
     if function == "SIGMOID":
         curve = 1 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -700, 700)))
-        return np.rint(curve * 255).astype(np.uint8)
+        return bytes_of(curve)
     if function == "LINEAR_EXACT":
-        line = np.clip((values - centre) / max(width, 1e-9) + 0.5, 0, 1)
-        return np.rint(line * 255).astype(np.uint8)
+        return bytes_of((values - centre) / max(width, 1e-9) + 0.5)
     if width < 1:
         raise BadImage("has a window of a width below 1: declare one with '?window=CENTRE,WIDTH'")
     return Window(centre, width).eight_bits(values)
@@ -266,9 +225,7 @@ def _by_table(image: FileDataset, values: NDArray[np.float64]) -> NDArray[np.uin
     if not 1 <= bits <= 16:
         raise BadImage(f"has a VOI table of {bits} bits")
     shown = apply_voi(np.rint(values).astype(np.int64), image, index=0)
-    scaled = np.clip(shown.astype(np.float64) / (2**bits - 1), 0, 1)
-    rounded: NDArray[np.uint8] = np.rint(scaled * 255).astype(np.uint8)
-    return rounded
+    return bytes_of(shown.astype(np.float64) / (2**bits - 1))
 
 
 def _all_bits(image: FileDataset) -> Window:
@@ -301,17 +258,11 @@ def _colours(image: FileDataset, values: NDArray[Any]) -> Images:
         )
     if bits == 8:
         return np.ascontiguousarray(values, dtype=np.uint8)
-    scaled = np.clip(values.astype(np.float64) / (2**bits - 1), 0, 1)
-    rounded: NDArray[np.uint8] = np.rint(scaled * 255).astype(np.uint8)
-    return rounded
+    return bytes_of(values.astype(np.float64) / (2**bits - 1))
 
 
 def _first(value: Any) -> float | None:
-    """A number, or the first of several; None where there is none.
-
-    Raises:
-        BadImage: It is not finite.
-    """
+    """A number, or the first of several; None where there is none."""
     if value is None or value == "":
         return None
     many = isinstance(value, Sequence) and not isinstance(value, str)

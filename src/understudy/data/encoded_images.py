@@ -51,36 +51,24 @@ _NAMES_READ = 5_000  # of which it is seen whether names look grouped
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller asked of ``open_source``.
+    """What the caller asked of ``open_source``; a `ConfigError` where it makes no sense."""
 
-    Attributes:
-        name: The name the dataset was asked for by.
-        split: Which half, where a dataset has halves.
-        size: (height, width) to resize images to; None to keep theirs.
-        unit: The column that names who a row belongs to, or a rule (`units.UnitRule`) as text; None
-            where every row is its own unit.
-        skip_bad: Pass over bad files and count them, instead of stopping at the first.
-        label: The column that holds the class; ``"none"``: no classes; None: the only one there is.
-        classes: The class names, in label order, as the owner declares them; None: as found.
-        channels: 1 or 3, to convert images to; None: 1 where every image is grey, else 3.
-        fit: How images of another ratio are brought to ``size``.
-        reading: How the files are read, as the name says.
-        observer: Is shown every record while the dataset is opened: for checks.
-
-    Raises:
-        ConfigError: The half, the channels or the fit is none.
-    """
-
-    name: str
-    split: Literal["train", "test"] = "train"
-    size: tuple[int, int] | None = None
+    name: str  # the name the dataset was asked for by
+    split: Literal["train", "test"] = "train"  # which half, where a dataset has halves
+    size: tuple[int, int] | None = None  # (height, width) to resize images to; None to keep theirs
+    # the column that names who a row belongs to, or a rule (`units.UnitRule`) as text; None where
+    # every row is its own unit
     unit: str | None = None
-    skip_bad: bool = False
+    skip_bad: bool = False  # pass over bad files and count them, instead of stopping at the first
+    # the column that holds the class; ``"none"``: no classes; None: the only one there is
     label: str | None = None
+    # the class names, in label order, as the owner declares them; None: as found
     classes: tuple[str, ...] | None = None
+    # 1 or 3, to convert images to; None: 1 where every image is grey, else 3
     channels: int | None = None
-    fit: ImageFit = "stretch"
-    reading: Reading = AS_STORED
+    fit: ImageFit = "stretch"  # how images of another ratio are brought to ``size``
+    reading: Reading = AS_STORED  # how the files are read, as the name says
+    # is shown every record while the dataset is opened: for checks
     observer: Observer | None = None
 
     def __post_init__(self) -> None:
@@ -99,29 +87,18 @@ class Options:
 
 
 class Record(NamedTuple):
-    """One encoded image.
+    """One encoded image."""
 
-    Attributes:
-        location: What an error calls it.
-        data: The encoded bytes, or the file that holds them.
-        label: Its class name; None without labels.
-        unit: Who it belongs to; None where nobody asked.
-        fault: Why it cannot be used, where the reader knows; ends a sentence that begins with
-            ``where``.
-        name: Its path in the dataset, where it is a file.
-        depth: How many folders of that path say its class.
-        frame: Which frame, page or slice of the file it is.
-        stray: Whether it is a note or what a packer left behind: it is counted and passed over.
-    """
-
-    location: str
-    data: bytes | Path
-    label: str | None = None
-    unit: str | None = None
+    location: str  # what an error calls it
+    data: bytes | Path  # the encoded bytes, or the file that holds them
+    label: str | None = None  # its class name; None without labels
+    unit: str | None = None  # who it belongs to; None where nobody asked
+    # why it cannot be used, where the reader knows; ends a sentence that begins with ``where``
     fault: str | None = None
-    name: str | None = None
-    depth: int = 0
-    frame: int = 0
+    name: str | None = None  # its path in the dataset, where it is a file
+    depth: int = 0  # how many folders of that path say its class
+    frame: int = 0  # which frame, page or slice of the file it is
+    # whether it is a note or what a packer left behind: it is counted and passed over
     stray: bool = False
 
 
@@ -146,16 +123,7 @@ class RecordSource:
         allow_empty: Whether a declared class may have no rows (a release may).
         label_column: The column that the labels come from, where there are columns.
         dicom_units: Whether the unit is a field of each DICOM file, and no column.
-
-    Attributes:
-        bad: (file, reason) of each bad file passed over. Owner-only.
-        stray: Notes and litter passed over. Owner-only.
-        burnt_in: Images that may have text burnt in. Owner-only.
-        distorted: Images of another ratio that are stretched to ``size``. Owner-only.
-        grouping: The sign that images share a person although no unit was named, or None.
         person_columns: Columns that may say whose an image is (`units.person_columns`).
-        lone_classes: Classes of one image.
-        window_premise: (value, declared) of the window of images of more than 8 bits, or None.
 
     Raises:
         SourceError: A bad file without ``skip_bad``, different sizes without ``size``, no rows, an
@@ -163,10 +131,11 @@ class RecordSource:
     """
 
     kind: Literal["images", "embeddings"] = "images"
-    person_columns: tuple[str, ...] = ()
-    lone_classes: tuple[str, ...] = ()
+    lone_classes: tuple[str, ...] = ()  # of one image
     shape: Shape
     classes: tuple[str, ...]
+    captions: list[str]  # of each row, and the licence beside them, where a release has any
+    licence: str | None
 
     def __init__(
         self,
@@ -177,14 +146,16 @@ class RecordSource:
         allow_empty: bool = False,
         label_column: str | None = None,
         dicom_units: bool = False,
+        person_columns: tuple[str, ...] = (),
     ) -> None:
         self.name = options.name
-        self.label_column = label_column
+        self.label_column, self.person_columns = label_column, person_columns
         self.has_units = options.unit is not None
-        self.bad: list[tuple[str, str]] = []
-        self.skipped = self.stray = self.burnt_in = self.distorted = 0
-        self.grouping: Grouping | None = None
-        self.window_premise: tuple[Any, bool] | None = None
+        self.bad: list[tuple[str, str]] = []  # (file, reason) of each that was passed over
+        self.skipped = self.stray = 0  # bad files; notes and litter
+        self.burnt_in = self.distorted = 0  # images that may show text; that are stretched
+        self.grouping: Grouping | None = None  # a sign that images share a person
+        self.window_premise: tuple[Any, bool] | None = None  # (value, declared)
         self._options = options
         self._rule = rule_of(options.unit)
         self._unit_key = secrets.token_bytes(32)
@@ -201,12 +172,7 @@ class RecordSource:
         return self._rows
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Every row in order, ``size`` at a time (the last batch may be shorter).
-
-        Raises:
-            ConfigError: ``size`` is less than 1.
-            SourceError: An image is damaged behind its header, or has changed since opening.
-        """
+        """Every row in order, ``size`` at a time (the last batch may be shorter)."""
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
         labels, units = list[int](), list[str]()
@@ -342,7 +308,12 @@ class RecordSource:
         if not self.has_units:
             self.grouping = grouping_of(names, parts=parts)
         elif len(units) == 1 and self._rows > 1 and self._keyed:
-            raise SourceError(one_unit(self._options.unit), self.name)
+            raise SourceError(
+                f"every image is of one unit ({self._options.unit}), so there is nothing to learn "
+                "of any other. Say whose image it is in another way: --unit, --unit-from or "
+                "--unit-from-name",
+                self.name,
+            )
         if windows:
             window = self._options.reading.window
             self.window_premise = (OF_EACH_FILE, False) if window is None else (list(window), True)
@@ -413,20 +384,8 @@ class RecordSource:
             return
         names = sorted_names(name for name in counts if name is not None)
         self.lone_classes = tuple(name for name in names if counts[name] == 1)
-        if self._options.classes is not None:
-            require_declared(names, self._options.classes, self.name)
-            names = self._options.classes
-        elif declared is not None and not allow_empty:
-            for name in declared:
-                if name not in counts:
-                    self._pass_over(self.name, f"class {name!r} is empty: it has no readable image")
-            names = tuple(name for name in declared if name in counts)
-        elif declared is not None:
-            names = declared
-        if len(names) == 1:
-            raise SourceError(one_class(names[0]), self.name)
-        self.classes = names
-        self._index = {name: index for index, name in enumerate(names)}
+        self.classes = settled_classes(names, declared, allow_empty, self._options, self._pass_over)
+        self._index = {name: index for index, name in enumerate(self.classes)}
 
     def _common_size(self, sizes: dict[tuple[int, int], str]) -> tuple[int, int]:
         if self._options.size is not None:
@@ -445,11 +404,7 @@ class RecordSource:
 
 
 def require_labels(options: Options, location: str) -> None:
-    """Refuse declared classes for a dataset without labels.
-
-    Raises:
-        SourceError: As said.
-    """
+    """Refuse declared classes for a dataset without labels."""
     if options.classes is not None:
         raise SourceError(
             f"has no labels, so no image is of the declared classes {', '.join(options.classes)}: "
@@ -459,11 +414,7 @@ def require_labels(options: Options, location: str) -> None:
 
 
 def require_declared(names: Iterable[str], declared: Sequence[str], location: str) -> None:
-    """Refuse images of classes that the owner did not declare. The message is the owner's.
-
-    Raises:
-        SourceError: Naming the classes.
-    """
+    """Refuse images of classes that the owner did not declare. The message is the owner's."""
     undeclared = [name for name in names if name not in set(declared)]
     if undeclared:
         listed = ", ".join(undeclared[:10]) + (", ..." if len(undeclared) > 10 else "")
@@ -475,20 +426,35 @@ def require_declared(names: Iterable[str], declared: Sequence[str], location: st
         )
 
 
-def one_unit(column: str | None) -> str:
-    """The message for a dataset whose images are all of one unit."""
-    return (
-        f"every image is of one unit ({column}), so there is nothing to learn of any other. Say "
-        "whose image it is in another way: --unit, --unit-from or --unit-from-name"
-    )
+def settled_classes(
+    names: tuple[str, ...],
+    of_dataset: tuple[str, ...] | None,
+    allow_empty: bool,
+    options: Options,
+    pass_over: Callable[[str, str], None],
+) -> tuple[str, ...]:
+    """The class names: those the owner declares, else those of the dataset, else all there are.
 
-
-def one_class(name: str) -> str:
-    """The message for a dataset whose labels are all alike."""
-    return (
-        f"every row is of the one class {name!r}, so there is nothing to tell apart. For a dataset "
-        "without labels, leave them out: a flat folder of images, or no label column"
-    )
+    ``names`` have records; an empty class of the dataset's is given to ``pass_over`` as (location,
+    reason).
+    """
+    if options.classes is not None:
+        require_declared(names, options.classes, options.name)
+        classes = options.classes
+    elif of_dataset is None or allow_empty:
+        classes = names if of_dataset is None else of_dataset
+    else:
+        for name in of_dataset:
+            if name not in names:
+                pass_over(options.name, f"class {name!r} is empty: it has no readable record")
+        classes = tuple(name for name in of_dataset if name in names)
+    if len(classes) == 1:
+        raise SourceError(
+            f"every row is of the one class {classes[0]!r}, so there is nothing to tell apart. For "
+            "a dataset without labels, leave them out: a flat folder of images, or no label column",
+            options.name,
+        )
+    return classes
 
 
 def too_many(label: str | None) -> str:

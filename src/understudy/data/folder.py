@@ -25,14 +25,7 @@ CLASSES_FILE = "classes.json"
 def open_class_folders(folder: Path, options: Options, root: Path) -> RecordSource:
     """``folder/<class>/<image>``; where a unit is named, also ``folder/<class>/<unit>/<image>``.
 
-    Args:
-        folder: Holds one sub-folder a class.
-        options: What the caller asked.
-        root: The folder that was asked for; a release keeps its ``classes.json`` there, and no
-            link may lead out of it.
-
-    Raises:
-        SourceError: As ``RecordSource``; or a unit column was asked for, which only a manifest has.
+    ``root`` was asked for: a release keeps its ``classes.json`` there, and no link leads out of it.
     """
     require_no_unit_column(options, folder, "class folders have no")
     require_no_column(options.label, folder, "class folders have")
@@ -100,19 +93,11 @@ def open_manifest(manifest: Manifest, options: Options, root: Path) -> RecordSou
                 names.add(real)
             yield Record(str(path), path, line.label, line.unit, fault, name)
 
-    source = RecordSource(
-        records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
-    )
-    source.person_columns = manifest.person_columns
-    return source
+    return manifest.source(records, options)
 
 
 def require_no_unit_column(options: Options, location: Path, what: str) -> None:
-    """Refuse a unit column of files that have no columns.
-
-    Raises:
-        SourceError: Naming what could say the unit instead.
-    """
+    """Refuse a unit column of files that have no columns."""
     unit = options.unit
     if unit is not None and unit not in DICOM_UNITS and rule_of(unit) is None:
         raise SourceError(
@@ -158,21 +143,13 @@ def _stray_files(folder: Path) -> Iterator[Record]:
 
 @dataclass(frozen=True, slots=True)
 class _ClassFolder:
-    """The images of one class.
+    """The images of one class."""
 
-    Attributes:
-        dataset: The folder that the names of images begin at.
-        label: The class.
-        root: No link may lead out of it.
-        nested: Whether folders may lie inside.
-        depth: How many folders of a name say the class.
-    """
-
-    dataset: Path
+    dataset: Path  # the folder that the names of images begin at
     label: str
-    root: Path
-    nested: bool
-    depth: int
+    root: Path  # no link may lead out of it
+    nested: bool  # whether folders may lie inside
+    depth: int  # how many folders of a name say the class
 
     def records(self, folder: Path, *, may_be_empty: bool) -> Iterator[Record]:
         """The images of a folder, and the fault of whatever is none."""

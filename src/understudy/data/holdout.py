@@ -37,16 +37,11 @@ _AT_ONCE = 512  # records decoded at a time where units are told apart
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HoldOut:
-    """Who is held out. Owner-only: whoever has it can tell members from non-members.
+    """Who is held out. Owner-only: whoever has it can tell members from non-members."""
 
-    Attributes:
-        key: 32 secret bytes.
-        share: The probability that a unit is held out, above 0 and below 1.
-        unit: The column that says who a record belongs to; None: every record is its own unit.
-    """
-
-    key: bytes
-    share: float
+    key: bytes  # 32 secret bytes
+    share: float  # the probability that a unit is held out, above 0 and below 1
+    # the column that says who a record belongs to; None: every record is its own unit
     unit: str | None = None
 
     def __post_init__(self) -> None:
@@ -62,33 +57,18 @@ class HoldOut:
         """The coin of a record, by its keyed digest."""
         return int.from_bytes(digest[:8], "big") < self.share * 2.0**64
 
-    def digest_of_unit(self, unit: str) -> bytes:
-        """The keyed digest of a unit's name."""
-        return unit_digest(self.key, unit)
-
 
 class Parts(NamedTuple):
-    """The two parts of a dataset; both index the same classes.
+    """The two parts of a dataset; both index the same classes."""
 
-    Attributes:
-        members: The records that a run uses.
-        held_out: The others.
-    """
-
-    members: Source
+    members: Source  # the records that a run uses
     held_out: Source
 
 
 def split(source: Source, hold_out: HoldOut) -> Parts:
     """The members and the held-out part of a dataset: one pass over its records.
 
-    Args:
-        source: The whole dataset, opened with the unit column of ``hold_out`` if it has one.
-        hold_out: Who is held out.
-
-    Raises:
-        ConfigError: The source was opened without units.
-        SourceError: A part has no record.
+    It was opened with the unit column of ``hold_out``, if that has one; no part may be empty.
     """
     if hold_out.unit is not None and not source.has_units:
         raise ConfigError(f"open {source.name} with its units ({hold_out.unit}) to part it")
@@ -114,22 +94,12 @@ def _coins(source: Source, hold_out: HoldOut) -> Iterator[bool]:
     for batch in source.batches(_AT_ONCE):
         for unit in () if batch.units is None else batch.units.tolist():
             if unit not in coins:
-                coins[unit] = hold_out.holds_out(hold_out.digest_of_unit(unit))
+                coins[unit] = hold_out.holds_out(unit_digest(hold_out.key, unit))
             yield coins[unit]
 
 
 class PartSource:
-    """Some records of another source, in its order.
-
-    Args:
-        source: The other source.
-        chosen: (n,) bool, True for the records of this part.
-
-    Attributes:
-        label_column: That of the other source.
-        window_premise: That of the other source.
-        phrases: As those of `PhrasedSource`; only where the other source has some.
-    """
+    """Some records of another source, in its order: those where ``chosen`` (n,) is True."""
 
     kind: Literal["images", "embeddings"]
     shape: Shape

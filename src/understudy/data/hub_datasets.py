@@ -8,22 +8,14 @@ from types import ModuleType
 from typing import Any
 
 from understudy.core.errors import MissingExtra, SourceError
-from understudy.data.encoded_images import Options, Record, RecordSource
-from understudy.data.labels import Column, LabelKind, arrow_kind, label_column
-from understudy.data.parquet import class_label
-from understudy.data.table_files import text
-from understudy.data.units import person_columns
+from understudy.data.encoded_images import Options, RecordSource
+from understudy.data.parquet import image_columns
 
 _ROWS = 64
 
 
 def open_hub(name: str, options: Options) -> RecordSource:
-    """``NAME`` or ``NAME:CONFIG`` on the hub, or in its local cache.
-
-    Raises:
-        MissingExtra: ``datasets`` is not installed.
-        SourceError: The hub cannot be reached, or there is no such dataset or split.
-    """
+    """``NAME`` or ``NAME:CONFIG`` on the hub, or in its local cache; needs the extra ``hf``."""
     datasets = _datasets(options.name)
     path, _, config = name.partition(":")
     try:
@@ -38,12 +30,7 @@ def open_hub(name: str, options: Options) -> RecordSource:
 
 
 def open_saved(folder: Path, options: Options) -> RecordSource:
-    """A folder that ``save_to_disk`` made, of a ``Dataset`` or a ``DatasetDict``.
-
-    Raises:
-        MissingExtra: ``datasets`` is not installed.
-        SourceError: It is damaged, or has no such split.
-    """
+    """A folder that ``save_to_disk`` made, of a ``Dataset`` or a ``DatasetDict``."""
     datasets = _datasets(options.name)
     try:
         loaded = datasets.load_from_disk(str(folder))
@@ -76,64 +63,13 @@ def _open(datasets: ModuleType, loaded: Any, options: Options) -> RecordSource:
                 options.name,
             )
         loaded = loaded[options.split]
-    features = loaded.features
-    listed = ", ".join(f"{name} ({type(kind).__name__})" for name, kind in features.items())
-    image = _first(features, datasets.Image, ("image", "img"))
-    if image is None:
-        raise SourceError(f"has no image column; its columns are: {listed}", options.name)
-    if options.unit is not None and options.unit not in features:
-        raise SourceError(
-            f"there is no unit column {options.unit!r}; the columns are: {listed}", options.name
-        )
-    columns = [Column(name, _kind(datasets, kind)) for name, kind in features.items()]
-    label = label_column(columns, options.label, options.name, taken=(image, options.unit))
-    names = getattr(features[label], "names", None) if label is not None else None
-    classes = tuple(names) if names else None
-    wanted = list(dict.fromkeys(c for c in (image, label, options.unit) if c is not None))
+    columns = image_columns(loaded.features.arrow_schema, options, options.name)
     # decode=False keeps the encoded bytes: the same digests as any copy of them.
-    encoded = loaded.select_columns(wanted).cast_column(image, datasets.Image(decode=False))
+    encoded = loaded.select_columns(columns.wanted)
+    encoded = encoded.cast_column(columns.image, datasets.Image(decode=False)).with_format("arrow")
 
-    def records() -> Iterator[Record]:
-        row = 0
-        for batch in encoded.with_format(None).iter(batch_size=_ROWS):
-            for position in range(len(batch[image])):
-                values = {name: batch[name][position] for name in wanted}
-                location = f"{options.name}, row {row}"
-                yield _record(location, values[image], values, label, classes, options.unit)
-                row += 1
+    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
+        cells = (row for table in encoded.iter(batch_size=_ROWS) for row in table.to_pylist())
+        return ((f"{options.name}, row {row}", values) for row, values in enumerate(cells))
 
-    source = RecordSource(records, options, classes=classes, label_column=label)
-    source.person_columns = person_columns(set(features) - set(wanted))
-    return source
-
-
-def _kind(datasets: ModuleType, feature: Any) -> LabelKind:
-    """What a feature of ``datasets`` can hold."""
-    if isinstance(feature, datasets.ClassLabel):
-        return "classes"
-    return arrow_kind(feature.pa_type) if isinstance(feature, datasets.Value) else "other"
-
-
-def _record(
-    location: str,
-    image: Any,
-    values: dict[str, Any],
-    label: str | None,
-    classes: tuple[str, ...] | None,
-    unit: str | None,
-) -> Record:
-    name, fault = (None, None) if label is None else class_label(values[label], classes)
-    unit_name = None if unit is None else text(values[unit])
-    data: bytes | Path = b""
-    if image is None or (image.get("bytes") is None and not image.get("path")):
-        fault = "has no image"
-    elif image.get("bytes") is not None:
-        data = image["bytes"]
-    else:
-        data = Path(image["path"])
-    return Record(location, data, name, unit_name, fault)
-
-
-def _first(features: Any, kind: type, preferred: tuple[str, ...]) -> str | None:
-    names = [name for name, feature in features.items() if isinstance(feature, kind)]
-    return next((name for name in preferred if name in names), names[0] if names else None)
+    return columns.source(rows, options, follow_paths=True)

@@ -31,11 +31,7 @@ def is_idx(name: str) -> bool:
 
 
 def open_idx_folder(folder: Path, options: Options) -> ArraySource:
-    """The half of a folder of idx files that ``split`` asks for; its only pair, if there is one.
-
-    Raises:
-        SourceError: There is no such half, or more than one; or as ``open_idx_pair``.
-    """
+    """The half of a folder of idx files that ``split`` asks for; its only pair, if there is one."""
     heads = {
         match["head"]
         for match in (_NAME.fullmatch(path.name) for path in folder.iterdir())
@@ -55,11 +51,7 @@ def open_idx_folder(folder: Path, options: Options) -> ArraySource:
 
 
 def open_idx_pair(path: Path, options: Options) -> ArraySource:
-    """The images of one idx file, with the labels beside it.
-
-    Raises:
-        SourceError: A file is missing or damaged, or they have different lengths.
-    """
+    """The images of one idx file, with the labels beside it."""
     if options.unit is not None:
         raise SourceError(f"idx files have no unit column {options.unit!r}: use npz", path)
     require_no_column(options.label, path, "idx files have")
@@ -71,11 +63,7 @@ def open_idx_pair(path: Path, options: Options) -> ArraySource:
 
 
 def read_idx(path: Path) -> StoredArray:
-    """One idx file as a stored array.
-
-    Raises:
-        SourceError: It is no idx file, or its length is not what its header says.
-    """
+    """One idx file as a stored array."""
     try:
         with _opened(path) as stream:
             magic = stream.read(4)

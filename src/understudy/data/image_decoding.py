@@ -13,13 +13,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from understudy.core.errors import MissingExtra
 from understudy.core.types import Images
-from understudy.data.reading_options import AS_STORED, ImageFit, Reading
+from understudy.data.reading_options import AS_STORED, ImageFit, Reading, bytes_of
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
 """File names that count as images."""
@@ -27,8 +29,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp",
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded: a quarter of a gigabyte of RGB, Pillow's own warning level."""
 
-MAX_BYTES = 1 << 29
-"""Largest encoded image that is read into memory."""
+MAX_BYTES = 1 << 29  # largest encoded image that is read into memory
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _LUMA = np.array([19_595, 38_470, 7_471], dtype=np.uint32)  # of 2^16: red, green, blue
@@ -39,22 +40,9 @@ _GREY = frozenset({"1", "L", "LA", "La", "I", "F"}) | _SIXTEEN_BITS
 
 # What Pillow's readers raise on damaged bytes, as its own documentation and fuzzing show.
 _DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    EOFError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
+    *(OSError, SyntaxError, ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    *(EOFError, MemoryError, RuntimeError, struct.error, zlib.error),
+    *(Image.DecompressionBombError, Image.DecompressionBombWarning),
 )
 
 
@@ -64,35 +52,24 @@ class BadImage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an image's first bytes say.
+    """What an image's first bytes say."""
 
-    Attributes:
-        height: As displayed.
-        width: As displayed.
-        grey: Whether it has one channel.
-        window: Where a window applies, whether it was declared (True) or is the file's own
-            (False); None: 8 bits, or colour.
-        burnt_in: Whether text may be burnt into the pixels, as the file or its kind says.
-        colourless: Whether its channels are equal although it has three; False where nobody looked
-            at its pixels.
-    """
-
-    height: int
-    width: int
-    grey: bool
+    height: int  # as displayed
+    width: int  # as displayed
+    grey: bool  # whether it has one channel
+    # where a window applies, whether it was declared (True) or is the file's own (False); None: 8
+    # bits, or colour
     window: bool | None = None
+    # whether text may be burnt into the pixels, as the file or its kind says
     burnt_in: bool = False
+    # whether its channels are equal although it has three; False where nobody looked at its pixels
     colourless: bool = False
 
 
 def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = True) -> Header:
-    """Read an image's header only; cheap.
+    """What the header of an encoded image says; cheap.
 
-    Args:
-        data: The encoded image, or the file that holds it.
-        reading: What to do with 16 bits and with several frames.
-        upright: Whether the size is that of the image as it is turned, for which Pillow decodes a
-            PNG; else as it is stored.
+    The size is that of the upright image, for which Pillow decodes a PNG, or else as it is stored.
 
     Raises:
         BadImage: Empty, of no known format, larger than ``MAX_PIXELS``, of several frames or of
@@ -103,7 +80,7 @@ def header(data: bytes | Path, reading: Reading = AS_STORED, *, upright: bool = 
             _check_frames(image, reading)
             windowed = _is_windowed(image, reading)
             width, height = image.size
-            if upright and _turned(image):
+            if upright and _orientation(image) in (5, 6, 7, 8):
                 width, height = height, width
             return Header(height, width, image.mode in _GREY, windowed or None)
     except _DAMAGE as error:
@@ -122,15 +99,7 @@ def decode(
     """Decode one image to (height, width, channels) uint8.
 
     EXIF orientation is applied, transparency is laid on white, and a declared window brings 16 bits
-    to 8. Without ``channels``, a grey image gives 1 and any other 3.
-
-    Args:
-        data: The encoded image, or the file that holds it.
-        channels: 1 or 3, to have that many.
-        size: (height, width) to resize to, by Lanczos.
-        fit: What happens to an image of another ratio.
-        reading: What to do with 16 bits and with several frames.
-        frame: Which frame or page, of several.
+    to 8. Without ``channels``, a grey image gives 1 and any other 3. ``size`` is (height, width).
 
     Raises:
         BadImage: Not an image, damaged, cut short or too large; or as ``header``.
@@ -152,7 +121,8 @@ def fitted(
 ) -> Images:
     """An image of mode L or RGB as (height, width, 1 or 3) uint8, converted and resized."""
     if channels is not None:
-        image = _convert(image, "L" if channels == 1 else "RGB")
+        mode = "L" if channels == 1 else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
     if size is not None:
         image = resize_images(image, size, fit)
     pixels = np.asarray(image)
@@ -160,11 +130,7 @@ def fitted(
 
 
 def frame_count(data: bytes | Path) -> int:
-    """How many frames or pages a file has.
-
-    Raises:
-        BadImage: As ``header``.
-    """
+    """How many frames or pages a file has."""
     try:
         with _opened(data) as image:
             return _frames(image)
@@ -226,23 +192,45 @@ def colourless_images(pixels: Images) -> NDArray[np.bool_]:
     return np.asarray(spread.reshape(len(pixels), -1).max(axis=1) <= _EQUAL_CHANNELS)
 
 
+def byte_stream(data: bytes | Path) -> BinaryIO:
+    """The bytes of a file, or those given; a `BadImage` where there are none, or too many."""
+    length = len(data) if isinstance(data, bytes) else data.stat().st_size
+    if length == 0:
+        raise BadImage("is empty (zero bytes)")
+    if length > MAX_BYTES:
+        raise BadImage(f"has {length:,} bytes; the limit is {MAX_BYTES:,}")
+    return BytesIO(data) if isinstance(data, bytes) else data.open("rb")
+
+
+@contextmanager
+def medical_reader(kind: str) -> Iterator[None]:
+    """Every failure of a reader of damaged files as a `BadImage`, without its text and warnings.
+
+    Texts may quote what a file says of a patient.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"a {kind}", "medical") from error
+    except (BadImage, MissingExtra):
+        raise
+    except Exception as error:  # from any depth of the reader and its codecs
+        raise BadImage(f"is damaged or cut short as a {kind} ({type(error).__name__})") from None
+
+
 @contextmanager
 def _opened(data: bytes | Path) -> Iterator[Image.Image]:
     """Pillow's lazy image; refuses what is empty or would need too much memory.
 
     Pillow's warnings are kept quiet: what they warn of is checked here, or fails to decode.
     """
-    length = len(data) if isinstance(data, bytes) else data.stat().st_size
-    if length == 0:
-        raise BadImage("is empty (zero bytes)")
-    if length > MAX_BYTES:
-        raise BadImage(f"has {length:,} bytes; the limit is {MAX_BYTES:,}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Both are closed at once: an image is part of a reference cycle, and would otherwise keep
         # its bytes and pixels until the garbage collector comes by.
-        stream = BytesIO(data) if isinstance(data, bytes) else data.open("rb")
-        with stream, closing(Image.open(stream, formats=_FORMATS)) as image:
+        with byte_stream(data) as stream, closing(Image.open(stream, formats=_FORMATS)) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise BadImage(
@@ -258,10 +246,6 @@ def _orientation(image: Image.Image) -> int:
     if image.format == "TIFF":
         return 1
     return int(image.getexif().get(_ORIENTATION, 1) or 1)
-
-
-def _turned(image: Image.Image) -> bool:
-    return _orientation(image) in (5, 6, 7, 8)
 
 
 def _frames(image: Image.Image) -> int:
@@ -283,11 +267,7 @@ def many_frames(count: int) -> str:
 
 
 def _is_windowed(image: Image.Image, reading: Reading) -> bool:
-    """Whether a declared window applies.
-
-    Raises:
-        BadImage: One is needed, and none was declared.
-    """
+    """Whether a declared window applies."""
     deep = image.mode in _SIXTEEN_BITS or image.mode == "I"
     if deep and reading.window is None:
         raise BadImage(
@@ -318,10 +298,6 @@ def _eight_bits(image: Image.Image, reading: Reading) -> Image.Image:
     return image.convert("RGB")
 
 
-def _convert(image: Image.Image, mode: str) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)
-
-
 def _on_white(image: Image.Image) -> Image.Image:
     grey = image.mode in _GREY
     layer = image.convert("RGBA")
@@ -330,18 +306,14 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _scale_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """0..1 to 0..255, rounded. The range is fixed: an image's own range would say something of it.
-
-    Raises:
-        BadImage: A value is outside 0..1, or not a number.
-    """
+    """0..1 to 0..255, rounded. The range is fixed: an image's own would say something of it."""
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= 1):
         raise BadImage(
             f"holds real numbers from {low:g} to {high:g}: they must be in 0..1, or be "
             "given black and white by '?window=CENTRE,WIDTH' after the name of the dataset"
         )
-    return np.rint(values.astype(np.float64) * 255).astype(np.uint8)
+    return bytes_of(values.astype(np.float64))
 
 
 def _reason(error: BaseException) -> str:

@@ -68,12 +68,8 @@ def in_order(
     """Each item with a call for what ``function`` makes of it, which a thread for each core does.
 
     The items come in their order, and a few at most are worked on before they are asked for. The
-    call returns what ``function`` returned, or raises what it raised.
-
-    Args:
-        function: Decoding, for one: what lets other threads run meanwhile.
-        items: What it is given, one by one.
-        wanted: Whether an item is worth a thread; else its call is left to the caller.
+    call returns what ``function`` returned, or raises what it raised; that of an item which is not
+    ``wanted`` is left to the caller.
     """
     threads = os.cpu_count() or 1
     waiting: deque[tuple[T, Future[R] | None]] = deque()
@@ -93,16 +89,7 @@ def in_order(
 
 
 def image_header(data: bytes | Path, reading: Reading, *, upright: bool = True) -> Header:
-    """What a file says of its image, or of each of them.
-
-    Args:
-        data: The file, or its bytes.
-        reading: How it is read.
-        upright: As for `header`.
-
-    Raises:
-        BadImage: It cannot be read; ends a sentence that begins with the name of the file.
-    """
+    """What a file says of its image, or of each of them; a `BadImage` where it cannot be read."""
     kind = _kind(data)
     if kind == "dicom":
         return dicom.dicom_header(data, reading)
@@ -114,17 +101,7 @@ def image_header(data: bytes | Path, reading: Reading, *, upright: bool = True) 
 def image_pixels(
     record: Record, options: Options, channels: int | None = None, *, whole: bool = False
 ) -> Images:
-    """The image of a record as (height, width, 1 or 3) uint8, as the caller asked for it.
-
-    Args:
-        record: Its file, and which frame or slice of it.
-        options: Size, fit and window.
-        channels: 1 or 3, to have that many.
-        whole: Keep its own size.
-
-    Raises:
-        BadImage: It cannot be read.
-    """
+    """The image of a record as (height, width, 1 or 3) uint8, sized as asked, or ``whole``."""
     data, reading = record.data, options.reading
     size = None if whole else options.size
     kind = _kind(data)
@@ -144,11 +121,7 @@ def image_pixels(
 def pixel_bytes(record: Record, reading: Reading) -> bytes:
     """The stored bytes that stand for a record in the ledger.
 
-    The whole file, of formats of images alone; of medical ones the pixels, so that neither a name
-    nor a date in the header counts.
-
-    Raises:
-        BadImage: It cannot be read.
+    The whole file; of medical formats the pixels, so that no name and no date in a header counts.
     """
     data = record.data
     kind = _kind(data)

@@ -15,43 +15,31 @@ from understudy.data.image_decoding import Header, colourless_images
 from understudy.data.image_files import is_dicom_file, pixel_bytes
 from understudy.data.reading_options import Reading
 
-FIRST = 10
-"""How many files a message names."""
+FIRST = 10  # how many files a message names
 
 _AT_ONCE = 512
 
 
 @dataclass
 class Inspection:
-    """Counts of a dataset's records; the observer of `open_source`.
+    """Counts of a dataset's records; the observer of `open_source`."""
 
-    Attributes:
-        reading: How the files are read.
-        classes: Records of each class.
-        sizes: Records of each (height, width).
-        grey: Records of one channel.
-        colourless: Records of three channels that are equal.
-        units: The units of records, where they have one.
-        class_units: Those of each class.
-        dicom: Records of DICOM files.
-        equal: (file, earlier file) of the same bytes and the same class, the first ones.
-        contradicting: The same of two classes.
-        equal_count: How many there are of the first.
-        contradicting_count: How many there are of the second.
-    """
-
-    reading: Reading
-    classes: Counter[str] = field(default_factory=Counter)
+    reading: Reading  # how the files are read
+    classes: Counter[str] = field(default_factory=Counter)  # records of each class
+    # records of each (height, width)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    grey: int = 0
-    colourless: int = 0
+    grey: int = 0  # records of one channel
+    colourless: int = 0  # records of three channels that are equal
+    # the units of records, where they have one
     units: set[str] = field(default_factory=set, repr=False)
+    # those of each class
     class_units: dict[str, set[str]] = field(default_factory=dict, repr=False)
-    dicom: int = 0
+    dicom: int = 0  # records of DICOM files
+    # (file, earlier file) of the same bytes and the same class, the first ones
     equal: list[tuple[str, str]] = field(default_factory=list)
-    contradicting: list[tuple[str, str]] = field(default_factory=list)
-    equal_count: int = 0
-    contradicting_count: int = 0
+    contradicting: list[tuple[str, str]] = field(default_factory=list)  # the same of two classes
+    equal_count: int = 0  # how many there are of the first
+    contradicting_count: int = 0  # how many there are of the second
     _first: dict[bytes, tuple[str, str]] = field(default_factory=dict, repr=False)
 
     def __call__(self, record: Record, head: Header) -> None:

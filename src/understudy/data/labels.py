@@ -11,8 +11,7 @@ import pyarrow as pa
 from understudy.core.errors import SourceError
 from understudy.core.ports import Source
 
-NO_LABELS = "none"
-"""``--label none``: the images have no classes, whatever columns there are."""
+NO_LABELS = "none"  # ``--label none``: the images have no classes, whatever columns there are
 
 LabelKind = Literal["classes", "boolean", "whole", "text", "real", "other"]
 
@@ -28,15 +27,11 @@ class NoColumns(SourceError):
 
 
 class Column(NamedTuple):
-    """A column of a table.
-
-    Attributes:
-        name: Its name.
-        kind: ``"classes"``: declared as such (ClassLabel); ``"boolean"``; ``"whole"`` numbers;
-            ``"text"``; ``"real"`` numbers; or ``"other"``, such as lists and images.
-    """
+    """A column of a table."""
 
     name: str
+    # ``"classes"``: declared as such (ClassLabel); ``"boolean"``; ``"whole"`` numbers; ``"text"``;
+    # ``"real"`` numbers; or ``"other"``, such as lists and images
     kind: LabelKind
 
 
@@ -52,18 +47,11 @@ def label_column(
 
     Where none is asked for, it is the one of a usual name, else the only one whose type declares
     its values as classes (ClassLabel, true or false). Class names become public, so the values of
-    any other column are published only when they are asked for.
-
-    Args:
-        columns: All columns of the table.
-        asked: The name that was asked for; `NO_LABELS`: none at all; None: find it.
-        location: What an error calls the dataset.
-        taken: Columns that hold something else: the image, the unit.
-        usual: Names that say what a column is.
+    any other column are published only when they are asked for. Columns in ``taken`` hold something
+    else: the image, the unit.
 
     Raises:
-        SourceError: No such column, one of real numbers, or several that could be meant; lists
-            them.
+        SourceError: No such column, one of real numbers, or several; lists them.
     """
     if asked == NO_LABELS:
         return None
@@ -82,11 +70,7 @@ def label_column(
 
 
 def require_no_column(label: str | None, location: object, what: str) -> None:
-    """Refuse a label column of a dataset that has no columns.
-
-    Raises:
-        NoColumns: As said.
-    """
+    """Refuse a label column of a dataset that has no columns."""
     if label not in (None, NO_LABELS):
         raise NoColumns(
             f"{what} no column {label!r} that could hold the class: leave out --label",

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from understudy.core.errors import SourceError
-from understudy.data.labels import Column, label_column, real_label, real_numbers
+from understudy.data.encoded_images import Options, Records, RecordSource
+from understudy.data.labels import label_column, real_label, real_numbers
 from understudy.data.table_files import Table
 from understudy.data.units import DICOM_UNITS, person_columns, rule_of
 
@@ -28,23 +29,15 @@ class ManifestLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A table with a column of paths, perhaps one of classes and one of units.
-
-    Attributes:
-        table: The table itself.
-        files: The column that holds the paths of the images.
-        label: The column that holds the class; None for images without labels.
-        unit: The column that says who an image belongs to; None where every image is a unit.
-        dicom_units: Whether a field of each DICOM file says it instead of a column.
-        person_columns: Other columns that may say it.
-    """
+    """A table with a column of paths, perhaps one of classes and one of units."""
 
     table: Table
-    files: str
-    label: str | None
+    files: str  # the column that holds the paths of the images
+    label: str | None  # the column that holds the class; None for images without labels
+    # the column that says who an image belongs to; None where every image is a unit
     unit: str | None
-    dicom_units: bool = False
-    person_columns: tuple[str, ...] = ()
+    dicom_units: bool = False  # whether a field of each DICOM file says it instead of a column
+    person_columns: tuple[str, ...] = ()  # other columns that may say it
 
     @property
     def path(self) -> Path:
@@ -52,36 +45,30 @@ class Manifest:
         return self.table.path
 
     def rows(self) -> Iterator[ManifestLine]:
-        """Every row in order.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
-        for row in self.table.rows(self._columns()):
-            label = row.get(self.label) if self.label is not None else None
-            unit = row.get(self.unit) if self.unit is not None else None
-            path = row.get(self.files)
-            unlabelled = self.label is not None and not label
-            fault = "has no label in the manifest" if unlabelled else None
-            yield ManifestLine(path or "", label or None, unit or None, fault)
-
-    def _columns(self) -> list[str]:
+        """Every row in order."""
         wanted = [name for name in (self.files, self.label, self.unit) if name is not None]
-        return list(dict.fromkeys(wanted))
+        for row in self.table.rows(list(dict.fromkeys(wanted))):
+            label = (row.get(self.label) or None) if self.label is not None else None
+            unit = (row.get(self.unit) or None) if self.unit is not None else None
+            unlabelled = self.label is not None and label is None
+            fault = "has no label in the manifest" if unlabelled else None
+            yield ManifestLine(row.get(self.files) or "", label, unit, fault)
+
+    def source(self, records: Records, options: Options) -> RecordSource:
+        """The images of the rows."""
+        return RecordSource(
+            records,
+            options,
+            label_column=self.label,
+            dicom_units=self.dicom_units,
+            person_columns=self.person_columns,
+        )
 
 
 def read_manifest(table: Table, unit: str | None, label: str | None = None) -> Manifest:
-    """Open a manifest and check its columns.
+    """Open a manifest and check its columns; an error lists those that it has.
 
-    Args:
-        table: The file.
-        unit: The column that says who an image belongs to, a rule as text, a field of DICOM files,
-            or None.
-        label: The column that holds the class, as `label_column` takes it.
-
-    Raises:
-        SourceError: It cannot be read, a column is missing, or several could hold the class; lists
-            the columns it has.
+    ``unit`` is a column, a rule as text, or a DICOM field; ``label`` as for `label_column`.
     """
     columns, path = table.columns(), table.path
     names = [column.name for column in columns]
@@ -97,18 +84,13 @@ def read_manifest(table: Table, unit: str | None, label: str | None = None) -> M
     column = None if of_files or rule_of(unit) is not None else unit
     if column is not None and column not in names:
         raise SourceError(f"there is no unit column {column!r}; the columns are: {listed}", path)
-    _require_once(columns, path)
-    chosen = label_column(columns, label, path, taken=(files, column), usual=("label",))
-    if chosen is not None and table.untyped:
-        cells = (row.get(chosen) for row in table.rows([chosen]))
-        if real_numbers(cells):
-            raise SourceError(real_label(chosen), path)
-    persons = person_columns(name for name in names if name not in (files, chosen, column))
-    return Manifest(table, files, chosen, column, of_files, persons)
-
-
-def _require_once(columns: list[Column], path: Path) -> None:
-    names = [column.name for column in columns]
     twice = sorted({name for name in names if names.count(name) > 1 and name})
     if twice:
         raise SourceError(f"has the column {twice[0]!r} twice: rename one of them", path)
+    class_column = label_column(columns, label, path, taken=(files, column), usual=("label",))
+    if class_column is not None and table.untyped:
+        cells = (row.get(class_column) for row in table.rows([class_column]))
+        if real_numbers(cells):
+            raise SourceError(real_label(class_column), path)
+    persons = person_columns(name for name in names if name not in (files, class_column, column))
+    return Manifest(table, files, class_column, column, of_files, persons)

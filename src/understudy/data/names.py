@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from understudy.core.errors import ConfigError, escaped
 
-UNLABELLED_NAME = ("all",)
-"""The classes of a dataset without labels."""
+UNLABELLED_NAME = ("all",)  # the classes of a dataset without labels
 
 MAX_CLASSES = 10_000
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -16,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from understudy.core.errors import MissingExtra
-from understudy.data.image_decoding import MAX_BYTES, MAX_PIXELS, BadImage, Header
+from understudy.data.image_decoding import MAX_BYTES, MAX_PIXELS, BadImage, Header, medical_reader
 from understudy.data.reading_options import Reading, Window
 
 if TYPE_CHECKING:  # an extra
     from nibabel.nifti1 import Nifti1Image
 
-NIFTI_SUFFIXES = (".nii", ".nii.gz")
-"""File names that count as NIfTI."""
+NIFTI_SUFFIXES = (".nii", ".nii.gz")  # file names that count as NIfTI
 
 _ADVICE = (
     "is a volume: say which slices are images with '?axis=2&slices=middle' after the name of the "
@@ -38,13 +33,8 @@ def is_nifti(start: bytes) -> bool:
 
 
 def nifti_header(data: bytes | Path, reading: Reading) -> Header:
-    """What a volume says of its slices.
-
-    Raises:
-        BadImage: Damaged, or nobody said which slices are images, or what is black and white.
-        MissingExtra: ``nibabel`` is not installed.
-    """
-    with _damage():
+    """What a volume says of its slices."""
+    with medical_reader("NIfTI volume"):
         volume = _volume(data)
         axis, others = _axes(volume, reading)
         _window(volume, reading)
@@ -55,12 +45,8 @@ def nifti_header(data: bytes | Path, reading: Reading) -> Header:
 
 
 def nifti_slices(data: bytes | Path, reading: Reading) -> range:
-    """The slices that are images, by their number along the axis.
-
-    Raises:
-        BadImage: As ``nifti_header``; or the volume has no such slice.
-    """
-    with _damage():
+    """The slices that are images, by their number along the axis."""
+    with medical_reader("NIfTI volume"):
         volume = _volume(data)
         axis, _ = _axes(volume, reading)
         count = int(volume.shape[axis])
@@ -76,12 +62,8 @@ def nifti_slices(data: bytes | Path, reading: Reading) -> range:
 
 
 def nifti_image(data: bytes | Path, reading: Reading, number: int) -> Image.Image:
-    """One slice as an image of mode L, its head or its front up.
-
-    Raises:
-        BadImage: As ``nifti_header``.
-    """
-    with _damage():
+    """One slice as an image of mode L, its head or its front up."""
+    with medical_reader("NIfTI volume"):
         volume = _volume(data)
         values = _slice(volume, reading, number).astype(np.float64)
         if not np.isfinite(values).all():
@@ -92,25 +74,8 @@ def nifti_image(data: bytes | Path, reading: Reading, number: int) -> Image.Imag
 
 def nifti_pixel_bytes(data: bytes | Path, reading: Reading, number: int) -> bytes:
     """The numbers of a slice, and nothing else of the file: for digests."""
-    with _damage():
+    with medical_reader("NIfTI volume"):
         return _slice(_volume(data), reading, number).tobytes()
-
-
-@contextmanager
-def _damage() -> Iterator[None]:
-    """Every failure of the reader as a `BadImage`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except ModuleNotFoundError as error:
-        raise MissingExtra("a NIfTI volume", "medical") from error
-    except (BadImage, MissingExtra):
-        raise
-    except Exception as error:  # of a damaged file, from any depth of the reader
-        raise BadImage(
-            f"is damaged or cut short as a NIfTI volume ({type(error).__name__})"
-        ) from None
 
 
 def _volume(data: bytes | Path) -> Nifti1Image:
@@ -128,11 +93,7 @@ def _volume(data: bytes | Path) -> Nifti1Image:
 
 
 def _whole(volume: Any, length: int) -> Nifti1Image:
-    """The volume, if so many bytes can hold it.
-
-    Raises:
-        BadImage: It is cut short, or is no NIfTI volume.
-    """
+    """The volume, if so many bytes can hold it."""
     header = volume.header
     values = int(np.prod(volume.shape, dtype=np.int64)) * header.get_data_dtype().itemsize
     expected = int(volume.dataobj.offset) + values
@@ -161,11 +122,7 @@ def _inflated(content: bytes) -> bytes:
 
 
 def _axes(volume: Any, reading: Reading) -> tuple[int, tuple[int, int]]:
-    """The stored axis to slice along, and the two others in anatomical order.
-
-    Raises:
-        BadImage: None was named, or the volume has not three axes.
-    """
+    """The stored axis to slice along, and the two others in anatomical order."""
     if reading.axis is None:
         raise BadImage(_ADVICE)
     shape = volume.shape
@@ -206,11 +163,7 @@ def _slice(volume: Any, reading: Reading, number: int) -> NDArray[Any]:
 
 
 def _window(volume: Any, reading: Reading) -> Window:
-    """The declared window, else the range that the file says it is shown in.
-
-    Raises:
-        BadImage: There is neither.
-    """
+    """The declared window, else the range that the file says it is shown in."""
     if reading.window is not None:
         return reading.window
     low, high = float(volume.header["cal_min"]), float(volume.header["cal_max"])

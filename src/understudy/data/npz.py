@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,20 +12,15 @@ import numpy as np
 from numpy.lib import format as npy
 
 from understudy.core.errors import SourceError
+from understudy.data.archives import ZIP_DAMAGE
 from understudy.data.encoded_images import Options
 from understudy.data.labels import require_no_column
-from understudy.data.stored import StoredArray
+from understudy.data.stored import StoredArray, stream_from
 from understudy.data.stored_arrays import ArraySource, from_arrays
-
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError)
 
 
 def open_npy(path: Path, options: Options) -> ArraySource:
-    """One array without labels.
-
-    Raises:
-        SourceError: It cannot be read, or a unit was asked for.
-    """
+    """One array without labels."""
     if options.unit is not None:
         raise SourceError(f"an npy file has no unit column {options.unit!r}: use npz", path)
     require_no_column(options.label, path, "an npy file has")
@@ -34,31 +28,22 @@ def open_npy(path: Path, options: Options) -> ArraySource:
         with path.open("rb") as stream:
             dtype, shape = _header(stream, str(path))
             start = stream.tell()
-    except _DAMAGE as error:
+    except ZIP_DAMAGE as error:
         raise SourceError(f"is no npy file: {error}", path) from error
-
-    @contextmanager
-    def rows() -> Iterator[IO[bytes]]:
-        with path.open("rb") as stream:
-            stream.seek(start)
-            yield stream
-
-    return ArraySource(StoredArray(str(path), dtype, shape, rows), None, options)
+    values = StoredArray(str(path), dtype, shape, stream_from(path, start))
+    return ArraySource(values, None, options)
 
 
 def open_npz(path: Path, options: Options) -> ArraySource:
     """Named arrays: ``images``, ``x`` or ``embeddings``; ``labels`` or ``y``; perhaps units.
 
     Members are read as streams, stored or compressed, and their checksums are verified on the way.
-
-    Raises:
-        SourceError: It cannot be read, a member is pickled, or the arrays are not those.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.endswith(".npy")]
             arrays = {name.removesuffix(".npy"): _member(path, archive, name) for name in names}
-    except _DAMAGE as error:
+    except ZIP_DAMAGE as error:
         raise SourceError(f"is no npz file, or is damaged: {error}", path) from error
     return from_arrays(arrays, str(path), options)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from understudy.core.errors import ConfigError, InputError, SourceError
+from understudy.core.entry_points import SOURCES, registration_of
+from understudy.core.errors import ConfigError, InputError, SourceError, UnderstudyError
 from understudy.core.ports import Source
 from understudy.data.adapted import as_declared
 from understudy.data.captions import CAPTION, CAPTIONS_FILE, LICENCE, PATH
@@ -27,7 +28,6 @@ from understudy.data.manifest import Manifest, read_manifest
 from understudy.data.names import SPLITS, names_of_classes
 from understudy.data.npz import open_npy, open_npz
 from understudy.data.parquet import has_images, open_parquet
-from understudy.data.plugins import open_plugin
 from understudy.data.procedural import PROCEDURAL_PREFIX, open_procedural
 from understudy.data.reading_options import AS_STORED, ImageFit, Reading, split_name, window_of
 from understudy.data.table_files import TABLE_SUFFIXES, Table
@@ -106,7 +106,7 @@ def _opened(options: Options) -> Source:
         return open_hub(options.name.removeprefix("hf:"), options)
     if options.name.startswith(PROCEDURAL_PREFIX):
         return as_declared(open_procedural(options), options)
-    plugin = open_plugin(options)
+    plugin = _open_plugin(options)
     if plugin is not None:
         return as_declared(plugin, options)
     name, reading = split_name(options.name)
@@ -125,6 +125,33 @@ def _opened(options: Options) -> Source:
     return open_tars(tars, options)
 
 
+def _open_plugin(options: Options) -> Source | None:
+    """The dataset of another package, by a prefix; None where the name begins with none.
+
+    A prefix is an entry point of the group ``understudy.sources``, for the built-in one too. It
+    names a function ``(name, size, *, split, unit) -> Source`` that gets the whole name.
+    """
+    prefix, colon, _ = options.name.partition(":")
+
+    def error(message: str) -> SourceError:
+        return SourceError(message, options.name)
+
+    registration = registration_of(SOURCES, prefix, "prefix", error) if colon else None
+    if registration is None:
+        return None
+    opener: Any = registration.load("prefix", error)
+    try:
+        source = opener(options.name, options.size, split=options.split, unit=options.unit)
+    except UnderstudyError:
+        raise
+    except Exception as failure:  # whatever a plug-in raises while it opens
+        name = type(failure).__name__
+        raise error(f"{registration.value} failed: {name}: {failure}") from failure
+    if not isinstance(source, Source):
+        raise error(f"{registration.value} gave a {type(source).__name__}, no dataset")
+    return source
+
+
 def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
@@ -138,8 +165,8 @@ def _open_file(path: Path, options: Options) -> Source:
     suffix = path.suffix.lower()
     if suffix in _ARRAYS:
         return _ARRAYS[suffix](path, options)
-    if suffix == ".parquet":
-        return _open_parquet(path, options)
+    if suffix == ".parquet" and has_images(path):
+        return open_parquet([path], options)
     if suffix in TABLE_SUFFIXES:
         return open_manifest(_read(path, options), options, path.parent)
     if suffix == ".zip":
@@ -149,12 +176,6 @@ def _open_file(path: Path, options: Options) -> Source:
     if is_idx(path.name):
         return open_idx_pair(path, options)
     raise SourceError(f"is of no known kind. A dataset is {SOURCE_KINDS}", path)
-
-
-def _open_parquet(path: Path, options: Options) -> Source:
-    if has_images(path):
-        return open_parquet([path], options)
-    return open_manifest(_read(path, options), options, path.parent)
 
 
 def _read(manifest: Path, options: Options) -> Manifest:
@@ -276,9 +297,8 @@ def _columns(path: Path, options: Options) -> set[str]:
 
 def _of_captions(path: Path, options: Options) -> bool:
     """Whether a table is a release's captions: it names images as a manifest does, no classes."""
-    if path.name != CAPTIONS_FILE:
-        return False
-    return _columns(path, options) - {LICENCE} == {PATH, CAPTION}
+    columns = _columns(path, options) if path.name == CAPTIONS_FILE else set()
+    return columns - {LICENCE} == {PATH, CAPTION}
 
 
 def _of_split(paths: list[Path], split: Split) -> list[Path]:

@@ -6,7 +6,7 @@ Memory follows the file's row groups: those of the hub and of a release have som
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,80 +21,107 @@ from understudy.data.labels import Column, arrow_kind, label_column
 from understudy.data.table_files import text
 from understudy.data.units import person_columns
 
-RELEASE_KEY = b"understudy"
-"""Schema metadata that marks a release: there, a class may have no rows."""
+RELEASE_KEY = b"understudy"  # schema metadata that marks a release: there, a class may have no rows
 
 _ROWS = 16  # decoded from Parquet at a time: encoded images are up to megabytes each
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class ImageColumns:
+    """The columns of a table of encoded images that are read."""
+
     image: str
     label: str | None
     unit: str | None
     names: tuple[str, ...] | None  # class names that whole-number labels index into
-    release: bool
+    release: bool  # whether a class may have no rows
+    person_columns: tuple[str, ...]  # others that may say whose an image is
+
+    @property
+    def wanted(self) -> list[str]:
+        """Each of them once."""
+        return list(dict.fromkeys(c for c in (self.image, self.label, self.unit) if c is not None))
+
+    def source(
+        self,
+        rows: Callable[[], Iterator[tuple[str, dict[str, Any]]]],
+        options: Options,
+        *,
+        follow_paths: bool = False,
+    ) -> RecordSource:
+        """The images of rows, each with what an error calls it; a bare path may be followed."""
+
+        def records() -> Iterator[Record]:
+            for location, values in rows():
+                yield self._record(location, values, follow_paths)
+
+        return RecordSource(
+            records,
+            options,
+            classes=self.names,
+            allow_empty=self.release,
+            label_column=self.label,
+            person_columns=self.person_columns,
+        )
+
+    def _record(self, location: str, values: dict[str, Any], follow_paths: bool) -> Record:
+        image = values[self.image]
+        data = image.get("bytes") if isinstance(image, dict) else image
+        path = image.get("path") if isinstance(image, dict) and follow_paths else None
+        label, fault = (None, None) if self.label is None else self._class(values[self.label])
+        unit = None if self.unit is None else text(values[self.unit])
+        if data is None and path:
+            data = Path(path)
+        elif data is None and follow_paths:
+            fault = "has no image"
+        elif data is None:
+            fault = "has no image bytes (a path alone is not followed)"
+        return Record(location, data or b"", label, unit, fault)
+
+    def _class(self, value: Any) -> tuple[str | None, str | None]:
+        """(class name, fault) of a label cell."""
+        label = text(value)
+        if label is None or label == "":
+            return None, "has no label"
+        if self.names is None:
+            return label, None
+        if isinstance(value, int) and 0 <= value < len(self.names):
+            return self.names[value], None
+        return None, f"has label {label}, no index into {len(self.names)} class names"
 
 
 def open_parquet(paths: list[Path], options: Options) -> RecordSource:
     """The images of one or more Parquet files, in that order.
 
     The image column holds encoded bytes, or a struct with the field ``bytes``.
-
-    Raises:
-        SourceError: A file cannot be read, lacks a column, or has several that could hold the
-            class; lists the columns it has.
     """
-    columns = _columns(paths[0], options)
-    named = [name for name in (columns.image, columns.label, columns.unit) if name is not None]
-    wanted = list(dict.fromkeys(named))
+    columns = image_columns(_schema(paths[0]), options, paths[0])
 
-    def records() -> Iterator[Record]:
+    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
         for path in paths:
-            for row, values in enumerate(_rows(path, wanted)):
-                yield _record(f"{path}, row {row}", values, columns)
+            for row, values in enumerate(_rows(path, columns.wanted)):
+                yield f"{path}, row {row}", values
 
-    source = RecordSource(
-        records,
-        options,
-        classes=columns.names,
-        allow_empty=columns.release,
-        label_column=columns.label,
-    )
-    others = set(_schema(paths[0]).names) - set(wanted)
-    source.person_columns = person_columns(others)
-    return source
+    return columns.source(rows, options)
 
 
 def has_images(path: Path) -> bool:
-    """Whether a Parquet file holds encoded images.
-
-    Raises:
-        SourceError: It cannot be read.
-    """
+    """Whether a Parquet file holds encoded images."""
     return _image_column(_schema(path)) is not None
 
 
-def class_label(value: Any, names: tuple[str, ...] | None) -> tuple[str | None, str | None]:
-    """(class name, fault) of a label cell, given the names that numbers index into."""
-    label = text(value)
-    if label is None or label == "":
-        return None, "has no label"
-    if names is None:
-        return label, None
-    if isinstance(value, int) and 0 <= value < len(names):
-        return names[value], None
-    return None, f"has label {label}, no index into {len(names)} class names"
-
-
-def _columns(path: Path, options: Options) -> _Columns:
-    schema, unit = _schema(path), options.unit
-    listed = ", ".join(schema.names)
+def image_columns(schema: pa.Schema, options: Options, location: object) -> ImageColumns:
+    """The columns of a table of encoded images; an error lists those that there are."""
+    unit, listed = options.unit, ", ".join(schema.names)
     image = _image_column(schema)
     if image is None:
-        raise SourceError(f"has no column of encoded images; its columns are: {listed}", path)
+        raise SourceError(
+            f"has no column of encoded images; its columns are: {listed}", str(location)
+        )
     if unit is not None and unit not in schema.names:
-        raise SourceError(f"there is no unit column {unit!r}; the columns are: {listed}", path)
+        raise SourceError(
+            f"there is no unit column {unit!r}; the columns are: {listed}", str(location)
+        )
     features = _features(schema)
     classes = {name for name, kind in features.items() if kind.get("_type") == "ClassLabel"}
     columns = [
@@ -103,9 +130,10 @@ def _columns(path: Path, options: Options) -> _Columns:
     ]
     release = RELEASE_KEY in (schema.metadata or {})
     taken = (image, unit, *((CAPTION, LICENCE) if release else ()))
-    label = label_column(columns, options.label, path, taken=taken)
+    label = label_column(columns, options.label, location, taken=taken)
     names = features.get(label, {}).get("names") if label is not None else None
-    return _Columns(image, label, unit, tuple(names) if names else None, release)
+    persons = person_columns(set(schema.names) - {image, label, unit})
+    return ImageColumns(image, label, unit, tuple(names) if names else None, release, persons)
 
 
 def _image_column(schema: pa.Schema) -> str | None:
@@ -148,15 +176,3 @@ def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
                 yield from batch.to_pylist()
     except (OSError, KeyError, pa.ArrowException) as error:
         raise SourceError(f"cannot be read as Parquet: {error}", path) from error
-
-
-def _record(location: str, values: dict[str, Any], columns: _Columns) -> Record:
-    image = values[columns.image]
-    data = image.get("bytes") if isinstance(image, dict) else image
-    label, fault = (
-        (None, None) if columns.label is None else class_label(values[columns.label], columns.names)
-    )
-    unit = None if columns.unit is None else text(values[columns.unit])
-    if data is None:
-        fault = "has no image bytes (a path alone is not followed)"
-    return Record(location, data or b"", label, unit, fault)

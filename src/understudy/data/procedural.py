@@ -15,7 +15,6 @@ from typing import Literal
 from urllib.parse import parse_qsl
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from understudy.core.errors import ConfigError
@@ -25,6 +24,7 @@ from understudy.data.drawings.fibres import fibres
 from understudy.data.drawings.garments import garments
 from understudy.data.drawings.gradients import gradients
 from understudy.data.drawings.leaves import dead_leaves
+from understudy.data.drawings.plane import FloatImage, Plane
 from understudy.data.drawings.rings import rings
 from understudy.data.drawings.scenes import scene
 from understudy.data.drawings.strokes import strokes
@@ -32,9 +32,7 @@ from understudy.data.drawings.textures import textures
 from understudy.data.encoded_images import Options
 from understudy.data.names import UNLABELLED_NAME
 
-DrawImage = Callable[[int, int, int, np.random.Generator], NDArray[np.float32]]
-
-FAMILIES: Mapping[str, DrawImage] = {
+FAMILIES: Mapping[str, Callable[[Plane], FloatImage]] = {
     "leaves": dead_leaves,
     "scenes": scene,
     "cells": cells,
@@ -45,10 +43,9 @@ FAMILIES: Mapping[str, DrawImage] = {
     "garments": garments,
     "gradients": gradients,
 }
-"""How each family draws one image: height, width, channels and a generator to (h, w, channels)."""
+"""How each family draws one image: (h, w, channels) in [0, 1]."""
 
-ALL_FAMILIES = "all"
-"""Images of every family in turn, so that each has an equal part."""
+ALL_FAMILIES = "all"  # images of every family in turn, so that each has an equal part
 
 PROCEDURAL_PREFIX = "procedural:"
 PROCEDURAL_NAMES = tuple(PROCEDURAL_PREFIX + family for family in FAMILIES)
@@ -78,13 +75,9 @@ class _Drawing:
 
 
 class ProceduralSource:
-    """A ``Source`` of drawn images; the same name gives the same images.
+    """A ``Source`` of drawn images; the same name gives the same images, of 64 pixels by default.
 
     Images of all families have their family as their class.
-
-    Args:
-        drawing: What was asked for in the name.
-        options: Name and size; a square of 64 pixels where no size is given.
     """
 
     kind: Literal["images", "embeddings"] = "images"
@@ -103,11 +96,7 @@ class ProceduralSource:
         return self._drawing.count
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Every image in order, ``size`` at a time.
-
-        Raises:
-            ConfigError: ``size`` is less than 1.
-        """
+        """Every image in order, ``size`` at a time."""
         if size < 1:
             raise ConfigError(f"a batch has 1 row or more, not {size}")
         for start in range(0, len(self), size):
@@ -128,21 +117,17 @@ class ProceduralSource:
         drawn = (max(1, round(height / shrink)), max(1, round(width / shrink)))
         kind = self._drawing.kind
         family = self.classes[row % len(self.classes)] if kind == ALL_FAMILIES else kind
-        draw = FAMILIES[family]
-        pixels = np.rint(draw(*drawn, channels, rng) * 255).astype(np.uint8)
+        image = FAMILIES[family](Plane.of(*drawn, channels, rng))
+        pixels = np.rint(image * 255).astype(np.uint8)
         if drawn == (height, width):
             return pixels
-        image = Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
-        large = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
-        return large.reshape(height, width, channels)
+        drawing = Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
+        enlarged = np.asarray(drawing.resize((width, height), Image.Resampling.BILINEAR))
+        return enlarged.reshape(height, width, channels)
 
 
 def open_procedural(options: Options) -> ProceduralSource:
-    """The source that a name like ``procedural:leaves?count=4000&seed=0&channels=3`` stands for.
-
-    Raises:
-        ConfigError: Another name, or an option that does not exist or makes no sense.
-    """
+    """The source that a name like ``procedural:leaves?count=4000&seed=0&channels=3`` stands for."""
     kind, _, query = options.name.removeprefix(PROCEDURAL_PREFIX).partition("?")
     kinds = (*FAMILIES, ALL_FAMILIES)
     if kind not in kinds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
@@ -18,64 +19,53 @@ from understudy.core.ports import Source
 Frames = Literal["first", "all"]
 """What is read of a file of several frames: the first one, or each as an image of its own."""
 
-ImageFit = Literal["stretch", "crop", "pad"]
-"""How an image of another ratio is brought to a size."""
+ImageFit = Literal["stretch", "crop", "pad"]  # how an image of another ratio is brought to a size
 
 FITS: tuple[ImageFit, ...] = ("stretch", "crop", "pad")
 
 
 def require_size(fit: ImageFit, size: object) -> None:
-    """Refuse a fit without a size that it brings images to.
-
-    Raises:
-        ConfigError: As said.
-    """
+    """Refuse a fit without a size that it brings images to."""
     if fit != "stretch" and size is None:
         raise ConfigError(f"--fit {fit} is how images are brought to a size: add --size")
 
 
-OF_EACH_FILE = "that of each file"
-"""The value of an intensity window that nobody declared."""
+OF_EACH_FILE = "that of each file"  # the value of an intensity window that nobody declared
+
+
+def bytes_of(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Shares of white, cut off at 0 and 1, as 0..255, rounded."""
+    return np.asarray(np.rint(np.clip(shares, 0, 1) * 255), dtype=np.uint8)
 
 
 class Window(NamedTuple):
-    """Which stored values are black and white (DICOM PS3.3 C.11.2.1.2).
+    """Which stored values are black and white (DICOM PS3.3 C.11.2.1.2)."""
 
-    Attributes:
-        centre: The value that is half way between them.
-        width: The number of values from black to white, 1 or more.
-    """
-
-    centre: float
-    width: float
+    centre: float  # the value that is half way between them
+    width: float  # the number of values from black to white, 1 or more
 
     def eight_bits(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Values to 0..255: the function LINEAR of the standard, rounded."""
         middle = values.astype(np.float64) - (self.centre - 0.5)
         if self.width <= 1:
             return np.where(middle > 0, np.uint8(255), np.uint8(0))
-        return np.rint(np.clip(middle / (self.width - 1) + 0.5, 0, 1) * 255).astype(np.uint8)
+        return bytes_of(middle / (self.width - 1) + 0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the name of a dataset says of its files.
+    """What the name of a dataset says of its files."""
 
-    Attributes:
-        window: Black and white of images of more than 8 bits; None: as each file says.
-        frames: What is read of a file of several frames; None: such a file is refused.
-        axis: Of a volume: 0 sagittal, 1 coronal, 2 axial slices; None: a volume is refused.
-        slices: Which of them: (first, last), last not included; None: the middle one.
-        encoding: Of the text of a manifest; None: UTF-8, or as its first bytes say.
-        nested: Whether what lies in folders inside a class folder is of that class.
-    """
-
+    # black and white of images of more than 8 bits; None: as each file says
     window: Window | None = None
+    # what is read of a file of several frames; None: such a file is refused
     frames: Frames | None = None
+    # of a volume: 0 sagittal, 1 coronal, 2 axial slices; None: a volume is refused
     axis: int | None = None
+    # which of them: (first, last), last not included; None: the middle one
     slices: tuple[int, int | None] | None = None
-    encoding: str | None = None
-    nested: bool = False
+    encoding: str | None = None  # of the text of a manifest; None: UTF-8, or as its first bytes say
+    nested: bool = False  # whether what lies in folders inside a class folder is of that class
 
     @property
     def splits_files(self) -> bool:
@@ -83,8 +73,7 @@ class Reading:
         return self.frames == "all" or self.axis is not None
 
 
-AS_STORED = Reading()
-"""Nothing was said."""
+AS_STORED = Reading()  # nothing was said
 
 
 def split_name(name: str) -> tuple[str, Reading]:
@@ -140,18 +129,6 @@ def window_premise(source: Source) -> tuple[Any, bool] | None:
     return premise
 
 
-def _frames(text: str) -> Frames:
-    if text not in ("first", "all"):
-        raise ConfigError(f"frames is first or all, found {text!r}")
-    return "first" if text == "first" else "all"
-
-
-def _axis(text: str) -> int:
-    if text not in ("0", "1", "2"):
-        raise ConfigError(f"axis is 0 (sagittal slices), 1 (coronal) or 2 (axial), found {text!r}")
-    return int(text)
-
-
 def _slices(text: str) -> tuple[int, int | None] | None:
     if text == "middle":
         return None
@@ -168,26 +145,30 @@ def _slices(text: str) -> tuple[int, int | None] | None:
     return int(first), end
 
 
-_ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252")
+_CHOICES: dict[str, tuple[dict[str, Any], str]] = {
+    "frames": ({"first": "first", "all": "all"}, "first or all"),
+    "axis": ({"0": 0, "1": 1, "2": 2}, "0 (sagittal slices), 1 (coronal) or 2 (axial)"),
+    "encoding": (
+        {name: name for name in ("utf-8", "utf-16", "latin-1", "cp1252")},
+        "one of utf-8, utf-16, latin-1, cp1252",
+    ),
+    "folders": ({"all": True}, "all"),
+}
+"""The texts that an option takes with what each means, and how an error lists them."""
 
 
-def _encoding(text: str) -> str:
-    if text not in _ENCODINGS:
-        raise ConfigError(f"encoding is one of {', '.join(_ENCODINGS)}, found {text!r}")
-    return text
-
-
-def _nested(text: str) -> bool:
-    if text != "all":
-        raise ConfigError(f"folders is all, found {text!r}")
-    return True
+def _choice(option: str, text: str) -> Any:
+    choices, listed = _CHOICES[option]
+    if text not in choices:
+        raise ConfigError(f"{option} is {listed}, found {text!r}")
+    return choices[text]
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "window": window_of,
-    "frames": _frames,
-    "axis": _axis,
+    "frames": partial(_choice, "frames"),
+    "axis": partial(_choice, "axis"),
     "slices": _slices,
-    "encoding": _encoding,
-    "folders": _nested,
+    "encoding": partial(_choice, "encoding"),
+    "folders": partial(_choice, "folders"),
 }

@@ -20,6 +20,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -28,10 +29,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from PIL import Image
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import files_below
-from understudy.core.types import Release, SyntheticBatch, Texts
+from understudy.core.types import Images, Release, SyntheticBatch, Texts
 from understudy.data.captions import (
     CAPTION,
     CAPTIONS_FILE,
@@ -42,11 +44,9 @@ from understudy.data.captions import (
 from understudy.data.folder import CLASSES_FILE
 from understudy.data.names import safe_names
 from understudy.data.parquet import RELEASE_KEY
-from understudy.data.png import png_files
 from understudy.data.tensors import CLASSES_KEY
 
-ReleaseProgress = Callable[[int], None]
-"""Called with the number of rows just written."""
+ReleaseProgress = Callable[[int], None]  # called with the number of rows just written
 
 _ROWS = 1024  # at most, handed to a writer at a time, however many a method makes at once
 _ROWS_BYTES = 1 << 24  # of pixels, at most, in a Parquet row group, so that readers can stream
@@ -75,14 +75,13 @@ def write_release(
     Args:
         release: What a method made.
         folder: Must not exist, or be empty.
-        format: How images are written; embeddings are always safetensors.
+        format: Of the images; embeddings are always safetensors.
         progress: Called with the number of rows just written.
-        sums: Receives the SHA-256 of each PNG file by its path, so that none is read again for it.
+        sums: Receives the SHA-256 of each PNG file by its path.
 
     Returns:
-        Facts: ``format`` (None without images), ``rows``, ``rows_per_class``, ``class_folders``
-        (class name to folder; empty unless PNG), ``files`` and ``bytes``; with captions also
-        ``captions``, where they are.
+        ``format`` (None without images), ``rows``, ``rows_per_class``, ``class_folders`` (class
+        name to folder; empty unless PNG), ``files``, ``bytes``; and where any ``captions`` are.
 
     Raises:
         ConfigError: An unknown format.
@@ -237,12 +236,17 @@ def _write_classes(classes: tuple[str, ...], folders: list[str], path: Path) -> 
     path.write_text(json.dumps({"classes": rows}, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-class _PngWriter:
-    """A file for each row, hashed before it is written.
+def png_files(images: Images) -> Iterator[bytes]:
+    """The content of a PNG file without metadata for each image; zlib's fastest level."""
+    for image in images:
+        file = BytesIO()
+        pixels = image[:, :, 0] if image.shape[2] == 1 else image
+        Image.fromarray(pixels).save(file, "PNG", compress_level=1)
+        yield file.getvalue()
 
-    Attributes:
-        bytes: Of all files so far.
-    """
+
+class _PngWriter:
+    """A file for each row, hashed before it is written; ``bytes`` counts those of all files."""
 
     def __init__(
         self, release: Release, folder: Path, class_folders: list[str], sums: dict[str, str]
@@ -262,9 +266,8 @@ class _PngWriter:
         for place in {self._places[label] for label in labels} - self._folders_created:
             (self._folder / place).mkdir(exist_ok=True)
             self._folders_created.add(place)
-        for row, (label, content) in enumerate(
-            zip(labels, png_files(batch.images), strict=True), first
-        ):
+        contents = zip(labels, png_files(batch.images), strict=True)
+        for row, (label, content) in enumerate(contents, first):
             name = self._name(row, label)
             self._sums[name] = hashlib.sha256(content).hexdigest()
             self.bytes += len(content)
@@ -290,16 +293,14 @@ class _ParquetWriter:
         self._licence = release.licence
         self._schema = _schema(release.classes if self._labelled else (), texts)
         self._shard = -1
-        self._file: pq.ParquetWriter | None = None
+        self._folder.mkdir(parents=True)
+        self._file = self._next()
 
     def __enter__(self) -> _ParquetWriter:
-        self._folder.mkdir(parents=True)
-        self._next()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
     def write(self, first: int, batch: SyntheticBatch) -> None:
         """One row group a piece, split where a new shard begins."""
@@ -309,7 +310,8 @@ class _ParquetWriter:
         while done < len(batch.labels):
             shard, position = divmod(first + done, self._shard_rows)
             if shard != self._shard:
-                self._next()
+                self._file.close()
+                self._file = self._next()
             piece = slice(done, done + self._shard_rows - position)
             captions = None if batch.captions is None else batch.captions[piece]
             self._write(batch.labels[piece], batch.images[piece], captions)
@@ -326,16 +328,13 @@ class _ParquetWriter:
             columns[CAPTION] = list(captions)
         if self._licence is not None:
             columns[LICENCE] = [self._licence] * len(labels)
-        if self._file is not None:
-            self._file.write_table(pa.Table.from_pydict(columns, schema=self._schema))
+        self._file.write_table(pa.Table.from_pydict(columns, schema=self._schema))
 
-    def _next(self) -> None:
-        if self._file is not None:
-            self._file.close()
+    def _next(self) -> pq.ParquetWriter:
         self._shard += 1
         name = f"train-{self._shard:05d}-of-{self._shards:05d}.parquet"
         # PNG bytes do not compress again, and no two are alike.
-        self._file = pq.ParquetWriter(
+        return pq.ParquetWriter(
             self._folder / name, self._schema, compression="none", use_dictionary=False
         )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -14,26 +15,19 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import SourceError
 
-BLOCK_BYTES = 1 << 20
-"""Read at a time when nobody asks for a number of rows."""
+BLOCK_BYTES = 1 << 20  # read at a time when nobody asks for a number of rows
 
 _DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file, rows first.
+    """An array in a file, rows first."""
 
-    Attributes:
-        location: What an error calls it.
-        dtype: Its type as stored, byte order included.
-        shape: Its shape, n first.
-        start: Opens a stream at the first row's first byte.
-    """
-
-    location: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    location: str  # what an error calls it
+    dtype: np.dtype[Any]  # its type as stored, byte order included
+    shape: tuple[int, ...]  # its shape, n first
+    # opens a stream at the first row's first byte
     start: Callable[[], AbstractContextManager[IO[bytes]]]
 
     def __len__(self) -> int:
@@ -50,11 +44,7 @@ class StoredArray:
         return max(1, BLOCK_BYTES // max(self.row_bytes, 1))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Every row in order, ``rows`` at a time, in the stored type.
-
-        Raises:
-            SourceError: The file ends early, or is damaged.
-        """
+        """Every row in order, ``rows`` at a time, in the stored type."""
         try:
             with self.start() as stream:
                 for first in range(0, len(self), rows):
@@ -82,8 +72,19 @@ class StoredArray:
             filled += len(piece)
 
 
-StoredArrays = Mapping[str, StoredArray]
-"""The arrays of one file by name."""
+def stream_from(path: Path, start: int) -> Callable[[], AbstractContextManager[IO[bytes]]]:
+    """Opens a file at a byte."""
+
+    @contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            yield stream
+
+    return opened
+
+
+StoredArrays = Mapping[str, StoredArray]  # the arrays of one file by name
 
 
 def as_float32(block: NDArray[Any]) -> NDArray[np.float32]:
@@ -106,11 +107,7 @@ def as_column(block: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_column(column: StoredArray, rows: int) -> None:
-    """Labels and units are whole numbers or text, one a row.
-
-    Raises:
-        SourceError: They are not.
-    """
+    """Labels and units are whole numbers or text, one a row."""
     if column.shape not in ((rows,), (rows, 1)):
         raise SourceError(f"has shape {column.shape} beside {rows} rows", column.location)
     if column.dtype.kind not in "iuSUb" or column.dtype.itemsize == 0:

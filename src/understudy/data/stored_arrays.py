@@ -19,9 +19,8 @@ from understudy.data.encoded_images import (
     CHANGED,
     SKIP,
     Options,
-    one_class,
-    require_declared,
     require_labels,
+    settled_classes,
     too_many,
 )
 from understudy.data.image_decoding import MAX_PIXELS, converted_channels, resize_pixels
@@ -39,8 +38,7 @@ from understudy.data.stored import (
 )
 from understudy.data.units import person_columns
 
-MAX_DIM = 1 << 24
-"""Longest embedding that is read."""
+MAX_DIM = 1 << 24  # longest embedding that is read
 
 _VALUES = ("images", "x", "embeddings")
 _LABELS = ("labels", "y")
@@ -60,13 +58,9 @@ class ArraySource:
         allow_empty: Whether a named class may have no rows (a release may).
         label_column: The name of ``labels`` in its file.
 
-    Attributes:
-        bad: (row, reason) of each row passed over. Owner-only.
-
     Raises:
-        SourceError: Shapes or types that are none of the above, no rows, a class that the owner did
-            not declare; where none were declared, one class or an empty class; or with
-            ``skip_bad`` nothing but embeddings that are not finite.
+        SourceError: Other shapes or types, no rows, an undeclared class; or, where none were
+            declared, one class or an empty class.
     """
 
     kind: Literal["images", "embeddings"]
@@ -91,7 +85,7 @@ class ArraySource:
         labels = labels if options.labelled else None
         self.has_units = units is not None
         self.skipped = 0
-        self.bad: list[tuple[str, str]] = []
+        self.bad: list[tuple[str, str]] = []  # (row, reason) of each that was passed over
         self._values, self._labels, self._units = values, labels, units
         self._options = options
         self._channels_first = False
@@ -108,12 +102,7 @@ class ArraySource:
         return len(self._values) - len(self._dropped)
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Every row in order, ``size`` at a time (the last batch may be shorter).
-
-        Raises:
-            ConfigError: ``size`` is less than 1.
-            SourceError: The file is damaged, or holds what is not finite.
-        """
+        """Every row in order, ``size`` at a time (the last batch may be shorter)."""
         if size < 1:
             raise ConfigError(f"a batch has at least 1 row, not {size}")
         batches = self._read(min(size, len(self._values)))
@@ -226,11 +215,8 @@ class ArraySource:
             faults |= dict.fromkeys(_find(self._units, _empty), "has no unit")
         if self._options.skip_bad and self.kind == "embeddings":
             faults |= dict.fromkeys(_find(self._values, _infinite), _NOT_FINITE)
-        self.bad = [(f"{self._values.location}, row {row}", faults[row]) for row in sorted(faults)]
-        if self.bad and not self._options.skip_bad:
-            location, reason = self.bad[0]
-            raise SourceError(f"{reason}. {SKIP}", location)
-        self.skipped = len(faults)
+        for row in sorted(faults):
+            self._pass_over(f"{self._values.location}, row {row}", faults[row])
         return np.array(sorted(faults), dtype=np.int64)
 
     def _set_classes(self, names: tuple[str, ...] | None, allow_empty: bool) -> None:
@@ -248,32 +234,18 @@ class ArraySource:
         by_value = _class_of(list(counts), names, location, signed=signed)
         by_value = {value: escaped(name) for value, name in by_value.items()}
         self.lone_classes = tuple(by_value[value] for value in counts if counts[value] == 1)
-        declared = self._options.classes
-        if declared is not None:
-            require_declared(by_value.values(), declared, self.name)
-            self.classes = declared
-        elif names is None:
-            self.classes = sorted_names(by_value.values())
-        elif allow_empty:
-            self.classes = names
-        else:
-            self.classes = self._without_empty(names, set(by_value.values()))
-        if len(self.classes) == 1:
-            raise SourceError(one_class(self.classes[0]), location)
+        used = sorted_names(by_value.values())
+        self.classes = settled_classes(used, names, allow_empty, self._options, self._pass_over)
         self._label_values = np.array(list(by_value))
         self._label_index = np.array(
             [self.classes.index(name) for name in by_value.values()], dtype=np.int64
         )
 
-    def _without_empty(self, names: tuple[str, ...], used: set[str]) -> tuple[str, ...]:
-        for name in names:
-            if name not in used:
-                reason = f"class {name!r} is empty"
-                if not self._options.skip_bad:
-                    raise SourceError(f"{reason}. {SKIP}", self.name)
-                self.skipped += 1
-                self.bad.append((self.name, reason))
-        return tuple(name for name in names if name in used)
+    def _pass_over(self, location: str, reason: str) -> None:
+        if not self._options.skip_bad:
+            raise SourceError(f"{reason}. {SKIP}", location)
+        self.skipped += 1
+        self.bad.append((location, reason))
 
 
 def from_arrays(
@@ -284,11 +256,7 @@ def from_arrays(
     classes: tuple[str, ...] | None = None,
     allow_empty: bool = False,
 ) -> ArraySource:
-    """The source in a file of named arrays: images or embeddings, and perhaps labels and units.
-
-    Raises:
-        SourceError: There are no values, or no unit column of that name; lists what is there.
-    """
+    """The source in a file of named arrays: images or embeddings, and perhaps labels and units."""
     listed = f"the arrays are: {', '.join(arrays) or 'none'}"
     values = [arrays[name] for name in _VALUES if name in arrays]
     if len(values) != 1:
@@ -382,11 +350,7 @@ def _rows(batch: Batch, first: int, last: int) -> Batch:
 def _class_of(
     values: list[Any], names: tuple[str, ...] | None, where: str, *, signed: bool
 ) -> dict[Any, str]:
-    """The class name of each stored label.
-
-    Raises:
-        SourceError: A label is negative and not ``signed``, or no index into the names.
-    """
+    """The class name of each stored label."""
     for value in values:
         if isinstance(value, int) and value < 0 and (names is not None or not signed):
             raise SourceError(f"label {value} is negative: is this split without labels?", where)

@@ -17,8 +17,7 @@ from understudy.core.errors import MissingExtra, SourceError
 from understudy.data.archives import require_safe
 from understudy.data.labels import Column, arrow_kind
 
-TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet")
-"""File names that count as tables."""
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet")  # file names that count as tables
 
 Row = Mapping[str, str | None]
 
@@ -28,17 +27,11 @@ _DELIMITERS = ",;\t|"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A file of rows.
+    """A file of rows."""
 
-    Attributes:
-        path: The file, or what an error calls it.
-        encoding: Of CSV; None: UTF-8, or what its first bytes say.
-        content: Its bytes, where it is no file of its own.
-    """
-
-    path: Path
-    encoding: str | None = None
-    content: bytes | None = None
+    path: Path  # the file, or what an error calls it
+    encoding: str | None = None  # of CSV; None: UTF-8, or what its first bytes say
+    content: bytes | None = None  # its bytes, where it is no file of its own
 
     @property
     def untyped(self) -> bool:
@@ -46,11 +39,7 @@ class Table:
         return self.path.suffix.lower() != ".parquet"
 
     def columns(self) -> list[Column]:
-        """The columns with what they can hold; without a schema all are text.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """The columns with what they can hold; without a schema all are text."""
         if not self.untyped:
             try:
                 schema = pq.read_schema(self._opened())
@@ -61,11 +50,7 @@ class Table:
             return [Column(name, "text") for name in _names(next(lines, []))]
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Every row in order, with some of its columns; rows of empty cells are left out.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """Every row in order, with some of its columns; rows of empty cells are left out."""
         if not self.untyped:
             yield from self._parquet_rows(columns)
             return
@@ -90,7 +75,9 @@ class Table:
             with self._text() as file:
                 first = file.readline()
                 file.seek(0)
-                yield _split(file, _delimiter(first))
+                # What parts the columns: of those signs the one that the first line has most of.
+                delimiter = max(_DELIMITERS, key=first.count)
+                yield (list[str | None](cells) for cells in csv.reader(file, delimiter=delimiter))
         except UnicodeError as error:
             raise SourceError(self._foreign_text(), self.path) from error
         except (OSError, csv.Error) as error:
@@ -148,23 +135,9 @@ def _names(header: Sequence[str | None]) -> list[str]:
     return [(name or "").strip() for name in header]
 
 
-def _delimiter(header: str) -> str:
-    """What parts the columns of a CSV: of those signs the one that its first line has most of."""
-    return max(_DELIMITERS, key=header.count)
-
-
-def _split(file: IO[str], delimiter: str) -> Iterator[list[str | None]]:
-    yield from csv.reader(file, delimiter=delimiter)
-
-
 @contextmanager
 def _workbook_lines(stream: Any, path: Path) -> Iterator[Iterator[list[str | None]]]:
-    """The rows of the first sheet of an Excel workbook, or of the one named ``manifest``.
-
-    Raises:
-        SourceError: It cannot be read, or its archive is a trap.
-        MissingExtra: ``openpyxl`` is not installed.
-    """
+    """The rows of the first sheet of an Excel workbook, or of the one named ``manifest``."""
     try:
         import openpyxl
     except ImportError as error:

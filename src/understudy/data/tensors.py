@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options
-from understudy.data.stored import StoredArray
+from understudy.data.stored import StoredArray, stream_from
 from understudy.data.stored_arrays import ArraySource, from_arrays
 
-CLASSES_KEY = "classes"
-"""Where a release keeps its class names in the metadata: a JSON list."""
+CLASSES_KEY = "classes"  # where a release keeps its class names in the metadata: a JSON list
 
 _DTYPES = {
     "F64": "<f8",
@@ -34,17 +31,10 @@ _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
 def open_safetensors(path: Path, options: Options) -> ArraySource:
-    """Tensors by the names of ``from_arrays``; class names from a release's metadata.
-
-    Raises:
-        SourceError: It cannot be read, or the tensors are not those.
-    """
+    """Tensors by the names of ``from_arrays``; class names from a release's metadata."""
     header, start = _header(path)
-    metadata = header.pop("__metadata__", {})
-    arrays = {}
-    for name, entry in header.items():
-        arrays[name] = _array(path, name, entry, start)
-    classes = _classes(path, metadata)
+    classes = _classes(path, header.pop("__metadata__", {}))
+    arrays = {name: _array(path, name, entry, start) for name, entry in header.items()}
     return from_arrays(arrays, str(path), options, classes=classes, allow_empty=classes is not None)
 
 
@@ -77,14 +67,7 @@ def _array(path: Path, name: str, entry: Any, start: int) -> StoredArray:
         raise SourceError(f"of shape {shape} cannot have {last - first:,} bytes", location)
     if first < 0 or start + last > path.stat().st_size:
         raise SourceError("is cut short: the file ends inside it", location)
-
-    @contextmanager
-    def rows() -> Iterator[IO[bytes]]:
-        with path.open("rb") as stream:
-            stream.seek(start + first)
-            yield stream
-
-    return StoredArray(location, dtype, shape, rows)
+    return StoredArray(location, dtype, shape, stream_from(path, start + first))
 
 
 def _classes(path: Path, metadata: Any) -> tuple[str, ...] | None:

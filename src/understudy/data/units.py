@@ -40,24 +40,16 @@ _ADVICE = "--unit-from folder, or --unit-from-name 'case_(\\d+)'"
 
 @dataclass(frozen=True, slots=True)
 class UnitRule:
-    """Tells the unit of a file from its path.
+    """Tells the unit of a file from its path."""
 
-    Attributes:
-        column: The rule as text.
-        pattern: Searched in the path; its group is the unit. None: the folder, or the file.
-    """
-
-    column: str
+    column: str  # the rule as text
+    # searched in the path; its group is the unit. None: the folder, or the file.
     pattern: re.Pattern[str] | None = None
 
     def unit_of(self, name: str, depth: int = 0) -> str | None:
-        """The unit of a file; None where the rule finds none.
+        """The unit of a file by its path, of which ``depth`` folders say the class, or None.
 
         Of folders in folders the outermost one is the unit: one that is too large protects more.
-
-        Args:
-            name: Its path in the dataset.
-            depth: How many folders of the path say the class.
         """
         if self.pattern is not None:
             match = self.pattern.search(name)
@@ -93,11 +85,6 @@ def _person_rank(name: str) -> int | None:
 def unit_column(unit: str | None, unit_from: str | None, unit_from_name: str | None) -> str | None:
     """The column, or the rule as text, that says whose image it is; None: each is its own unit.
 
-    Args:
-        unit: A column.
-        unit_from: ``"folder"`` or ``"file"``.
-        unit_from_name: A regular expression with one group, or none.
-
     Raises:
         ConfigError: More than one is given, or one that makes no sense.
     """
@@ -132,9 +119,6 @@ def grouped_pattern(names: Iterable[str]) -> str | None:
 
     They do where a number before the last one comes again and again: two or more groups, of 1.5
     files or more on average. It is a guess, for a warning.
-
-    Args:
-        names: Paths of some files.
     """
     groups: Counter[str] = Counter()
     heads: set[str] = set()
@@ -158,17 +142,11 @@ _NUMBERED = re.compile(r"(?P<head>.*?)(?P<group>\d+)\D+\d+(\.\D*)?")
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A sign that several images are of one person, where nobody said so.
+    """A sign that several images are of one person, where nobody said so."""
 
-    Attributes:
-        sign: A sentence without its end.
-        option: The option of a run that would say it.
-        value: What the option would be.
-    """
-
-    sign: str
-    option: Literal["unit_from", "unit_from_name"]
-    value: str
+    sign: str  # a sentence without its end
+    option: Literal["unit_from", "unit_from_name"]  # the option of a run that would say it
+    value: str  # what the option would be
 
     @property
     def warning(self) -> str:
@@ -181,12 +159,7 @@ class Grouping:
 
 
 def grouping_of(names: Iterable[str], *, parts: bool) -> Grouping | None:
-    """The sign that several images are of one person; None where there is none.
-
-    Args:
-        names: Paths of some files.
-        parts: Whether frames or slices of a file are images of their own.
-    """
+    """The sign that several images are of one person, by file names or ``parts`` of files."""
     if parts:
         return Grouping("several images come of one file", "unit_from", "file")
     pattern = grouped_pattern(names)

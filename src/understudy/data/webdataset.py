@@ -7,8 +7,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +15,7 @@ from understudy.core.errors import SourceError
 from understudy.data.encoded_images import Options, Record, RecordSource
 from understudy.data.image_decoding import MAX_BYTES
 from understudy.data.image_files import is_image_name, is_litter
-from understudy.data.labels import NO_LABELS, Column, LabelKind, label_column, real_label
+from understudy.data.labels import Column, LabelKind, label_column, real_label
 from understudy.data.names import UNLABELLED_NAME
 from understudy.data.table_files import text
 from understudy.data.units import person_columns
@@ -32,42 +31,21 @@ def open_tars(paths: list[Path], options: Options) -> RecordSource:
     A sample is ``KEY.jpg`` (or another image) with its class in ``KEY.cls``, in ``label`` of
     ``KEY.json``, or in ``KEY.txt``; the unit is a field of ``KEY.json``, and so is the class where
     a label is asked for.
-
-    Raises:
-        SourceError: A file cannot be read; or as ``RecordSource``; or nothing says what the class
-            is, and fields of ``KEY.json`` could.
     """
-    fields = _Fields(options.unit, options.label)
+    label = options.label if options.labelled else None
 
     def records() -> Iterator[Record]:
         for path in paths:
-            yield from _samples(path, fields)
+            yield from _samples(path, options)
 
-    source = RecordSource(records, options, label_column=fields.label)
+    source = RecordSource(records, options, label_column=label)
     unclear = source.classes == UNLABELLED_NAME and options.label is None
     columns = _columns(paths[0], None if unclear else _FIRST)
     if unclear:  # nothing says what the class is, and fields of the JSON could
         label_column(columns, None, paths[0], taken=(options.unit,), usual=("label",))
-    names = {column.name for column in columns} - {options.unit, fields.label}
+    names = {column.name for column in columns} - {options.unit, label}
     source.person_columns = person_columns(names)
     return source
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The fields of ``KEY.json`` that were asked for.
-
-    Attributes:
-        unit: The one that says who an image belongs to, or None.
-        asked: The one that holds the class; `NO_LABELS`, or None.
-    """
-
-    unit: str | None
-    asked: str | None
-
-    @property
-    def label(self) -> str | None:
-        return None if self.asked == NO_LABELS else self.asked
 
 
 def _columns(path: Path, most: int | None) -> list[Column]:
@@ -91,11 +69,7 @@ def _kind(value: Any) -> LabelKind:
 
 
 def brace_expand(pattern: str) -> list[str]:
-    """``a-{000..002}.tar`` and ``{train,extra}.tar``, as a shell does; others as they are.
-
-    Raises:
-        SourceError: A range runs backwards, or gives over 100,000 names.
-    """
+    """``a-{000..002}.tar`` and ``{train,extra}.tar``, as a shell does; others as they are."""
     match = re.search(r"\{(\d+)\.\.(\d+)\}|\{([^{},]*(?:,[^{},]*)+)\}", pattern)
     if match is None:
         return [pattern]
@@ -115,24 +89,24 @@ def is_tar(name: str) -> bool:
     return name.lower().endswith((".tar", ".tar.gz", ".tgz"))
 
 
-def _samples(path: Path, asked: _Fields) -> Iterator[Record]:
-    key: str | None = None
-    parts: dict[str, bytes] = {}
-    fault: str | None = None
-    for member, content, wrong in _members(path):
-        name = PurePosixPath(member)
-        stem, _, suffix = name.name.partition(".")
-        here = str(name.parent / stem)
-        if here != key:
-            if key is not None:
-                yield _sample(f"{path}, {key}", parts, fault, asked)
-            key, parts, fault = here, {}, None
-        if suffix.lower() in parts:
-            fault = f"has two members .{suffix}"
-        parts[suffix.lower()] = content
-        fault = fault or wrong
-    if key is not None:
-        yield _sample(f"{path}, {key}", parts, fault, asked)
+def _samples(path: Path, options: Options) -> Iterator[Record]:
+    for key, members in groupby(_members(path), key=lambda member: _parted(member[0])[0]):
+        parts: dict[str, bytes] = {}
+        fault: str | None = None
+        for name, content, wrong in members:
+            suffix = _parted(name)[1]
+            if suffix.lower() in parts:
+                fault = f"has two members .{suffix}"
+            parts[suffix.lower()] = content
+            fault = fault or wrong
+        yield _sample(f"{path}, {key}", parts, fault, options)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """The key of a member, its folder included, and what follows the first dot."""
+    path = PurePosixPath(name)
+    stem, _, suffix = path.name.partition(".")
+    return str(path.parent / stem), suffix
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
@@ -156,47 +130,36 @@ def _members(path: Path) -> Iterator[tuple[str, bytes, str | None]]:
         raise SourceError(f"cannot be read as a tar file: {error}", path) from error
 
 
-def _sample(location: str, parts: dict[str, bytes], fault: str | None, asked: _Fields) -> Record:
+def _sample(location: str, parts: dict[str, bytes], fault: str | None, options: Options) -> Record:
     images = [name for name in parts if is_image_name(f"x.{name}")]
     if len(images) != 1:
         fault = fault or f"has {len(images)} images; its members are .{', .'.join(sorted(parts))}"
+    fields, label = {}, None
     try:
-        fields = json.loads(parts["json"]) if "json" in parts else {}
+        fields = json.loads(parts.get("json", b"{}"))
         if not isinstance(fields, dict):
             raise ValueError("no object")
-        label = _label(parts, fields, asked)
+        label = _label(parts, fields, options)
     except (ValueError, RecursionError) as error:
-        fault, fields, label = (
-            fault or f"has a damaged label or JSON ({error})",
-            {},
-            None,
-        )
-    unit = None if asked.unit is None else text(fields.get(asked.unit))
+        fields, fault = {}, fault or f"has a damaged label or JSON ({error})"
+    unit = None if options.unit is None else text(fields.get(options.unit))
     return Record(location, parts[images[0]] if len(images) == 1 else b"", label, unit, fault)
 
 
-def _label(parts: dict[str, bytes], fields: dict[str, Any], asked: _Fields) -> str | None:
-    if asked.asked is not None:
-        return None if asked.label is None else _of_field(fields, asked.label)
-    if "cls" in parts:
-        return parts["cls"].decode("utf-8").strip() or None
-    if "label" in fields:
-        return text(fields["label"]) or None
-    if "txt" in parts:
-        return parts["txt"].decode("utf-8").strip() or None
-    return None
-
-
-def _of_field(fields: dict[str, Any], name: str) -> str:
-    """The class in a field of the JSON.
-
-    Raises:
-        ValueError: There is none, or it is no class.
-    """
-    value = fields.get(name)
+def _label(parts: dict[str, bytes], fields: dict[str, Any], options: Options) -> str | None:
+    """The class of a sample; a `ValueError` where the field that was asked for is none."""
+    if not options.labelled:
+        return None
+    if options.label is None:
+        if "cls" not in parts and "label" in fields:
+            return text(fields["label"]) or None
+        return parts.get("cls", parts.get("txt", b"")).decode("utf-8").strip() or None
+    value = fields.get(options.label)
     if isinstance(value, float) and not value.is_integer():
-        raise ValueError(real_label(name))
+        raise ValueError(real_label(options.label))
     if not isinstance(value, bool | int | float | str) or value == "":
         has = ", ".join(sorted(fields)) or "none"
-        raise ValueError(f"no class in the field {name!r} of its JSON, whose fields are: {has}")
-    return text(value) or ""
+        raise ValueError(
+            f"no class in the field {options.label!r} of its JSON, whose fields are: {has}"
+        )
+    return text(value)

@@ -25,21 +25,17 @@ def open_zip(path: Path, options: Options) -> RecordSource:
     """The images of a zip archive, laid out as a folder of images may be.
 
     Folders that hold everything else alone are passed through; ``train`` and ``test`` are halves.
-
-    Raises:
-        SourceError: It cannot be read, or is refused as `safe_members` says; or its layout is not
-            known; or as ``RecordSource``.
     """
     archive = _Archive.open(path, options)
     images = [name for name in archive.members if archive.is_image(name)]
     flat = any("/" not in name for name in images)
     tables = [name for name in archive.members if _is_table(name)]
     named = [name for name in tables if PurePosixPath(name).stem == "manifest"]
-    chosen = named or (tables if flat else [])
-    if len(chosen) > 1:
-        raise SourceError(f"has {len(chosen)} tables: name the manifest manifest.csv", path)
-    if chosen:
-        return _open_listed(archive, chosen[0], options)
+    manifests = named or (tables if flat else [])
+    if len(manifests) > 1:
+        raise SourceError(f"has {len(manifests)} tables: name the manifest manifest.csv", path)
+    if manifests:
+        return _open_listed(archive, manifests[0], options)
     require_no_unit_column(options, path, "there is no manifest that could have the")
     require_no_column(options.label, path, "an archive without a manifest has")
     if not images:
@@ -97,11 +93,7 @@ def _open_listed(archive: _Archive, table: str, options: Options) -> RecordSourc
                     fault = fault or damage
                 yield Record(location, content, line.label, line.unit, fault, name)
 
-    source = RecordSource(
-        records, options, label_column=manifest.label, dicom_units=manifest.dicom_units
-    )
-    source.person_columns = manifest.person_columns
-    return source
+    return manifest.source(records, options)
 
 
 _INNER_FOLDER = (
@@ -116,25 +108,16 @@ def _is_table(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Archive:
-    """A zip archive and the files of it that count.
+    """A zip archive and the files of it that count."""
 
-    Attributes:
-        path: The archive.
-        members: Each file, by its path below the folders that hold everything.
-        outside: How many files lie beside those folders.
-    """
-
-    path: Path
+    path: Path  # the archive
+    # each file, by its path below the folders that hold everything
     members: dict[str, zipfile.ZipInfo]
-    outside: int = 0
+    outside: int = 0  # how many files lie beside those folders
 
     @classmethod
     def open(cls, path: Path, options: Options) -> _Archive:
-        """The archive's files, of the half that was asked for.
-
-        Raises:
-            SourceError: As `open_zip`.
-        """
+        """The archive's files, of the half that was asked for."""
         try:
             with zipfile.ZipFile(path) as archive:
                 members = {info.filename: info for info in safe_members(archive, path)}
@@ -162,11 +145,7 @@ class _Archive:
         return named and not _is_stray(name)
 
     def read(self, name: str) -> bytes:
-        """One member.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """One member."""
         with self.opened() as archive:
             content, fault = _content(archive, self.members[name])
         if fault is not None:
@@ -175,11 +154,7 @@ class _Archive:
 
     @contextmanager
     def opened(self) -> Iterator[zipfile.ZipFile]:
-        """The archive, to read its members.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """The archive, to read its members."""
         try:
             with zipfile.ZipFile(self.path) as archive:
                 yield archive

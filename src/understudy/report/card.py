@@ -12,7 +12,7 @@ import yaml
 
 from understudy.report import meaning
 from understudy.report.record import RunRecord
-from understudy.report.rendering import environment
+from understudy.report.rendering import rendered
 from understudy.report.statement import privacy_json, statement_text
 from understudy.report.verdict_table import quality_sentence
 
@@ -24,6 +24,11 @@ SIZE_CATEGORIES = (
     (10_000_000, "1M<n<10M"),
     (100_000_000, "10M<n<100M"),
 )
+_TAGS: dict[meaning.Guarantee, tuple[str, ...]] = {
+    "differential privacy": ("differential-privacy",),
+    "no private data": (),
+    "none": ("no-privacy-guarantee",),
+}
 PATTERNS = {"png": "**/*.png", "parquet": "**/*.parquet"}
 
 
@@ -37,7 +42,7 @@ def front_matter(record: RunRecord) -> dict[str, Any]:
         "pretty_name": record.title,
         "license": record.licence,
         "task_categories": [task if images else "feature-extraction"],
-        "tags": _tags(record),
+        "tags": ["synthetic", *_TAGS[record.guarantee], "understudy", record.method],
         "size_categories": [size],
     }
     if record.format in PATTERNS:
@@ -46,34 +51,18 @@ def front_matter(record: RunRecord) -> dict[str, Any]:
     return matter
 
 
-def _tags(record: RunRecord) -> list[str]:
-    by_kind = {
-        "differential privacy": ["differential-privacy"],
-        "no private data": [],
-        "none": ["no-privacy-guarantee"],
-    }
-    return ["synthetic", *by_kind[record.guarantee], "understudy", record.method]
-
-
 def dataset_card(record: RunRecord) -> str:
-    """The dataset card as Markdown with a YAML header.
-
-    Args:
-        record: The public facts of the run.
-    """
+    """The dataset card as Markdown with a YAML header."""
     receipt = record.receipt
     header = yaml.safe_dump(front_matter(record), sort_keys=False, allow_unicode=True)
-    body = (
-        environment()
-        .get_template("card.md")
-        .render(
-            record=record,
-            receipt=receipt,
-            unit=meaning.unit_in_words(receipt.unit),
-            people=meaning.people_in_words(receipt.unit),
-            fitness=quality_sentence(record),
-            bound=meaning.guess_bound(receipt),
-        )
+    body = rendered(
+        "card.md",
+        record=record,
+        receipt=receipt,
+        unit=meaning.unit_in_words(receipt.unit),
+        people=meaning.people_in_words(receipt.unit),
+        fitness=quality_sentence(record),
+        bound=meaning.guess_bound(receipt),
     )
     return f"---\n{header}---\n\n{body}"
 

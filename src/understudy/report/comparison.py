@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from understudy.core.results import Group, MetricValue, ValueKind
-from understudy.core.types import Receipt
 from understudy.report import meaning
 from understudy.report.plots import Plot, PlotLine, around
 from understudy.report.record import Released
@@ -27,70 +26,50 @@ _NONE = "none: no private data"
 _UNPROTECTED = "no guarantee"
 
 
-def _of_private(release: Released, read: Callable[[Receipt], str]) -> str:
-    """A fact of the guarantee, where there is one about private data."""
-    if release.record.unprotected:
-        return _UNPROTECTED
-    return _NONE if release.record.public else read(release.record.receipt)
+def _facts(release: Released) -> dict[str, object]:
+    """A release's guarantee and what it holds."""
+    record, receipt = release.record, release.record.receipt
+    without = _UNPROTECTED if record.unprotected else _NONE if record.public else ""
+    bound = _UNPROTECTED if record.unprotected else meaning.percent(meaning.guess_bound(receipt))
+    return {
+        "method": record.method,
+        "guarantee": record.guarantee,
+        "epsilon": without or meaning.stated(receipt.epsilon),
+        "delta": without or meaning.stated(receipt.delta),
+        "a guess is right at most": bound,
+        "unit": without or meaning.unit_in_words(receipt.unit),
+        "adjacency": without or receipt.adjacency,
+        "rows": record.count,
+        "classes": len(record.classes),
+        "images": " x ".join(map(str, record.image_shape or ())) or "none",
+        "made": record.date,
+    }
 
 
-_FACTS: dict[str, Callable[[Released], object]] = {
-    "method": lambda release: release.record.method,
-    "guarantee": lambda release: release.record.guarantee,
-    "epsilon": lambda release: _of_private(
-        release, lambda receipt: meaning.stated(receipt.epsilon)
-    ),
-    "delta": lambda release: _of_private(release, lambda receipt: meaning.stated(receipt.delta)),
-    "a guess is right at most": lambda release: (
-        _UNPROTECTED
-        if release.record.unprotected
-        else meaning.percent(meaning.guess_bound(release.record.receipt))
-    ),
-    "unit": lambda release: _of_private(
-        release, lambda receipt: meaning.unit_in_words(receipt.unit)
-    ),
-    "adjacency": lambda release: _of_private(release, lambda receipt: receipt.adjacency),
-    "rows": lambda release: release.record.count,
-    "classes": lambda release: len(release.record.classes),
-    "images": lambda release: " x ".join(map(str, release.record.image_shape or ())) or "none",
-    "made": lambda release: release.record.date,
-}
 _SAME_GUARANTEE = ("unit", "adjacency", "delta")
 _SAME_TASK = ("rows", "images")
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A metric value that at least two releases have.
+    """A metric value that at least two releases have."""
 
-    Attributes:
-        value: Its metric, what it was measured with and its kind, from the first that has it.
-        cells: One a release; empty text where it was not measured.
-        kind: Whether they may be published.
-    """
-
+    # its metric, what it was measured with and its kind, from the first that has it
     value: MetricValue
-    cells: tuple[Cell, ...]
-    kind: ValueKind
+    cells: tuple[Cell, ...]  # one a release; empty text where it was not measured
+    kind: ValueKind  # whether they may be published
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several releases side by side.
-
-    Attributes:
-        releases: They themselves.
-        facts: Their guarantees and what they hold: a name, and a text for each.
-        shared: Values that at least two of them have.
-        notes: Why numbers do not compare; empty where nothing stands against it.
-        trades: Values over epsilon; empty where no two epsilons have one.
-    """
+    """Several releases side by side."""
 
     releases: tuple[Released, ...]
+    # their guarantees and what they hold: a name, and a text for each
     facts: tuple[tuple[str, tuple[str, ...]], ...]
-    shared: tuple[Shared, ...]
-    notes: tuple[str, ...]
-    trades: tuple[Plot, ...]
+    shared: tuple[Shared, ...]  # values that at least two of them have
+    notes: tuple[str, ...]  # why numbers do not compare; empty where nothing stands against it
+    trades: tuple[Plot, ...]  # values over epsilon; empty where no two epsilons have one
 
     def rows(self) -> list[dict[str, Any]]:
         """Every value of every release as flat rows, as ``pandas.DataFrame`` takes them."""
@@ -133,14 +112,9 @@ def _not_finite(item: object) -> bool:
 
 
 def compare_releases(releases: Sequence[Released]) -> Comparison:
-    """Put releases side by side.
-
-    Args:
-        releases: Two or more, with names of their own.
-    """
-    facts = tuple(
-        (name, tuple(value(read(release)) for release in releases)) for name, read in _FACTS.items()
-    )
+    """Put two or more releases, with names of their own, side by side."""
+    each = [_facts(release) for release in releases]
+    facts = tuple((name, tuple(value(one[name]) for one in each)) for name in each[0])
     shared = tuple(_shared(releases))
     return Comparison(
         tuple(releases), facts, shared, tuple(_notes(releases, dict(facts))), trades(releases)
@@ -237,11 +211,7 @@ def _each(names: Sequence[str], texts: Sequence[str]) -> str:
 def trades(releases: Sequence[Released]) -> tuple[Plot, ...]:
     """The privacy-utility curve: metric values over epsilon, a line a method.
 
-    Args:
-        releases: Releases of one dataset.
-
-    Returns:
-        Plots of values that releases of at least two epsilons have.
+    Of values that releases of at least two epsilons have.
     """
     each = [(release, _values(release)) for release in releases]
     plots = []

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,10 @@ from understudy.report import comparison, images, meaning, tables, verdict_table
 from understudy.report.comparison import Comparison
 from understudy.report.plots import Drawing, Plot
 from understudy.report.record import OwnerRecord, RunRecord, Sample
-from understudy.report.rendering import environment
+from understudy.report.rendering import rendered
 from understudy.report.scatter import Scatter
 
-HUES = 8
-"""How many colours the template has for stages; more stages begin again with the first."""
+HUES = 8  # how many colours the template has for stages; more stages begin again with the first
 
 _SECTIONS: tuple[tuple[Group, str, str], ...] = (
     (
@@ -95,14 +94,8 @@ class Section:
 
 
 def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
-    """The report as one HTML page, for the owner only.
-
-    Args:
-        record: The public facts of the run.
-        owner: What only the owner may see.
-    """
+    """The report as one HTML page, for the owner only."""
     first, more = images.nearest_pairs(owner.pairs)
-    trades = comparison.trades(owner.releases)
     return _render(
         "report.html",
         record,
@@ -119,7 +112,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
         pairs=first,
         more_pairs=more,
         sections=_sections(owner.evaluation) if owner.evaluation else [],
-        trades=[_drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(trades)],
+        trades=_drawn("trade", comparison.trades(owner.releases)),
         total_seconds=sum(owner.seconds.values()),
     )
 
@@ -127,13 +120,7 @@ def owner_report(record: RunRecord, owner: OwnerRecord) -> str:
 def public_report(
     record: RunRecord, samples: Sequence[Sample] = (), scatter: Scatter | None = None
 ) -> str:
-    """The part of the report that may go with the release, as one HTML page.
-
-    Args:
-        record: The public facts of the run.
-        samples: A few synthetic images of each class.
-        scatter: Synthetic embeddings as points; None of a release of images.
-    """
+    """The part of the report that may go with the release, as one HTML page."""
     return _render(
         "public.html",
         record,
@@ -145,45 +132,35 @@ def public_report(
 
 
 def comparison_report(comparison: Comparison, samples: Sequence[Sample] = ()) -> str:
-    """Several releases side by side, as one HTML page.
+    """Several releases side by side, as one HTML page: owner-only, if anything was measured.
 
-    Args:
-        comparison: The comparison. With anything measured in it the page is for the owner only.
-        samples: A few synthetic images of each release, named as the releases are.
+    ``samples`` are named as the releases are.
     """
     # Notes may tell of the private rows.
     measured = any(one.evaluation for one in comparison.releases)
-    return (
-        environment()
-        .get_template("compare.html")
-        .render(
-            comparison=comparison,
-            kind_of_all="owner-only" if measured else "public",
-            trades=[
-                _drawn(f"trade-{k}", plot, "owner-only") for k, plot in enumerate(comparison.trades)
-            ],
-            samples=images.sample_images(tuple(samples)),
-            words=tables.explained(one.value for one in comparison.shared),
-        )
+    return rendered(
+        "compare.html",
+        comparison=comparison,
+        kind_of_all="owner-only" if measured else "public",
+        trades=_drawn("trade", comparison.trades),
+        samples=images.sample_images(tuple(samples)),
+        words=tables.explained(one.value for one in comparison.shared),
     )
 
 
 def _render(template: str, record: RunRecord, **more: Any) -> str:
     """A page about one release: with what all such pages show."""
     receipt = record.receipt
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            record=record,
-            receipt=receipt,
-            unit=meaning.unit_in_words(receipt.unit),
-            guarantee=verdict_table.guarantee_sentence(receipt),
-            budget=meaning.budget(receipt),
-            part="open" if record.unprotected else "dp",
-            stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
-            **more,
-        )
+    return rendered(
+        template,
+        record=record,
+        receipt=receipt,
+        unit=meaning.unit_in_words(receipt.unit),
+        guarantee=verdict_table.guarantee_sentence(receipt),
+        budget=meaning.budget(receipt),
+        part="open" if record.unprotected else "dp",
+        stage_bar=_bar([(stage.stage, stage.share) for stage in receipt.stages]),
+        **more,
     )
 
 
@@ -192,10 +169,8 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     sections = []
     for key, title, intro in _SECTIONS:
         values = evaluation.of(key)
-        drawn = [
-            _drawn(f"{key}-{number}", plot, kind)
-            for number, (plot, kind) in enumerate(tables.plots(evaluation.curves, key))
-        ]
+        plots = tables.plots(evaluation.curves, key)
+        drawn = _drawn(key, [plot for plot, _ in plots], [kind for _, kind in plots])
         confusions = tables.confusions(evaluation) if key == "utility" else []
         near = key in ("leakage", "attack")
         if values or drawn or confusions:
@@ -215,8 +190,12 @@ def _sections(evaluation: Evaluation) -> list[Section]:
     return sections
 
 
-def _drawn(key: str, plot: Plot, kind: ValueKind) -> DrawnPlot:
-    return DrawnPlot(f"plot-{key}", plot, plot.drawing(), kind)
+def _drawn(key: str, plots: Iterable[Plot], kinds: Sequence[ValueKind] = ()) -> list[DrawnPlot]:
+    """Plots that are ready to be written; owner-only, where no kinds are given."""
+    return [
+        DrawnPlot(f"plot-{key}-{k}", plot, plot.drawing(), kinds[k] if kinds else "owner-only")
+        for k, plot in enumerate(plots)
+    ]
 
 
 def _bar(parts: list[tuple[str, float]]) -> list[_Segment]:

@@ -6,6 +6,7 @@ import base64
 import io
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from PIL import Image
@@ -25,47 +26,27 @@ _MARGIN = 2
 
 @dataclass(frozen=True, slots=True)
 class PageImage:
-    """An image in the page; the address is empty where there is nothing to show.
+    """An image in the page; the address is empty where there is nothing to show."""
 
-    Attributes:
-        uri: ``data:`` address of a PNG.
-        count: How many images are on it.
-        width: Pixels of the page that it takes: its own number, or a whole multiple of it.
-        sharp: Whether to show its pixels as squares.
-    """
-
-    uri: str
-    count: int
-    width: int = 0
-    sharp: bool = False
+    uri: str  # ``data:`` address of a PNG
+    count: int  # how many images are on it
+    width: int = 0  # pixels of the page that it takes: its own number, or a whole multiple of it
+    sharp: bool = False  # whether to show its pixels as squares
 
 
 @dataclass(frozen=True, slots=True)
 class PairImage:
-    """A synthetic image beside the private one nearest to it.
+    """A synthetic image beside the private one nearest to it."""
 
-    Attributes:
-        image: Synthetic on the left, private on the right.
-        distance: How far they are from each other, as text.
-        synthetic: Row of the synthetic image.
-        real: Row of the private one.
-        same: Whether they are equal.
-    """
-
-    image: PageImage
-    distance: str
-    synthetic: int
-    real: int
-    same: bool
+    image: PageImage  # synthetic on the left, private on the right
+    distance: str  # how far they are from each other, as text
+    synthetic: int  # row of the synthetic image
+    real: int  # row of the private one
+    same: bool  # whether they are equal
 
 
 def page_image(images: Images, columns: int | None = None) -> PageImage:
-    """A contact sheet, as large as its images are.
-
-    Args:
-        images: (n, height, width, channels) uint8; n may be 0.
-        columns: Images in a row; about as many as there are rows by default.
-    """
+    """A contact sheet of (n, height, width, channels) uint8 images; n may be 0."""
     if len(images) == 0:
         return PageImage("", 0)
     shown = smaller(images, _LARGEST)
@@ -77,14 +58,10 @@ def page_image(images: Images, columns: int | None = None) -> PageImage:
 
 
 def contact_sheet(images: Images, columns: int | None = None) -> bytes:
-    """The images in rows, with a thin transparent margin between them.
+    """A PNG file of images in rows, with a thin transparent margin between them.
 
-    Args:
-        images: (n, height, width, channels) uint8, n of 1 or more, channels 1 or 3.
-        columns: Images in a row; the least square that holds them all by default.
-
-    Returns:
-        A PNG file.
+    ``images`` are (n, height, width, 1 or 3) uint8, n of 1 or more; by default they stand in the
+    least square that holds them all.
     """
     n, height, width, _ = images.shape
     columns = columns or math.ceil(math.sqrt(n))
@@ -102,12 +79,7 @@ def contact_sheet(images: Images, columns: int | None = None) -> bytes:
 
 
 def smaller(images: Images, side: int) -> Images:
-    """The images with at most so many pixels a side.
-
-    Args:
-        images: (n, height, width, channels) uint8.
-        side: Most pixels a side.
-    """
+    """The (n, height, width, channels) uint8 images with at most so many pixels a side."""
     longest = max(images.shape[1:3])
     if longest <= side:
         return images
@@ -126,43 +98,47 @@ def smaller(images: Images, side: int) -> Images:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Images of one class in a page, one sheet beside the other.
-
-    Attributes:
-        name: The class.
-        sheets: What is on a sheet, in words, and the sheet; one of no images says that there are
-            none.
-    """
+    """Images of one class in a page, one sheet beside the other."""
 
     name: str
+    # what is on a sheet, in words, and the sheet; one of no images says that there are none
     sheets: tuple[tuple[str, PageImage], ...]
 
 
 def gallery(sheets: tuple[Sheet, ...]) -> list[Strip]:
     """Real images, synthetic ones and the worst of those, of every class."""
-    strips = []
-    for one in sheets:
-        most, columns = _layout(len(sheets), one.synthetic if len(one.synthetic) else one.real)
-        shown = [
-            ("real", page_image(one.real[:most], columns)),
-            ("synthetic", page_image(one.synthetic[:most], columns)),
-        ]
-        worst = page_image(one.worst[: most // 2], columns // 2)
-        shown += [("synthetic, least like any real one", worst)] if worst.count else []
-        strips.append(Strip(one.name, tuple(shown)))
-    return strips
+    return [
+        _strip(
+            one.name,
+            _layout(len(sheets), one.synthetic if len(one.synthetic) else one.real),
+            {"real": one.real, "synthetic": one.synthetic},
+            ("synthetic, least like any real one", one.worst),
+        )
+        for one in sheets
+    ]
 
 
 def sample_strips(samples: tuple[Sample, ...]) -> list[Strip]:
     """Synthetic images and the worst of them, of every class."""
-    strips = []
-    for one in samples:
-        most, columns = _layout(len(samples), one.images)
-        worst = page_image(one.worst[: most // 2], columns // 2)
-        shown = [("the first", page_image(one.images[:most], columns))]
-        shown += [("least like the others", worst)] if worst.count else []
-        strips.append(Strip(one.name, tuple(shown)))
-    return strips
+    return [
+        _strip(
+            one.name,
+            _layout(len(samples), one.images),
+            {"the first": one.images},
+            ("least like the others", one.worst),
+        )
+        for one in samples
+    ]
+
+
+def _strip(
+    name: str, layout: tuple[int, int], shown: dict[str, Images], worst: tuple[str, Images]
+) -> Strip:
+    most, columns = layout
+    sheets = [(words, page_image(images[:most], columns)) for words, images in shown.items()]
+    if len(worst[1]):
+        sheets.append((worst[0], page_image(worst[1][: most // 2], columns // 2)))
+    return Strip(name, tuple(sheets))
 
 
 def sample_images(samples: tuple[Sample, ...]) -> list[tuple[str, PageImage]]:
@@ -185,6 +161,7 @@ def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]
     """The nearest pairs, the first of them and the rest; no more than a page can hold."""
     if pairs is None:
         return [], []
+    every = zip(pairs.synthetic, pairs.real, pairs.distances, pairs.rows, strict=True)
     pair_images = [
         PairImage(
             page_image(np.stack([synthetic, real]), 2),
@@ -193,12 +170,6 @@ def nearest_pairs(pairs: Pairs | None) -> tuple[list[PairImage], list[PairImage]
             int(rows[1]),
             bool(np.array_equal(synthetic, real)),
         )
-        for synthetic, real, distance, rows in zip(
-            pairs.synthetic[:_PAIRS],
-            pairs.real[:_PAIRS],
-            pairs.distances[:_PAIRS],
-            pairs.rows[:_PAIRS],
-            strict=True,
-        )
+        for synthetic, real, distance, rows in islice(every, _PAIRS)
     ]
     return pair_images[:_PAIRS_FIRST], pair_images[_PAIRS_FIRST:]

@@ -20,16 +20,11 @@ from understudy.report.record import (
 )
 from understudy.report.statement import PRIVACY_SCHEMA, jsonable, privacy_json
 
-REPORT_SCHEMA = "understudy-report/1"
-"""Name and version of the form."""
+REPORT_SCHEMA = "understudy-report/1"  # name and version of the form
 
 
 def public_json(record: RunRecord) -> dict[str, Any]:
-    """What the public page says.
-
-    Args:
-        record: The public facts of the run.
-    """
+    """What the public page says."""
     return {
         "schema": REPORT_SCHEMA,
         "kind": "public",
@@ -42,12 +37,7 @@ def public_json(record: RunRecord) -> dict[str, Any]:
 
 
 def owner_json(record: RunRecord, owner: OwnerRecord) -> dict[str, Any]:
-    """What the owner's page says. For the owner only.
-
-    Args:
-        record: The public facts of the run.
-        owner: What only the owner may see.
-    """
+    """What the owner's page says. For the owner only."""
     cards = verdict_table.cards(record, owner)
     return {
         "schema": REPORT_SCHEMA,
@@ -78,12 +68,9 @@ def _pairs(owner: OwnerRecord) -> dict[str, Any] | None:
 
 
 def read_record(content: Mapping[str, Any]) -> RunRecord:
-    """The public facts of a run from what `privacy_json` made of them.
+    """The public facts of a run from the content of ``privacy.json``.
 
     Options and facts come back as JSON values; every document made of the record is the same.
-
-    Args:
-        content: The content of ``privacy.json``.
 
     Raises:
         RunError: Another form, or a part of it is missing.
@@ -106,14 +93,7 @@ def read_record(content: Mapping[str, Any]) -> RunRecord:
 
 
 def read_evaluation(content: Mapping[str, Any]) -> Evaluation:
-    """What `Evaluation.as_dict` wrote.
-
-    Args:
-        content: The content of ``evaluation.json``.
-
-    Raises:
-        InputError: Another form.
-    """
+    """What `Evaluation.as_dict` wrote, or an `InputError`."""
     if content.get("schema") != EVALUATION_SCHEMA:
         raise InputError(
             f"an evaluation has the schema {EVALUATION_SCHEMA!r}, found "
@@ -132,14 +112,7 @@ def read_evaluation(content: Mapping[str, Any]) -> Evaluation:
 
 
 def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
-    """The owner's facts from ``run.json``, without images and without what was measured later.
-
-    Args:
-        content: The content of ``run.json``.
-
-    Raises:
-        RunError: A part of it is missing.
-    """
+    """The owner's facts from ``run.json``, without images; a `RunError` where a part is missing."""
     try:
         return OwnerRecord(
             dataset=content.get("dataset") or content["settings"]["source"],
@@ -156,12 +129,8 @@ def read_owner(content: Mapping[str, Any]) -> OwnerRecord:
 def read_score(entry: Mapping[str, Any]) -> ModelScore:
     """Means over the seeds of one network's results on the real test split.
 
-    Args:
-        entry: ``model``, and under ``synthetic`` and ``real`` the results of every seed: an entry
-            of ``accuracy`` in ``run.json``.
-
-    Raises:
-        KeyError: A part of it is missing.
+    ``entry`` is one of ``accuracy`` in ``run.json``: ``model``, and under ``synthetic`` and
+    ``real`` the results of every seed.
     """
     release, real = entry["synthetic"], entry["real"]
     counts = [sum(line) for line in release[0]["confusion"]]

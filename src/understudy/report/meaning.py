@@ -10,8 +10,7 @@ from typing import Literal
 from understudy.core.phrases import people_of
 from understudy.core.types import Receipt
 
-GROUPS = (1, 2, 5, 10)
-"""Sizes of groups of units that the documents state a bound for."""
+GROUPS = (1, 2, 5, 10)  # sizes of groups of units that the documents state a bound for
 
 
 def composed_mu(receipt: Receipt) -> float:
@@ -29,8 +28,7 @@ NO_GUARANTEE = Receipt("none", "none", math.inf, 1.0, 0.0, ())
 """The receipt of a release that private data steered without noise: a kind of its own."""
 
 
-EARLIER_RUN = "earlier run"
-"""The origin of stages whose stored answers were sampled from again."""
+EARLIER_RUN = "earlier run"  # the origin of stages whose stored answers were sampled from again
 
 
 def guarantee_of(receipt: Receipt) -> Guarantee:
@@ -51,20 +49,13 @@ def is_unprotected(receipt: Receipt) -> bool:
 
 
 def guess_bound(receipt: Receipt, units: int = 1) -> float:
-    """How often an attacker can be right, at most, about whether a group took part.
+    """How often an attacker can be right, at most, about whether a group took part: 0.5 to 1.
 
     The attacker knows everything but that, starts from a coin flip and sees the release. The
     smaller of two bounds: (e^eps + delta) / (e^eps + 1) holds for any (epsilon, delta)
     (Kairouz, Oh and Viswanath 2015), and Phi(mu / 2) for Gaussian releases (Dong, Roth and Su
     2022), plus sinh(slack) for the noise being discrete. A group of k units has k epsilon,
     k slack, k mu and delta (e^(k eps) - 1) / (e^eps - 1).
-
-    Args:
-        receipt: The guarantee.
-        units: k, 1 or more.
-
-    Returns:
-        A probability, 0.5 to 1.
     """
     epsilon = receipt.epsilon * units
     if epsilon > 700:

@@ -15,8 +15,7 @@ from understudy.report import meaning
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 40
-LINES = 6
-"""How many lines a plot can hold and still be read."""
+LINES = 6  # how many lines a plot can hold and still be read
 
 _NEAR = 0.6  # points of the drawing; what is nearer to the last point drawn is left out
 _ROWS = 10  # of the table of numbers
@@ -33,36 +32,23 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class PlotLine:
-    """One line.
+    """One line."""
 
-    Attributes:
-        name: For the legend.
-        x: From left to right.
-        y: As many.
-        notes: A word for each point, such as the release it is of; none by default.
-    """
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
+    name: str  # for the legend
+    x: Sequence[float]  # from left to right
+    y: Sequence[float]  # as many
+    # a word for each point, such as the release it is of; none by default
     notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis.
+    """An axis."""
 
-    Attributes:
-        name: What it shows.
-        low: Where it begins.
-        high: Where it ends, above `low`.
-        log: Whether it is logarithmic; then `low` is above 0.
-    """
-
-    name: str
-    low: float
-    high: float
-    log: bool = False
+    name: str  # what it shows
+    low: float  # where it begins
+    high: float  # where it ends, above `low`
+    log: bool = False  # whether it is logarithmic; then `low` is above 0
 
     def place(self, value: float) -> float:
         """Where a value stands, 0 at the beginning to 1 at the end; what is outside, at the end."""
@@ -87,23 +73,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Lines over one pair of axes.
+    """Lines over one pair of axes."""
 
-    Attributes:
-        title: What it shows, in a few words.
-        x: The horizontal axis.
-        y: The vertical axis.
-        lines: At most `LINES`.
-        chance: Whether to draw where y equals x, which is guessing in a ROC.
-        marks: Whether every point gets a mark.
-    """
-
-    title: str
-    x: Axis
-    y: Axis
-    lines: tuple[PlotLine, ...]
-    chance: bool = False
-    marks: bool = False
+    title: str  # what it shows, in a few words
+    x: Axis  # the horizontal axis
+    y: Axis  # the vertical axis
+    lines: tuple[PlotLine, ...]  # at most `LINES`
+    chance: bool = False  # whether to draw where y equals x, which is guessing in a ROC
+    marks: bool = False  # whether every point gets a mark
 
     def describe(self) -> str:
         """The plot in words: its axes, and where each line begins and ends."""
@@ -165,34 +142,18 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point with a mark.
+    """A point with a mark."""
 
-    Attributes:
-        line: Which line it is on.
-        x: Across, in the drawing's units.
-        y: Down.
-        shape: SVG path around the point.
-        note: A word for it; may be empty.
-    """
-
-    line: int
-    x: float
-    y: float
-    shape: str
-    note: str
+    line: int  # which line it is on
+    x: float  # across, in the drawing's units
+    y: float  # down
+    shape: str  # SVG path around the point
+    note: str  # a word for it; may be empty
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A plot in the units of its drawing, `WIDTH` across and `HEIGHT` down.
-
-    Attributes:
-        x_ticks: Where the ticks of the horizontal axis stand, and what they say.
-        y_ticks: The same of the vertical axis.
-        paths: SVG paths of the lines.
-        marks: Marks of all points, where the plot has them.
-        chance: SVG path of where y equals x; empty where it is not drawn.
-    """
+    """A plot in the units of its drawing, `WIDTH` across and `HEIGHT` down."""
 
     width: ClassVar[int] = WIDTH
     height: ClassVar[int] = HEIGHT
@@ -201,21 +162,18 @@ class Drawing:
     top: ClassVar[int] = TOP
     bottom: ClassVar[int] = HEIGHT - BOTTOM
 
+    # where the ticks of the horizontal axis stand, and what they say
     x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    paths: tuple[str, ...]
-    marks: tuple[Mark, ...]
-    chance: str
+    y_ticks: tuple[tuple[float, str], ...]  # the same of the vertical axis
+    paths: tuple[str, ...]  # SVG paths of the lines
+    marks: tuple[Mark, ...]  # marks of all points, where the plot has them
+    chance: str  # SVG path of where y equals x; empty where it is not drawn
 
 
 def around(name: str, values: Sequence[float], *, log: bool | None = None) -> Axis:
-    """An axis that holds the values with a little room on both sides.
+    """An axis that holds finite values with a little room on both sides.
 
-    Args:
-        name: What it shows.
-        values: Finite numbers, one or more.
-        log: Whether it is logarithmic; by default where the values are above 0 and the largest is
-            more than 20 times the smallest.
+    By default it is logarithmic where they are above 0 and the largest is over 20 times the least.
     """
     low, high = min(values), max(values)
     if log is None:

@@ -24,19 +24,12 @@ def _no_images() -> Images:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """A model that took part in a run.
+    """A model that took part in a run."""
 
-    Attributes:
-        role: What it did: ``"encoder"`` or ``"decoder"``.
-        name: The name it was asked for by; folders of the owner's machine are cut off.
-        licence: Licence and origin of its weights; ``"none"`` without weights.
-        sha256: Digest of its file in hexadecimal, where it has one.
-    """
-
-    role: str
-    name: str
-    licence: str
-    sha256: str | None = None
+    role: str  # what it did: ``"encoder"`` or ``"decoder"``
+    name: str  # the name it was asked for by; folders of the owner's machine are cut off
+    licence: str  # licence and origin of its weights; ``"none"`` without weights
+    sha256: str | None = None  # digest of its file in hexadecimal, where it has one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", public_name(self.name))
@@ -65,62 +58,36 @@ class Premise:
 
 @dataclass(frozen=True, slots=True)
 class StatedAttack:
-    """What an attack on a release without a guarantee gained: private data without noise.
+    """What an attack on a release without a guarantee gained; no other release may state it."""
 
-    A release without a guarantee states it; no other may, for it would be outside of its guarantee.
-
-    Attributes:
-        subject: What was attacked: ``"this release"``, ``"all candidates"``.
-        attack: What the attacker did, in words.
-        measured: With what it was measured, and against which records.
-        tpr: Part of the private records that the attacker names while accusing 1 % of the
-            held-out ones: (value, low, high), the last two the ends of a 95 % interval.
-        auc: Area under the ROC, likewise; 0.5 is guessing.
-    """
-
-    subject: str
-    attack: str
-    measured: str
+    subject: str  # what was attacked: ``"this release"``, ``"all candidates"``
+    attack: str  # what the attacker did, in words
+    measured: str  # with what it was measured, and against which records
+    # part of the private records that the attacker names while accusing 1 % of the held-out ones:
+    # (value, low, high), the last two the ends of a 95 % interval
     tpr: tuple[float, float, float]
-    auc: tuple[float, float, float]
+    auc: tuple[float, float, float]  # area under the ROC, likewise; 0.5 is guessing
 
 
 @dataclass(frozen=True, slots=True)
 class StatedCopies:
-    """How many samples of a release without a guarantee are copies of private records.
+    """How many samples are copies of private records; stated as a `StatedAttack` is."""
 
-    A release without a guarantee states it; no other may, for it would be outside of its guarantee.
-
-    Attributes:
-        samples: How many samples the release has.
-        exact: How many equal a private record, value for value.
-        near: How many others are near-copies.
-        usual: Part of the private records that are as near to another private record.
-        measured: What a near-copy is, in words.
-    """
-
-    samples: int
-    exact: int
-    near: int
-    usual: float
-    measured: str
+    samples: int  # how many samples the release has
+    exact: int  # how many equal a private record, value for value
+    near: int  # how many others are near-copies
+    usual: float  # part of the private records that are as near to another private record
+    measured: str  # what a near-copy is, in words
 
 
 @dataclass(frozen=True, slots=True)
 class StatedTotal:
-    """What all releases of the dataset so far come to, as its owner states it.
+    """What all releases of the dataset so far come to, as its owner states it."""
 
-    Attributes:
-        epsilon: Of all of them together, this one included, at ``delta``.
-        delta: Delta of the same.
-        releases: How many runs were charged.
-        unprotected: How many releases have no guarantee besides: no epsilon covers them.
-    """
-
-    epsilon: float
+    epsilon: float  # of all of them together, this one included, at ``delta``
     delta: float
-    releases: int
-    unprotected: int = 0
+    releases: int  # how many runs were charged
+    unprotected: int = 0  # how many releases have no guarantee besides: no epsilon covers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +95,13 @@ class PublicQuality:
     """How good a release is by a measure that the run paid for: it is under the guarantee.
 
     A classifier was trained on the release; a noisy query counted for each class how many private
-    records it finds. All numbers are (value, low, high): the last two are the ends of a 95 %
-    interval, which holds the noise.
-
-    Attributes:
-        classifier: What was trained, in words.
-        balanced_accuracy: The mean of the recalls, 0 to 1.
-        recalls: By class: the part of its private records that is found, 0 to 1.
+    records it finds. Numbers are (value, low, high): the last two are the ends of a 95 % interval,
+    which holds the noise.
     """
 
-    classifier: str
-    balanced_accuracy: tuple[float, float, float]
+    classifier: str  # what was trained, in words
+    balanced_accuracy: tuple[float, float, float]  # the mean of the recalls, 0 to 1
+    # by class: the part of its private records that is found, 0 to 1
     recalls: Mapping[str, tuple[float, float, float]]
 
     @property
@@ -154,54 +117,37 @@ class PublicQuality:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The public facts of a run: everything in it may be printed in the release.
+    """The public facts of a run: everything in it may be printed in the release."""
 
-    Attributes:
-        method: Name of the method.
-        receipt: The guarantee, and what each stage cost.
-        classes: Class names, public by assumption; empty when unlabelled.
-        count: Number of synthetic rows.
-        format: How the release is stored.
-        version: Version of Understudy.
-        date: Day of the release, ISO 8601.
-        params: Options of the method: JSON values.
-        image_shape: (height, width, channels), where there are images.
-        dim: d, where there are embeddings.
-        models: The encoder and the decoder, where used.
-        public_sources: Names of public datasets used; folders are cut off.
-        facts: Public facts of the method (`Release.facts`): JSON values.
-        how: How the method works, in a sentence or two.
-        title: Heading of the dataset card. Public: never the private folder's name.
-        licence: Licence of the release, as its publisher says; ``"unknown"``: not said.
-        premises: What of the private dataset was taken for public, and where that is from.
-        attacks: What attacks gained; only where there is no guarantee that stating it would break.
-        copies: How many samples are copies of private records, likewise; None: not counted.
-        contact: Whom to ask about the release, as its publisher says; empty: not said.
-        total: What all releases of the dataset come to, where the owner has agreed to say it.
-        quality: How good it is by a measure that the run paid for; None: not measured publicly.
-    """
-
-    method: str
-    receipt: Receipt
-    classes: tuple[str, ...]
-    count: int
-    format: Format
-    version: str
-    date: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    image_shape: Shape | None = None
-    dim: int | None = None
-    models: tuple[ModelRecord, ...] = ()
-    public_sources: tuple[str, ...] = ()
+    method: str  # name of the method
+    receipt: Receipt  # the guarantee, and what each stage cost
+    classes: tuple[str, ...]  # class names, public by assumption; empty when unlabelled
+    count: int  # number of synthetic rows
+    format: Format  # how the release is stored
+    version: str  # version of Understudy
+    date: str  # day of the release, ISO 8601
+    params: Mapping[str, Any] = field(default_factory=dict)  # options of the method: JSON values
+    image_shape: Shape | None = None  # (height, width, channels), where there are images
+    dim: int | None = None  # d, where there are embeddings
+    models: tuple[ModelRecord, ...] = ()  # the encoder and the decoder, where used
+    public_sources: tuple[str, ...] = ()  # names of public datasets used; folders are cut off
+    # public facts of the method (`Release.facts`): JSON values
     facts: Mapping[str, Any] = field(default_factory=dict)
-    how: str = ""
+    how: str = ""  # how the method works, in a sentence or two
+    # heading of the dataset card. Public: never the private folder's name.
     title: str = "A synthetic dataset"
+    # licence of the release, as its publisher says; ``"unknown"``: not said
     licence: str = "unknown"
+    # what of the private dataset was taken for public, and where that is from
     premises: tuple[Premise, ...] = ()
+    # what attacks gained; only where there is no guarantee that stating it would break
     attacks: tuple[StatedAttack, ...] = ()
+    # how many samples are copies of private records, likewise; None: not counted
     copies: StatedCopies | None = None
-    contact: str = ""
+    contact: str = ""  # whom to ask about the release, as its publisher says; empty: not said
+    # what all releases of the dataset come to, where the owner has agreed to say it
     total: StatedTotal | None = None
+    # how good it is by a measure that the run paid for; None: not measured publicly
     quality: PublicQuality | None = None
 
     def __post_init__(self) -> None:
@@ -271,124 +217,80 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The part of one class's real test rows that a model finds.
-
-    Attributes:
-        label: The class.
-        synthetic: When trained on the release, 0 to 1.
-        real: When trained on the real data, 0 to 1; None where not measured.
-    """
+    """The part of one class's real test rows that a model finds."""
 
     label: str
-    synthetic: float
-    real: float | None = None
+    synthetic: float  # when trained on the release, 0 to 1
+    real: float | None = None  # when trained on the real data, 0 to 1; None where not measured
 
 
 @dataclass(frozen=True, slots=True)
 class ModelScore:
-    """How one model does on the real test split, trained on the release and on the real data.
+    """How one model does on the real test split, trained on the release and on the real data."""
 
-    Attributes:
-        model: What was trained, such as ``"small CNN on images"``.
-        synthetic: Balanced accuracy when trained on the release, 0 to 1: the mean of the recalls.
-        real: The same when trained on the real data; None where not measured.
-        accuracy: Part of all test rows whose class is found, trained on the release; None: not
-            known.
-        accuracy_real: The same when trained on the real data.
-        majority_balanced: Balanced accuracy of one class for all rows: 1 over their number.
-        majority: Accuracy of naming the most frequent class of the test set for all rows.
-        recalls: Of every class that has test rows, the lowest first.
-        released: Whether it is of what the run released, and no sample had a part in it.
-    """
-
-    model: str
+    model: str  # what was trained, such as ``"small CNN on images"``
+    # balanced accuracy when trained on the release, 0 to 1: the mean of the recalls
     synthetic: float
-    real: float | None = None
+    real: float | None = None  # the same when trained on the real data; None where not measured
+    # part of all test rows whose class is found, trained on the release; None: not known
     accuracy: float | None = None
-    accuracy_real: float | None = None
+    accuracy_real: float | None = None  # the same when trained on the real data
+    # balanced accuracy of one class for all rows: 1 over their number
     majority_balanced: float | None = None
+    # accuracy of naming the most frequent class of the test set for all rows
     majority: float | None = None
-    recalls: tuple[Recall, ...] = ()
-    released: bool = False
+    recalls: tuple[Recall, ...] = ()  # of every class that has test rows, the lowest first
+    released: bool = False  # whether it is of what the run released, and no sample had a part in it
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A few images of one class, real beside synthetic.
-
-    Attributes:
-        name: The class.
-        real: (k, height, width, channels) uint8 private images; k may be 0.
-        synthetic: (m, height, width, channels) uint8; m may be 0.
-        worst: Likewise: the synthetic images that are least like any real one, the worst first.
-    """
+    """A few images of one class, real beside synthetic."""
 
     name: str
-    real: Images
-    synthetic: Images
+    real: Images  # (k, height, width, channels) uint8 private images; k may be 0
+    synthetic: Images  # (m, height, width, channels) uint8; m may be 0
+    # likewise: the synthetic images that are least like any real one, the worst first
     worst: Images = field(default_factory=_no_images)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A few synthetic images of one class. Public.
-
-    Attributes:
-        name: The class.
-        images: (m, height, width, channels) uint8, of the release.
-        worst: Likewise: those that are least like the others of their class, the worst first.
-    """
+    """A few synthetic images of one class. Public."""
 
     name: str
-    images: Images
+    images: Images  # (m, height, width, channels) uint8, of the release
+    # likewise: those that are least like the others of their class, the worst first
     worst: Images = field(default_factory=_no_images)
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """One release among several, with what was measured of it. Owner-only.
+    """One release among several, with what was measured of it. Owner-only."""
 
-    Attributes:
-        name: What to call it: the name of its folder.
-        record: Its public facts.
-        evaluation: What was measured; None: nothing yet.
-    """
-
-    name: str
+    name: str  # what to call it: the name of its folder
     record: RunRecord
-    evaluation: Evaluation | None = None
+    evaluation: Evaluation | None = None  # what was measured; None: nothing yet
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRecord:
-    """What only the owner may see. No public document takes it.
+    """What only the owner may see. No public document takes it."""
 
-    Attributes:
-        dataset: The private dataset's name.
-        rows: Number of private rows.
-        skipped: Bad files that were passed over.
-        spending: The dataset's budget, from the ledger.
-        scores: Balanced accuracies on real data.
-        sheets: Real beside synthetic images, a sheet a class.
-        seconds: Seconds per part of the run, in order.
-        evaluation: What was measured; None: nothing yet.
-        utility: The verdict by ``scores``; None: without any.
-        pairs: Synthetic images beside the private ones nearest to them; None: not measured.
-        releases: This release and others of the same dataset; empty where it is the only one.
-        budget_from: Whether `spending` is of now, or of when the run ended.
-        scatter: Synthetic embeddings as points; None of a release of images.
-    """
-
-    dataset: str
-    rows: int
-    skipped: int = 0
-    spending: BudgetState | None = None
-    scores: tuple[ModelScore, ...] = ()
-    sheets: tuple[Sheet, ...] = ()
+    dataset: str  # the private dataset's name
+    rows: int  # number of private rows
+    skipped: int = 0  # bad files that were passed over
+    spending: BudgetState | None = None  # the dataset's budget, from the ledger
+    scores: tuple[ModelScore, ...] = ()  # balanced accuracies on real data
+    sheets: tuple[Sheet, ...] = ()  # real beside synthetic images, a sheet a class
+    # seconds per part of the run, in order
     seconds: Mapping[str, float] = field(default_factory=dict)
-    evaluation: Evaluation | None = None
-    utility: Verdict | None = None
+    evaluation: Evaluation | None = None  # what was measured; None: nothing yet
+    utility: Verdict | None = None  # the verdict by ``scores``; None: without any
+    # synthetic images beside the private ones nearest to them; None: not measured
     pairs: Pairs | None = None
+    # this release and others of the same dataset; empty where it is the only one
     releases: tuple[Released, ...] = ()
+    # whether `spending` is of now, or of when the run ended
     budget_from: Literal["ledger", "run"] = "ledger"
-    scatter: Scatter | None = None
+    scatter: Scatter | None = None  # synthetic embeddings as points; None of a release of images

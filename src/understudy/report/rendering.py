@@ -52,6 +52,11 @@ def coded(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # escaped before
 
 
+def rendered(template: str, **values: Any) -> str:
+    """A template of this package with its values."""
+    return environment().get_template(template).render(**values)
+
+
 @cache
 def environment() -> Environment:
     """Jinja2 with this package's templates; ``*.html`` escapes everything, the rest uses ``md``."""

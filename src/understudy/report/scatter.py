@@ -8,47 +8,32 @@ import numpy as np
 
 from understudy.core.types import Embeddings, Labels
 
-DRAWING_SIDE = 480
-"""Units of the drawing, across and down."""
+DRAWING_SIDE = 480  # units of the drawing, across and down
 
 MARGIN = 24
-POINTS = 1500
-"""At most so many points are drawn: the first ones, which are in a random order."""
+POINTS = 1500  # at most so many points are drawn: the first ones, which are in a random order
 
-NAMED = 20
-"""Classes that are named in the drawing; of more, none is."""
+NAMED = 20  # classes that are named in the drawing; of more, none is
 
 _TRIMMED = 0.5  # percent of the points at each end of an axis, which are drawn at its end
 
 
 @dataclass(frozen=True, slots=True)
 class ScatterClass:
-    """The points of one class.
-
-    Attributes:
-        name: The class.
-        points: (x, y) in the drawing's units.
-        middle: Where its name stands: the mean of its points.
-    """
+    """The points of one class."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
-    middle: tuple[float, float]
+    points: tuple[tuple[float, float], ...]  # (x, y) in the drawing's units
+    middle: tuple[float, float]  # where its name stands: the mean of its points
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Synthetic embeddings along their two principal axes. Part of the release.
+    """Synthetic embeddings along their two principal axes. Part of the release."""
 
-    Attributes:
-        classes: The points, class by class.
-        explained: Part of the variance along each of the two axes.
-        count: How many points there are.
-    """
-
-    classes: tuple[ScatterClass, ...]
-    explained: tuple[float, float]
-    count: int
+    classes: tuple[ScatterClass, ...]  # the points, class by class
+    explained: tuple[float, float]  # part of the variance along each of the two axes
+    count: int  # how many points there are
 
     @property
     def named(self) -> bool:
@@ -57,13 +42,7 @@ class Scatter:
 
 
 def scatter_of(embeddings: Embeddings, labels: Labels, names: tuple[str, ...]) -> Scatter:
-    """The first points of a release, by a principal component analysis of them alone.
-
-    Args:
-        embeddings: (n, d), n and d 1 or more.
-        labels: (n,) indices into ``names``.
-        names: Classes; empty: there are none.
-    """
+    """The first of (n, d) embeddings, by a principal component analysis of them alone."""
     rows, labels = embeddings[:POINTS].astype(np.float64), labels[:POINTS]
     rows = rows - rows.mean(axis=0)
     _, lengths, axes = np.linalg.svd(rows, full_matrices=False)

@@ -15,7 +15,7 @@ import numpy as np
 
 from understudy.report import meaning
 from understudy.report.record import RunRecord
-from understudy.report.rendering import environment
+from understudy.report.rendering import rendered
 
 PRIVACY_SCHEMA = "understudy-privacy/1"
 """Name and version of the form of ``privacy.json``; docs/release.md describes its fields."""
@@ -139,16 +139,11 @@ def jsonable(value: Any) -> Any:
 
 
 def privacy_json(record: RunRecord) -> dict[str, Any]:
-    """The guarantee as JSON values, complete enough to be checked by a program.
+    """The content of ``privacy.json``, in the form that `PRIVACY_SCHEMA` names.
 
-    Args:
-        record: The public facts of the run.
-
-    Returns:
-        The content of ``privacy.json``, in the form that `PRIVACY_SCHEMA` names. A stage's ``mu``
-        is its ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the sum of their
-        squares; ``guarantee.epsilon - guarantee.slack`` is no less than the epsilon of that mu at
-        ``guarantee.delta``. Of a release without a guarantee, epsilon, delta and mu are None.
+    A stage's ``mu`` is its ``sensitivity`` over its ``sigma``; ``guarantee.mu`` is the root of the
+    sum of their squares; ``guarantee.epsilon - guarantee.slack`` is no less than the epsilon
+    of that mu at ``guarantee.delta``. Without a guarantee, epsilon, delta and mu are None.
     """
     receipt = record.receipt
     covered, not_covered, assumptions = _lists(record)
@@ -174,7 +169,20 @@ def privacy_json(record: RunRecord) -> dict[str, Any]:
         },
         "mechanism": dict(_of_kind(record, MECHANISM, PUBLIC_MECHANISM, UNPROTECTED_MECHANISM)),
         "stages": [asdict(stage) for stage in receipt.stages],
-        "data": _data(record),
+        "data": {
+            "method": record.method,
+            "params": jsonable(record.params),
+            "classes": list(record.classes),
+            "count": record.count,
+            "format": record.format,
+            "image_shape": jsonable(record.image_shape),
+            "dim": record.dim,
+            "facts": jsonable(record.facts),
+            "how": record.how,
+            "title": record.title,
+            "licence": record.licence,
+            "contact": record.contact,
+        },
         "models": [asdict(model) for model in record.models],
         "public_data": list(record.public_sources),
         "premises": [asdict(premise) for premise in record.premises],
@@ -217,44 +225,23 @@ def _of_kind(record: RunRecord, private: T, public: T, unprotected: T) -> T:
     ]
 
 
-def _data(record: RunRecord) -> dict[str, Any]:
-    """What the release holds and how it was made."""
-    return {
-        "method": record.method,
-        "params": jsonable(record.params),
-        "classes": list(record.classes),
-        "count": record.count,
-        "format": record.format,
-        "image_shape": jsonable(record.image_shape),
-        "dim": record.dim,
-        "facts": jsonable(record.facts),
-        "how": record.how,
-        "title": record.title,
-        "licence": record.licence,
-        "contact": record.contact,
-    }
-
-
 def statement_text(record: RunRecord) -> str:
     """The privacy statement, ``PRIVACY.md``: the same in plain language, as Markdown."""
     receipt = record.receipt
     covered, not_covered, assumptions = _lists(record)
     templates = "statement.md", "public_statement.md", "unprotected_statement.md"
-    return (
-        environment()
-        .get_template(_of_kind(record, *templates))
-        .render(
-            record=record,
-            inherited=[stage for stage in receipt.stages if stage.origin],
-            receipt=receipt,
-            unit=meaning.unit_in_words(receipt.unit),
-            neighbours=meaning.neighbours_in_words(receipt),
-            groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],
-            odds=meaning.odds(receipt),
-            covered=covered,
-            not_covered=not_covered,
-            assumptions=assumptions,
-            declared=[premise for premise in record.premises if premise.origin == "declared"],
-            inferred=[premise for premise in record.premises if premise.origin == "inferred"],
-        )
+    return rendered(
+        _of_kind(record, *templates),
+        record=record,
+        inherited=[stage for stage in receipt.stages if stage.origin],
+        receipt=receipt,
+        unit=meaning.unit_in_words(receipt.unit),
+        neighbours=meaning.neighbours_in_words(receipt),
+        groups=[(k, meaning.guess_bound(receipt, k)) for k in meaning.GROUPS],
+        odds=meaning.odds(receipt),
+        covered=covered,
+        not_covered=not_covered,
+        assumptions=assumptions,
+        declared=[premise for premise in record.premises if premise.origin == "declared"],
+        inferred=[premise for premise in record.premises if premise.origin == "inferred"],
     )

@@ -20,73 +20,46 @@ _NUMBERS = ("epsilon", "delta", "value", "low", "high", "baseline")  # columns f
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A number as text, with the exact one behind it.
+    """A number as text, with the exact one behind it."""
 
-    Attributes:
-        text: What to show.
-        spread: Its 95 % interval; empty where not known.
-        best: Whether it is the best of its row or column.
-        depth: How dark its ground is, 0 to 100.
-    """
-
-    text: str
-    spread: str = ""
-    best: bool = False
-    depth: int = 0
+    text: str  # what to show
+    spread: str = ""  # its 95 % interval; empty where not known
+    best: bool = False  # whether it is the best of its row or column
+    depth: int = 0  # how dark its ground is, 0 to 100
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One metric value of all rows.
+    """One metric value of all rows."""
 
-    Attributes:
-        name: What it is.
-        measured: With what.
-        value: The number.
-        baseline: The same of real rows that were held out; empty where there is none.
-        baseline_of: What the baseline is of, in words; may be empty.
-        better: Which way is better, in words.
-        kind: Whether it may be published.
-    """
-
-    name: str
-    measured: str
-    value: Cell
-    baseline: str
-    baseline_of: str
-    better: str
-    kind: ValueKind
+    name: str  # what it is
+    measured: str  # with what
+    value: Cell  # the number
+    baseline: str  # the same of real rows that were held out; empty where there is none
+    baseline_of: str  # what the baseline is of, in words; may be empty
+    better: str  # which way is better, in words
+    kind: ValueKind  # whether it may be published
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTable:
-    """The values of the classes: a line a class, a column a metric, or two with its baseline.
+    """The values of the classes: a line a class, a column a metric, or two with its baseline."""
 
-    Attributes:
-        names: Heading of each column after the first.
-        rows: Class name and its cells; the worst of each column is marked.
-        kind: Whether they may be published: of the most private of them.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # heading of each column after the first
+    # class name and its cells; the worst of each column is marked
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    kind: ValueKind
+    kind: ValueKind  # whether they may be published: of the most private of them
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Which class was predicted, for each true one.
+    """Which class was predicted, for each true one."""
 
-    Attributes:
-        name: Of what.
-        classes: The classes, of rows and of columns; empty where there are too many to show.
-        rows: A line a true class: parts of it, in percent.
-        mistakes: The most frequent ones: true class, predicted class, part of the true class.
-    """
-
-    name: str
+    name: str  # of what
+    # the classes, of rows and of columns; empty where there are too many to show
     classes: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]  # a line a true class: parts of it, in percent
+    # the most frequent ones: true class, predicted class, part of the true class
     mistakes: tuple[tuple[str, str, str], ...]
 
 
@@ -134,10 +107,8 @@ def explained(values: Iterable[MetricValue]) -> list[tuple[str, str]]:
 def by_class(values: Iterable[MetricValue], *, baseline: str = "") -> ClassTable | None:
     """The values of the classes, or None where there are none.
 
-    Args:
-        values: Of which those of classes are taken.
-        baseline: Heading of a column of baselines behind each metric's. Where it is given, the
-            classes stand in order of the first metric, the worst first; else in their own order.
+    With ``baseline``, the heading of a column of baselines behind each metric's, the classes stand
+    in order of the first metric, the worst first; else in their own order.
     """
     labelled = [value for value in values if value.label]
     if not labelled:

@@ -68,29 +68,17 @@ _NOT_YET = "Not measured yet: run `understudy evaluate FOLDER --real SOURCE --te
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A verdict as a reader sees it.
+    """A verdict as a reader sees it."""
 
-    Attributes:
-        title: What it is about: ``"Leakage"``.
-        asked: The question it answers.
-        grade: How good.
-        word: The grade in a word that fits the question: ``"none found"``.
-        sign: The grade as a sign, for readers who see no colours.
-        sentence: The numbers that decided.
-        rule: The thresholds; may be empty.
-        kind: Whether it may be told.
-        section: Where the drill-down is: the id of a section.
-    """
-
-    title: str
-    asked: str
-    grade: Grade
-    word: str
-    sign: str
-    sentence: str
-    rule: str
-    kind: ValueKind
-    section: str
+    title: str  # what it is about: ``"Leakage"``
+    asked: str  # the question it answers
+    grade: Grade  # how good
+    word: str  # the grade in a word that fits the question: ``"none found"``
+    sign: str  # the grade as a sign, for readers who see no colours
+    sentence: str  # the numbers that decided
+    rule: str  # the thresholds; may be empty
+    kind: ValueKind  # whether it may be told
+    section: str  # where the drill-down is: the id of a section
 
     @property
     def measured(self) -> bool:

@@ -8,80 +8,57 @@ ground of pale fibres with nuclei on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 _HARMONICS = np.arange(2, 5)  # of an outline: oval, three-cornered, four-cornered
 
 
 @dataclass(frozen=True)
 class _Stain:
-    """The colours of an image.
+    """The colours of an image."""
 
-    Attributes:
-        ground: (channels,) where there is no body.
-        body: (channels,) of the bodies.
-        nucleus: (channels,) of their nuclei.
-        variety: How far bodies differ in lightness.
-    """
-
-    ground: Pixels
-    body: Pixels
-    nucleus: Pixels
-    variety: float
+    ground: Pixels  # (channels,) where there is no body
+    body: Pixels  # (channels,) of the bodies
+    nucleus: Pixels  # (channels,) of their nuclei
+    variety: float  # how far bodies differ in lightness
 
 
 @dataclass(frozen=True)
 class _Bodies:
-    """What bodies of one image have in common; each number is one of a range.
+    """What bodies of one image have in common; each number is one of a range."""
 
-    Attributes:
-        radius: Of a body, about.
-        oval: How far outlines are from circles.
-        softness: Of their edges.
-        rim: Lightness added along the edge.
-        hollow: Lightness added in the middle.
-        specks: Contrast of what is inside.
-        mottle: (h, w) texture of unit variance, of what is inside.
-        lobes: Of a nucleus; 0: no nucleus.
-        nucleus: Radius of the nucleus in radii of the body.
-        opacity: Of a body.
-    """
-
-    radius: float
-    oval: float
-    softness: float
-    rim: float
-    hollow: float
-    specks: float
-    mottle: Pixels
-    lobes: int
-    nucleus: float
+    radius: float  # of a body, about
+    oval: float  # how far outlines are from circles
+    softness: float  # of their edges
+    rim: float  # lightness added along the edge
+    hollow: float  # lightness added in the middle
+    specks: float  # contrast of what is inside
+    mottle: Pixels  # (h, w) texture of unit variance, of what is inside
+    lobes: int  # of a nucleus; 0: no nucleus
+    nucleus: float  # radius of the nucleus in radii of the body
     opacity: float
 
 
-def cells(height: int, width: int, channels: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def cells(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
     dark = plane.chance(0.3)
     stain = _fluorescence(plane) if dark else _stained(plane)
     pixels = plane.flat(stain.ground)
-    kind = rng.choice(["one", "crowd", "tissue"], p=[0.45, 0.35, 0.2])
+    kind = plane.rng.choice(["one", "crowd", "tissue"], p=[0.45, 0.35, 0.2])
     if kind == "tissue":
         pixels = _tissue(plane, stain)
         stroma = _bodies(plane, plane.uniform(0.02, 0.07))
-        pixels = _scattered(plane, pixels, stain, stroma, int(rng.integers(15, 60)), 0)
+        pixels = _scattered(plane, pixels, stain, stroma, int(plane.rng.integers(15, 60)), 0)
     elif kind == "crowd":
         common = _bodies(plane, 0.03 * np.exp(plane.uniform(0, 1.8)))
         most = np.clip(0.35 / common.radius**2, 4, 45)
         lobes = common.lobes if plane.chance(0.6) else 0
-        pixels = _scattered(
-            plane, pixels, stain, common, int(rng.integers(3, most + 1)), lobes, 0.1
-        )
+        count = int(plane.rng.integers(3, most + 1))
+        pixels = _scattered(plane, pixels, stain, common, count, lobes, 0.1)
     else:
         pixels = _alone(plane, pixels, stain)
     if plane.chance(0.4):
@@ -94,9 +71,8 @@ def _stained(plane: Plane) -> _Stain:
     hue = plane.rng.normal(0.86, 0.08) if plane.chance(0.7) else plane.rng.random()
     ground = plane.colour(plane.uniform(0.62, 0.97), plane.uniform(0, 0.08))
     body = plane.colour(plane.uniform(0.5, 0.85), plane.uniform(0, 0.28), hue)
-    nucleus = plane.colour(
-        plane.uniform(0.15, 0.5), plane.uniform(0, 0.35), hue - plane.uniform(0, 0.18)
-    )
+    light, saturation = plane.uniform(0.15, 0.5), plane.uniform(0, 0.35)
+    nucleus = plane.colour(light, saturation, hue - plane.uniform(0, 0.18))
     return _Stain(ground, body, nucleus, plane.uniform(0, 0.12))
 
 
@@ -130,12 +106,7 @@ def _alone(plane: Plane, pixels: Pixels, stain: _Stain) -> Pixels:
     """One body in the middle, often with paler ones about it."""
     common = _bodies(plane, plane.uniform(0.18, 0.42))
     if plane.chance(0.6):
-        paler = _Stain(
-            stain.ground,
-            stain.body + plane.uniform(-0.05, 0.15),
-            stain.nucleus,
-            stain.variety,
-        )
+        paler = replace(stain, body=stain.body + plane.uniform(-0.05, 0.15))
         others = _bodies(plane, common.radius * plane.uniform(0.4, 0.9))
         pixels = _scattered(plane, pixels, paler, others, int(plane.rng.integers(1, 12)), 0)
     at = plane.rng.normal(0, 0.05, 2)
@@ -144,10 +115,8 @@ def _alone(plane: Plane, pixels: Pixels, stain: _Stain) -> Pixels:
 
 def _tissue(plane: Plane, stain: _Stain) -> Pixels:
     """A ground of pale fibres, with holes or without."""
-    streaks = plane.stretched(
-        plane.uniform(0.03, 0.12), plane.uniform(1, 6), np.pi * plane.rng.random()
-    )
-    streaks = plane.warped(streaks, 0.06)
+    period, length = plane.uniform(0.03, 0.12), plane.uniform(1, 6)
+    streaks = plane.warped(plane.stretched(period, length, np.pi * plane.rng.random()), 0.06)
     mixed = np.clip(0.5 + 0.3 * streaks, 0, 1) * plane.uniform(0.3, 1.0)
     pixels = over(plane.flat(stain.body), stain.ground, mixed)
     if plane.chance(0.4):
@@ -195,9 +164,8 @@ def _with_body(
     waves = np.cos(angle[..., None] * _HARMONICS + phases)
     share = distance / (radius * np.exp(waves @ bends))
     inside = plane.cover((share - 1) * radius, common.softness)
-    light = common.rim * np.clip(4 * share - 3, 0, 1) + common.hollow * np.clip(
-        1 - 1.6 * share, 0, 1
-    )
+    light = common.rim * np.clip(4 * share - 3, 0, 1)
+    light = light + common.hollow * np.clip(1 - 1.6 * share, 0, 1)
     light = light + rng.normal(0, 1) * stain.variety
     if common.specks:
         light = light + common.specks * common.mottle[window]
@@ -232,10 +200,8 @@ def _nucleus(plane: Plane, right: Pixels, below: Pixels, radius: float, lobes: i
         at = 0.62 * radius * np.stack([np.cos(bow), np.sin(bow)], axis=1)
         sizes = radius * rng.uniform(0.4, 0.62, lobes)
     stretch = np.exp(rng.normal(0, 0.12))
-    apart = np.stack(
-        [
-            np.hypot((right - x) * stretch, (below - y) / stretch) - size
-            for (x, y), size in zip(at, sizes, strict=True)
-        ]
-    )
-    return plane.cover(apart.min(axis=0), 0.15 * radius)
+    apart = [
+        np.hypot((right - x) * stretch, (below - y) / stretch) - size
+        for (x, y), size in zip(at, sizes, strict=True)
+    ]
+    return plane.cover(np.min(apart, axis=0), 0.15 * radius)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +63,8 @@ def texture_artist(shape: Shape, class_rng: np.random.Generator) -> ClassArtist:
 
 def place_artist(shape: Shape, class_rng: np.random.Generator) -> ClassArtist:
     """Draws parts of one layout: (height, width, channels), and a generator of the class."""
-
-    def layout(plane: Plane) -> Pixels:
-        height, width = plane.across.shape
-        return np.asarray(scene(height, width, plane.channels, plane.rng), dtype=np.float64)
-
-    return partial(_part, _large(shape, class_rng, layout), shape)
+    surface = _large(shape, class_rng, scene).astype(np.float64)
+    return partial(_part, surface, shape)
 
 
 CLASS_ARTISTS: Mapping[str, Callable[[Shape, np.random.Generator], ClassArtist]] = {
@@ -78,7 +75,9 @@ CLASS_ARTISTS: Mapping[str, Callable[[Shape, np.random.Generator], ClassArtist]]
 """The kinds of drawings: the shape of an image and a generator of the class to what draws it."""
 
 
-def _large(shape: Shape, class_rng: np.random.Generator, draw: Callable[[Plane], Pixels]) -> Pixels:
+def _large(
+    shape: Shape, class_rng: np.random.Generator, draw: Callable[[Plane], NDArray[Any]]
+) -> NDArray[Any]:
     """The surface of a class, several times as large as an image."""
     height, width, channels = shape
     return draw(Plane.of(_SURFACE * height, _SURFACE * width, channels, class_rng))

@@ -8,18 +8,16 @@ of leaves.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Pixels, Plane, over, spline
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over, spline
 
 _MOST_BRANCHES = 60
 Line = tuple[Pixels, Pixels, float]
 
 
-def fibres(height: int, width: int, channels: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def fibres(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
-    draw = (_streaks, _hair, _tree, _net)[int(rng.choice(4, p=[0.3, 0.25, 0.3, 0.15]))]
+    draw = (_streaks, _hair, _tree, _net)[int(plane.rng.choice(4, p=[0.3, 0.25, 0.3, 0.15]))]
     return plane.finished(draw(plane))
 
 

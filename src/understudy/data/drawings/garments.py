@@ -11,28 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Pixels, Plane, over, spline
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over, spline
 
 
 @dataclass(frozen=True)
 class _Garment:
-    """A kind of garment.
+    """A kind of garment."""
 
-    Attributes:
-        outline: Half an outline from the middle of the collar to the middle of the hem, across and
-            down, in halves of a garment's height; a whole one where it is not mirrored.
-        mirrored: Whether the other half is like it.
-        lines: Seams and openings, drawn over it.
-        soft: Whether its corners are rounded.
-    """
-
+    # half an outline from the middle of the collar to the middle of the hem, across and down, in
+    # halves of a garment's height; a whole one where it is not mirrored
     outline: tuple[tuple[float, float], ...]
-    mirrored: bool = True
-    lines: tuple[tuple[tuple[float, float], ...], ...] = ()
-    soft: bool = True
+    mirrored: bool = True  # whether the other half is like it
+    lines: tuple[tuple[tuple[float, float], ...], ...] = ()  # seams and openings, drawn over it
+    soft: bool = True  # whether its corners are rounded
 
 
 _FRONT = ((0.0, -0.8), (0.0, 0.95))
@@ -122,28 +115,21 @@ _GARMENTS = {
 _KINDS = tuple(_GARMENTS)
 
 
-def garments(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def garments(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
-    kind = _KINDS[int(rng.integers(0, len(_KINDS)))]
+    kind = _KINDS[int(plane.rng.integers(0, len(_KINDS)))]
     garment = _GARMENTS[kind]
     size = plane.uniform(0.36, 0.5) if plane.chance(0.8) else plane.uniform(0.22, 0.36)
-    place = rng.normal(0, 0.03, 2)
-    angle = rng.normal(0, 0.06) if plane.chance(0.75) else rng.normal(0, 0.5)
+    place = plane.rng.normal(0, 0.03, 2)
+    angle = plane.rng.normal(0, 0.06) if plane.chance(0.75) else plane.rng.normal(0, 0.5)
     turned = size * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     turned = turned * np.array([[plane.uniform(0.8, 1.25)], [1.0]])
     if not garment.mirrored and plane.chance(0.5):
         turned = np.array([[-1.0, 0.0], [0.0, 1.0]]) @ turned
     ground, dark = _ground(plane)
     if plane.chance(0.4):
-        ground = (
-            ground
-            * (1 - 0.5 * gaussian_filter(_filled(plane, garment, turned, place + 0.02), 2))[
-                :, :, None
-            ]
-        )
+        shadow = gaussian_filter(_filled(plane, garment, turned, place + 0.02), 2)
+        ground = ground * (1 - 0.5 * shadow)[:, :, None]
     mask = _filled(plane, garment, turned, place)
     cloth = _cloth(plane, turned, dark)
     cloth = _shaded(plane, cloth, mask)
@@ -166,9 +152,8 @@ def _filled(plane: Plane, garment: _Garment, turned: Pixels, place: Pixels) -> P
         points = np.concatenate([points, other + rng.normal(0, 0.012, other.shape)])
     if garment.soft:
         between = 0.5 * (points + np.roll(points, -1, axis=0))
-        corners = np.stack(
-            [points * 0.9 + 0.05 * (between + np.roll(between, 1, axis=0)), between], 1
-        )
+        about = between + np.roll(between, 1, axis=0)
+        corners = np.stack([points * 0.9 + 0.05 * about, between], 1)
         points = spline(corners.reshape(-1, 2), 3, closed=True)
     return plane.polygons([(points @ turned + place, 1.0)])
 
@@ -203,9 +188,8 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
     least = 0.3 if dark else 0.05
     light = plane.uniform(least, 0.98)
     base = plane.colour(light, plane.uniform(0, 0.35) if plane.chance(0.6) else 0.02)
-    second = plane.colour(
-        float(np.clip(light + rng.normal(0, 0.35), least, 1)), plane.uniform(0, 0.4)
-    )
+    other_light = float(np.clip(light + rng.normal(0, 0.35), least, 1))
+    second = plane.colour(other_light, plane.uniform(0, 0.4))
     pixels = plane.flat(base)
     kind = rng.choice(
         ["plain", "stripes", "checks", "dots", "mottled", "print"],
@@ -218,10 +202,7 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
         at = v if plane.chance(0.65) else u
         pattern = plane.cover(np.cos(2 * np.pi * at / period) * period / 8 + rng.normal(0, 0.02))
     elif kind == "checks":
-        waves = (np.cos(2 * np.pi * u / period) > 0).astype(float) + (
-            np.cos(2 * np.pi * v / period) > 0
-        )
-        pattern = waves / 2
+        pattern = sum((np.cos(2 * np.pi * at / period) > 0).astype(float) for at in (u, v)) / 2
     elif kind == "dots":
         bumps = np.cos(2 * np.pi * u / period) * np.cos(2 * np.pi * v / period)
         pattern = np.clip(4 * (np.abs(bumps) - 0.6), 0, 1)
@@ -229,11 +210,8 @@ def _cloth(plane: Plane, turned: Pixels, dark: bool) -> Pixels:
         pattern = np.clip(0.5 + plane.texture(0.6, 2.2)[0], 0, 1)
     elif kind == "print":
         blots = 0.5 * plane.texture(1.2, 2)[0]
-        across, down, half = (
-            rng.normal(0, 0.05),
-            plane.uniform(-0.35, 0.1),
-            plane.uniform(0.12, 0.3),
-        )
+        across, down = rng.normal(0, 0.05), plane.uniform(-0.35, 0.1)
+        half = plane.uniform(0.12, 0.3)
         inside = np.maximum(np.abs(u - across), np.abs(v - down) * plane.uniform(0.7, 2)) < half
         pattern = inside * np.clip(0.7 + blots, 0, 1)
     else:
@@ -289,6 +267,5 @@ def _with_lines(
     shown = plane.curves(drawn)
     limit = 1.0 if kind == "sandal" else mask
     opacity = 1.0 if kind == "sandal" else plane.uniform(0.3, 1.0)
-    return over(
-        pixels, darker if rng.random() < 0.8 else np.ones(plane.channels), shown * limit * opacity
-    )
+    thread = darker if rng.random() < 0.8 else np.ones(plane.channels)
+    return over(pixels, thread, shown * limit * opacity)

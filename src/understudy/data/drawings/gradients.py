@@ -7,19 +7,15 @@ contents, and chests: two dark fields in a bright trunk, with ribs, a spine and 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 
-def gradients(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def gradients(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
     draw = (_wash, _blobs, _solids, _section, _chest)[
-        int(rng.choice(5, p=[0.2, 0.2, 0.2, 0.2, 0.2]))
+        int(plane.rng.choice(5, p=[0.2, 0.2, 0.2, 0.2, 0.2]))
     ]
     pixels = draw(plane)
     if plane.chance(0.3):
@@ -55,11 +51,10 @@ def _blobs(plane: Plane) -> Pixels:
     total = np.zeros(plane.across.shape)
     for x, y in rng.uniform(-0.5, 0.5, (count, 2)) * (0.4 if count < 3 else 1):
         stretch, angle = np.exp(rng.normal(0, 0.3)), rng.uniform(0, np.pi)
-        right, below = plane.across - x, plane.down - y
-        along = (np.cos(angle) * right + np.sin(angle) * below) * stretch
-        sideways = (np.cos(angle) * below - np.sin(angle) * right) / stretch
+        along, sideways = plane.axes_at(x, y, angle)
         wide = size * np.exp(rng.normal(0, 0.3))
-        total += np.exp(-((along**2 + sideways**2) / wide**2)) * rng.uniform(0.4, 1)
+        squares = (along * stretch) ** 2 + (sideways / stretch) ** 2
+        total += np.exp(-(squares / wide**2)) * rng.uniform(0.4, 1)
     return plane.graded(1 - np.exp(-plane.uniform(0.7, 2.5) * total), _tones(plane))
 
 
@@ -76,9 +71,8 @@ def _solids(plane: Plane) -> Pixels:
         x, y = rng.uniform(-0.3, 0.3, 2) * (0.4 if count == 1 else 1)
         power = rng.choice([2.0, 2.0, 4.0])
         turned = rng.uniform(0, np.pi) * (number % 2)
-        right, below = plane.across - x, plane.down - y
-        u = (np.cos(turned) * right + np.sin(turned) * below) / size
-        v = (np.cos(turned) * below - np.sin(turned) * right) / (size * np.exp(rng.normal(0, 0.2)))
+        along, sideways = plane.axes_at(x, y, turned)
+        u, v = along / size, sideways / (size * np.exp(rng.normal(0, 0.2)))
         share = (np.abs(u) ** power + np.abs(v) ** power) ** (1 / power)
         depth = np.sqrt(np.clip(1 - share**2, 0, 1))
         shade = np.clip(light[0] * u + light[1] * v + light[2] * depth, 0, None)
@@ -140,7 +134,6 @@ def _chest(plane: Plane) -> Pixels:
         spot = plane.around(*rng.normal(0, 0.2, 2))[0] - plane.uniform(0.01, 0.08)
         values = values + plane.uniform(-0.1, 0.2) * plane.cover(spot, 0.06)
     values = gaussian_filter(values, plane.uniform(0.3, 1.2))
-    tones = (
-        _tones(plane) if plane.chance(0.2) else np.stack([plane.colour(0.02), plane.colour(0.98)])
-    )
+    grey = not plane.chance(0.2)
+    tones = np.stack([plane.colour(0.02), plane.colour(0.98)]) if grey else _tones(plane)
     return plane.graded(np.clip(values, 0, 1), tones)

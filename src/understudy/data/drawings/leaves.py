@@ -10,15 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import power_noise
+from understudy.data.drawings.plane import FloatImage, Plane, power_noise
 
 _MOST_LEAVES = 12
 
 
-def dead_leaves(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def dead_leaves(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1], 1 to 12 leaves on black or on texture."""
+    (height, width), channels, rng = plane.across.shape, plane.channels, plane.rng
     count = int(rng.integers(1, _MOST_LEAVES + 1))
     inside = _shapes(height, width, count, rng)
     if rng.random() < 0.5:

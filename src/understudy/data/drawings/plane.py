@@ -18,6 +18,7 @@ from PIL import Image, ImageDraw
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 Pixels = NDArray[np.float64]
+FloatImage = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 _OVERSIZE = 4  # curves are drawn so many times larger
@@ -50,19 +51,12 @@ def unit_variance(noise: Pixels) -> Pixels:
 
 @dataclass(frozen=True)
 class Plane:
-    """What all parts of a drawing share.
+    """What all parts of a drawing share."""
 
-    Attributes:
-        across: (h, w) coordinates to the right.
-        down: The same downwards.
-        channels: Of the image: 1 or 3.
-        rng: Where everything is drawn from.
-    """
-
-    across: Pixels
-    down: Pixels
-    channels: int
-    rng: np.random.Generator
+    across: Pixels  # (h, w) coordinates to the right
+    down: Pixels  # the same downwards
+    channels: int  # of the image: 1 or 3
+    rng: np.random.Generator  # where everything is drawn from
 
     @classmethod
     def of(cls, height: int, width: int, channels: int, rng: np.random.Generator) -> Plane:
@@ -91,6 +85,12 @@ class Plane:
         """Distance and angle of each pixel from a point, both (h, w)."""
         right, below = self.across - across, self.down - down
         return np.hypot(right, below), np.arctan2(below, right)
+
+    def axes_at(self, across: float, down: float, angle: float) -> tuple[Pixels, Pixels]:
+        """Coordinates along and across a direction from a point, both (h, w)."""
+        right, below = self.across - across, self.down - down
+        cos, sin = np.cos(angle), np.sin(angle)
+        return cos * right + sin * below, cos * below - sin * right
 
     def texture(self, low: float, high: float, count: int = 1) -> Pixels:
         """(count, h, w) noise of unit variance and spectrum 1/f^a, a from low to high."""
@@ -157,12 +157,7 @@ class Plane:
         return np.asarray(map_coordinates(field, at, order=1, mode="reflect"))
 
     def curves(self, lines: Sequence[tuple[Pixels, Pixels, float]]) -> Pixels:
-        """(h, w) in [0, 1]: lines drawn on one another on black.
-
-        Args:
-            lines: Points (m, 2) across and down, the width at each point (m,), and the lightness
-                of each line.
-        """
+        """(h, w) in [0, 1]: lines on black: points (m, 2), widths (m,), and a lightness."""
         sheet, pen = self._sheet()
         scale = _OVERSIZE / self.pixel
         for points, widths, light in lines:
@@ -199,7 +194,7 @@ class Plane:
     def _shrunk(self, sheet: Image.Image) -> Pixels:
         return np.asarray(sheet.reduce(_OVERSIZE), dtype=np.float64) / 255
 
-    def finished(self, pixels: Pixels, *, noise: float = 0.02) -> NDArray[np.float32]:
+    def finished(self, pixels: Pixels, *, noise: float = 0.02) -> FloatImage:
         """Pixels (h, w, channels) as a camera takes them: light, blur and noise; in [0, 1]."""
         if self.chance(0.4):
             pixels = pixels + (self.texture(2.5, 3.5)[0] * self.rng.normal(0, 0.04))[:, :, None]

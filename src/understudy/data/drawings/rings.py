@@ -8,16 +8,14 @@ coloured by a ramp.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 
-def rings(height: int, width: int, channels: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def rings(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
     draw = (_concentric, _ridges, _tori, _iris, _spiral)[
-        int(rng.choice(5, p=[0.3, 0.2, 0.25, 0.12, 0.13]))
+        int(plane.rng.choice(5, p=[0.3, 0.2, 0.25, 0.12, 0.13]))
     ]
     return plane.finished(draw(plane))
 
@@ -73,10 +71,8 @@ def _ridges(plane: Plane) -> Pixels:
         field = plane.texture(2.8, 3.8)[0] * plane.uniform(0.1, 0.25)
     ridges = _waves(plane, field * np.exp(plane.uniform(1.6, 3.0)))
     ridges = np.clip(ridges + plane.texture(0.2, 1.5)[0] * plane.uniform(0, 0.25), 0, 1)
-    light, dark = (
-        plane.colour(plane.uniform(0.6, 1), 0.1),
-        plane.colour(plane.uniform(0, 0.35), 0.1),
-    )
+    light = plane.colour(plane.uniform(0.6, 1), 0.1)
+    dark = plane.colour(plane.uniform(0, 0.35), 0.1)
     if plane.chance(0.3):
         light, dark = dark, light
     pixels = over(plane.flat(light), dark, ridges)
@@ -99,14 +95,13 @@ def _tori(plane: Plane) -> Pixels:
     for number in range(count):
         spread = 0.06 if count == 1 else 0.4
         centre, tilt = rng.uniform(-spread, spread, 2), rng.uniform(0, np.pi)
-        right, below = plane.across - centre[0], plane.down - centre[1]
-        along = np.cos(tilt) * right + np.sin(tilt) * below
-        sideways = (np.cos(tilt) * below - np.sin(tilt) * right) * np.exp(abs(rng.normal(0, 0.3)))
+        along, sideways = plane.axes_at(centre[0], centre[1], tilt)
+        sideways = sideways * np.exp(abs(rng.normal(0, 0.3)))
         outer = size * np.exp(rng.normal(0, 0.2))
         half = 0.5 * outer * thickness
         distance = np.hypot(along, sideways)
         off = (distance - (outer - half)) / half
-        facing = off * np.cos(np.arctan2(below, right) - light_from)
+        facing = off * np.cos(plane.around(centre[0], centre[1])[1] - light_from)
         relief = np.sqrt(np.clip(1 - off**2, 0, 1))
         shade = 0.3 * gloss * facing + 0.5 * gloss * (relief - 0.7)
         colour = colours[number % 4] + shade[:, :, None]
@@ -122,9 +117,8 @@ def _iris(plane: Plane) -> Pixels:
     inner = outer * plane.uniform(0.15, 0.6)
     streaks = np.zeros_like(distance)
     for count in rng.integers(5, 60, 4):
-        streaks += (
-            np.cos(count * angle + 6 * plane.texture(2.5, 3.5)[0] * 0.3 + rng.uniform(0, 7)) / 4
-        )
+        bent = count * angle + 6 * plane.texture(2.5, 3.5)[0] * 0.3
+        streaks += np.cos(bent + rng.uniform(0, 7)) / 4
     depth = (distance - inner) / (outer - inner)
     tones = plane.palette(3, plane.uniform(0.2, 0.8), 0.5)
     pixels = plane.graded(np.clip(depth + 0.3 * streaks, 0, 1), tones)
@@ -145,11 +139,10 @@ def _spiral(plane: Plane) -> Pixels:
     tilt = np.exp(rng.normal(0, 0.3))
     distance = np.hypot(plane.across * tilt, plane.down / tilt) if plane.chance(0.5) else distance
     arms = int(rng.integers(1, 6)) * rng.choice([-1, 1])
-    wound = (
-        distance * np.exp(plane.uniform(0.5, 2.5))
-        if plane.chance(0.5)
-        else np.log(distance + 0.03) * plane.uniform(0.3, 1.5)
-    )
+    if plane.chance(0.5):
+        wound = distance * np.exp(plane.uniform(0.5, 2.5))
+    else:
+        wound = np.log(distance + 0.03) * plane.uniform(0.3, 1.5)
     phase = wound + arms * angle / (2 * np.pi) + 0.06 * plane.texture(2, 3)[0]
     waves = _waves(plane, phase)
     if plane.chance(0.5):

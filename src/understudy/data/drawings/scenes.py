@@ -14,22 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Mask, Pixels, Plane
+from understudy.data.drawings.plane import FloatImage, Mask, Pixels, Plane
 
 _FINE = 2  # drawn so many times larger and averaged, so that edges are smooth
 
 
 @dataclass(frozen=True)
 class _Scene(Plane):
-    """A plane, and what the things of a scene have in common.
+    """A plane, and what the things of a scene have in common."""
 
-    Attributes:
-        angle: The direction that most things of this scene follow.
-        spread: How far apart its colours are.
-    """
-
-    angle: float
-    spread: float
+    angle: float  # the direction that most things of this scene follow
+    spread: float  # how far apart its colours are
 
     def turned(self, jitter: float) -> float:
         """The scene's direction or its perpendicular, give or take."""
@@ -44,13 +39,12 @@ class _Scene(Plane):
         return np.asarray(base + light + rng.normal(0, 0.45 * spread, (count, self.channels)))
 
 
-def scene(height: int, width: int, channels: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def scene(coarse: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    tall, wide = _FINE * height, _FINE * width
-    down, across = np.mgrid[:tall, :wide] / min(tall, wide)
+    (height, width), channels, rng = coarse.across.shape, coarse.channels, coarse.rng
     angle, spread = rng.uniform(0, np.pi), 0.16 * np.exp(rng.normal(0, 0.6))
-    across, down = across - across.mean(), down - down.mean()
-    plane = _Scene(across, down, channels, rng, angle, float(spread))
+    fine = Plane.of(_FINE * height, _FINE * width, channels, rng)
+    plane = _Scene(fine.across, fine.down, channels, rng, angle, float(spread))
     pixels = _patches(plane)
     light = plane.texture(2.5, 3.5)[0] * rng.normal(0, 0.04)
     pixels = pixels + light[:, :, None] * (1 + rng.normal(0, 0.3, channels))
@@ -61,8 +55,8 @@ def scene(height: int, width: int, channels: int, rng: np.random.Generator) -> N
         pixels = np.where(specks[:, :, None], plane.colours(1), pixels)
     for _ in range(int(rng.choice([0, 1, 2, 3, 5], p=[0.4, 0.27, 0.15, 0.1, 0.08]))):
         pixels = _band(plane, pixels)
-    fine = pixels.reshape(height, _FINE, width, _FINE, channels).mean(axis=(1, 3))
-    return np.asarray(np.clip(fine, 0.0, 1.0), dtype=np.float32)
+    pixels = pixels.reshape(height, _FINE, width, _FINE, channels).mean(axis=(1, 3))
+    return np.asarray(np.clip(pixels, 0.0, 1.0), dtype=np.float32)
 
 
 def _patches(plane: _Scene) -> Pixels:

@@ -9,10 +9,9 @@ light, mostly without colours.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from understudy.data.drawings.plane import Pixels, Plane, over, spline
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over, spline
 
 _DIGITS = (
     ("20", "01", "03", "05", "26", "45", "43", "41", "20"),
@@ -64,16 +63,13 @@ _LETTERS = (
 _STEPS = 5  # points of a spline for each point of the grid
 
 
-def strokes(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def strokes(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
-    kind = rng.choice(["one", "word", "page", "marks"], p=[0.65, 0.15, 0.1, 0.1])
+    kind = plane.rng.choice(["one", "word", "page", "marks"], p=[0.65, 0.15, 0.1, 0.1])
     if kind == "one":
         ink = _written(plane, [(0.0, 0.0)], plane.uniform(0.28, 0.45))
     elif kind == "word":
-        count = int(rng.integers(2, 5))
+        count = int(plane.rng.integers(2, 5))
         word = [(float(x), 0.0) for x in np.linspace(-0.5, 0.5, count + 2)[1:-1]]
         ink = _written(plane, word, plane.uniform(0.5, 0.75) / (count + 1))
     elif kind == "page":

@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from understudy.data.drawings.plane import Pixels, Plane, over
+from understudy.data.drawings.plane import FloatImage, Pixels, Plane, over
 
 
-def textures(
-    height: int, width: int, channels: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def textures(plane: Plane) -> FloatImage:
     """One image: (height, width, channels) in [0, 1]."""
-    plane = Plane.of(height, width, channels, rng)
     pixels = texture_surface(plane)
     if plane.chance(0.2):
-        edge = plane.along(rng.uniform(0, 2 * np.pi)) + 0.05 * plane.texture(2, 3)[0]
+        edge = plane.along(plane.rng.uniform(0, 2 * np.pi)) + 0.05 * plane.texture(2, 3)[0]
         pixels = over(pixels, texture_surface(plane), plane.cover(edge - plane.uniform(-0.2, 0.2)))
     if plane.chance(0.4):
-        light = plane.along(rng.uniform(0, 2 * np.pi)) * plane.uniform(0, 0.5)
+        light = plane.along(plane.rng.uniform(0, 2 * np.pi)) * plane.uniform(0, 0.5)
         pixels = pixels * (1 + light)[:, :, None]
     return plane.finished(pixels)
 
@@ -44,9 +40,8 @@ def _turned(plane: Plane) -> tuple[Pixels, Pixels]:
     angle = plane.rng.normal(0, 0.08) if plane.chance(0.6) else np.pi * plane.rng.random()
     bend = plane.texture(2.5, 3.5, 2) * (plane.uniform(0, 0.03) if plane.chance(0.4) else 0.0)
     depth = 1 + plane.along(angle + 1.6) * (plane.uniform(0, 0.8) if plane.chance(0.2) else 0.0)
-    return (plane.along(angle) + bend[0]) / depth, (
-        plane.along(angle + np.pi / 2) + bend[1]
-    ) / depth
+    along, sideways = plane.along(angle), plane.along(angle + np.pi / 2)
+    return (along + bend[0]) / depth, (sideways + bend[1]) / depth
 
 
 def _gabor(plane: Plane) -> Pixels:
@@ -55,9 +50,8 @@ def _gabor(plane: Plane) -> Pixels:
     count = int(plane.rng.integers(1, 4))
     for _ in range(count):
         period = 0.04 * np.exp(plane.uniform(0, 2))
-        wave = np.cos(
-            2 * np.pi * plane.along(plane.uniform(0, np.pi)) / period + plane.uniform(0, 6)
-        )
+        phase = 2 * np.pi * plane.along(plane.uniform(0, np.pi)) / period
+        wave = np.cos(phase + plane.uniform(0, 6))
         if plane.chance(0.4):
             wave = wave * np.clip(plane.texture(2.2, 3)[0], 0, 1.5)
         total += wave
@@ -85,10 +79,8 @@ def _weave(plane: Plane) -> Pixels:
     i, j = np.floor(u / cell), np.floor(v / cell)
     first = (i + j) % (rise + 1) < max(1, rise - 1)
     inside = np.where(first, u / cell - i, v / cell - j)
-    round_thread = np.sin(np.pi * inside)
-    return np.where(first, 0.25, 0.1) + 0.7 * round_thread * np.where(
-        first, 1, plane.uniform(0.4, 1)
-    )
+    light = np.where(first, 1, plane.uniform(0.4, 1))
+    return np.where(first, 0.25, 0.1) + 0.7 * np.sin(np.pi * inside) * light
 
 
 def _bricks(plane: Plane) -> Pixels:
@@ -99,9 +91,8 @@ def _bricks(plane: Plane) -> Pixels:
     row = np.floor(v / high)
     shifted = u / wide + (row % 2) * (0.5 if plane.chance(0.7) else 0)
     column = np.floor(shifted)
-    off = np.minimum(
-        wide * (0.5 - np.abs(shifted - column - 0.5)), high * (0.5 - np.abs(v / high - row - 0.5))
-    )
+    across = wide * (0.5 - np.abs(shifted - column - 0.5))
+    off = np.minimum(across, high * (0.5 - np.abs(v / high - row - 0.5)))
     tones = plane.rng.random(997)[(row * 31 + column * 17).astype(np.int64) % 997]
     joint = plane.cover(off - plane.uniform(0.004, 0.02))
     return np.asarray((0.45 + 0.45 * tones) * (1 - joint) + joint * plane.uniform(0, 0.3))
