@@ -26,11 +26,7 @@ _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pi
 
 
 def require_images(images: Images, shape: Shape, name: str) -> None:
-    """Refuse anything but (n, height, width, channels) uint8 of the shape the model was made for.
-
-    Raises:
-        BackendError: Another shape or type.
-    """
+    """Refuse anything but (n, height, width, channels) uint8 of a model's shape."""
     if images.dtype != np.uint8 or images.shape[1:] != shape:
         raise BackendError(
             f"{name} was loaded for uint8 images of shape {shape}, "
@@ -39,11 +35,7 @@ def require_images(images: Images, shape: Shape, name: str) -> None:
 
 
 def check_embeddings(embeddings: Embeddings, dim: int, name: str) -> None:
-    """Refuse anything but (n, dim) finite numbers.
-
-    Raises:
-        BackendError: Another shape, or values that are not finite.
-    """
+    """Refuse anything but (n, dim) finite numbers."""
     if embeddings.ndim != 2 or embeddings.shape[1] != dim:
         raise BackendError(f"{name} takes embeddings of shape (n, {dim}), found {embeddings.shape}")
     if not np.isfinite(embeddings).all():

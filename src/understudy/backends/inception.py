@@ -108,19 +108,11 @@ class InceptionEncoder:
         self.dim = self._run(black)[0].shape[1]
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or an output that is not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         return self.score(images)[0]
 
     def score(self, images: Images) -> tuple[Embeddings, Embeddings | None]:
-        """The features, and (n, classes) probabilities where the file gives some.
-
-        Raises:
-            BackendError: As for `encode`.
-        """
+        """The features, and (n, classes) probabilities where the file gives some."""
         require_images(images, self.shape, self.name)
         parts = [self._run(part) for _, part in even_parts(images, self._batch)]
         if not parts:
@@ -175,11 +167,7 @@ def _download(file: str, revision: str | None) -> Path:
 
 
 def resize_cleanly(images: Images) -> FloatArray:
-    """(n, 299, 299, c) float32 in 0 to 255, as clean-fid resizes.
-
-    Args:
-        images: (n, height, width, c) uint8.
-    """
+    """(n, 299, 299, c) float32 in 0 to 255, as clean-fid resizes."""
     resized_images = np.empty(
         (len(images), INCEPTION_SIDE, INCEPTION_SIDE, images.shape[3]), dtype=np.float32
     )
@@ -214,12 +202,7 @@ def _onnx(path: Path, options: InceptionOptions) -> tuple[_Network, int]:
 
 
 def _torchscript(path: Path) -> _Network:
-    """A TorchScript file.
-
-    The standard file resizes and scales in ``forward``; its ``layers`` begin behind that, and its
-    ``output`` turns features into logits. Of another file, ``forward`` is taken, which gives the
-    features or a pair of features and logits.
-    """
+    """A TorchScript file."""
     try:
         import torch
     except ImportError as error:
@@ -262,13 +245,7 @@ class InceptionBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """The network in the file ``rest``; see `InceptionOptions`.
-
-        Raises:
-            BackendError: There is no such file, it holds no such network, or it is a program of
-                the hub without a pinned commit.
-            HubUnreachable: It is not on this machine and the hub does not answer.
-        """
+        """The network in the file ``rest``; see `InceptionOptions`."""
         read = read_options(options, InceptionOptions, name=f"inception:{rest}")
         return InceptionEncoder(rest, shape, read)
 

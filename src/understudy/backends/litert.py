@@ -59,18 +59,10 @@ class LiteRtOptions:
 class LiteRtModel:
     """A loaded file with one input of one image, and its first output.
 
-    Args:
-        file: The file.
-        options: See `LiteRtOptions`.
-
     Attributes:
         name: With options, as it loads the model again.
         licence: Where to look.
         output: Shape of the output, without the image's own dimension.
-
-    Raises:
-        BackendError: There is no such file, or it is no model of one image.
-        MissingExtra: LiteRT is not installed.
     """
 
     def __init__(self, file: str, options: LiteRtOptions) -> None:
@@ -109,9 +101,6 @@ class LiteRtModel:
         Yields:
             The output of an image, float32 or whole numbers, and how much of the model's (height,
             width) the image fills, from the upper left corner.
-
-        Raises:
-            BackendError: No images, or an output that is not finite.
         """
         if images.ndim != 4 or images.dtype != np.uint8 or images.shape[3] not in (1, 3):
             raise BackendError(
@@ -157,23 +146,14 @@ class LiteRtModel:
 
 
 class LiteRtSegmenter:
-    """Images to semantic maps.
-
-    Args:
-        model: Its output is a whole number, or some scores, for each place.
-        classes: Names of the classes.
-    """
+    """Images to semantic maps."""
 
     def __init__(self, model: LiteRtModel, classes: tuple[str, ...]) -> None:
         self._model, self.classes = model, classes
         self.name, self.licence = model.name, model.licence
 
     def segment(self, images: Images) -> Maps:
-        """(n, height, width) int64 at the size of the images.
-
-        Raises:
-            BackendError: No images, or a class without a name.
-        """
+        """(n, height, width) int64 at the size of the images."""
         maps = [
             self._map(self._cut(output, filled), images.shape[1:3])
             for output, filled in self._model.run(images)
@@ -204,20 +184,12 @@ class LiteRtScoringSegmenter(LiteRtSegmenter):
     """A segmenter whose model gives scores: one of a class, or one for each class."""
 
     def segment(self, images: Images) -> Maps:
-        """(n, height, width) int64 at the size of the images; of equal scores the first class.
-
-        Raises:
-            BackendError: No images.
-        """
+        """(n, height, width) int64 at the size of the images; of equal scores the first class."""
         maps = [scores.argmax(axis=0) for scores in self._scores(images)]
         return np.array(maps, dtype=np.int64).reshape(images.shape[:3])
 
     def score(self, images: Images, classes: Texts) -> Scores:
-        """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1].
-
-        Raises:
-            BackendError: No images, or a class that the model does not know.
-        """
+        """The scores of some classes: (n, len(classes), height, width) float32 in [0, 1]."""
         for name in classes:
             if name not in self.classes:
                 raise BackendError(
@@ -259,11 +231,7 @@ class LiteRtPoseEstimator:
         self.name, self.licence = model.name, model.licence
 
     def pose(self, images: Images) -> list[NDArray[np.float32]]:
-        """For each image (1, 19, 3): x and y in pixels, and a score in [0, 1].
-
-        Raises:
-            BackendError: No images.
-        """
+        """For each image (1, 19, 3): x and y in pixels, and a score in [0, 1]."""
         poses = []
         for output, (height, width) in self._model.run(images):
             y, x, score = output.reshape(len(COCO_KEYPOINTS), 3).T
@@ -301,11 +269,7 @@ class LiteRtBackend:
         ]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """The segmenter or pose estimator in the file ``rest``; see `LiteRtOptions`.
-
-        Raises:
-            BackendError: Another kind, a wrong option, or a file of another kind.
-        """
+        """The segmenter or pose estimator in the file ``rest``; see `LiteRtOptions`."""
         read = read_options(options, LiteRtOptions, name=f"litert:{rest}")
         if kind.endswith("segmenter"):
             return _segmenter(LiteRtModel(rest, read), read.labels)

@@ -143,11 +143,7 @@ class OnnxEncoder:
         return chosen
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or an output that is not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._model.batch):
@@ -214,9 +210,6 @@ class OnnxDecoder:
         """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
 
         ``seeds`` are ignored: a network of an ONNX file is given its embedding alone.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite, or an output not finite.
         """
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)

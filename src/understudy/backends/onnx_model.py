@@ -105,11 +105,7 @@ class OnnxModel:
         return f"see {self.path.name}"
 
     def run(self, values: FloatArray) -> FloatArray:
-        """Run at most ``batch`` rows.
-
-        Raises:
-            BackendError: The model refused them, lost rows, or gave values that are not finite.
-        """
+        """Run at most ``batch`` rows."""
         rows = len(values)
         if self._fixed and rows < self.batch:
             filler = np.zeros((self.batch - rows, *values.shape[1:]), dtype=np.float32)
@@ -131,11 +127,7 @@ class OnnxModel:
         return out[:rows].astype(np.float32, copy=False)
 
     def survives(self, shape: tuple[int, ...]) -> None:
-        """Try a blank input in a process of its own: ONNX Runtime dies of some that are too small.
-
-        Raises:
-            BackendError: It died.
-        """
+        """Try a blank input in a process of its own: ONNX Runtime dies of some small ones."""
         arguments = [str(self.path), self.input, self.output, str(self.batch), *map(str, shape)]
         done = subprocess.run(
             [sys.executable, "-c", _PROBE, *arguments], capture_output=True, check=False
@@ -149,11 +141,7 @@ class OnnxModel:
 
 
 def require_onnx_runtime(name: str = "an ONNX file") -> ModuleType:
-    """The package ONNX Runtime.
-
-    Raises:
-        MissingExtra: It is not installed, which ``name`` needs.
-    """
+    """The package ONNX Runtime."""
     try:
         import onnxruntime
     except ImportError as error:

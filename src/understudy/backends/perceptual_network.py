@@ -68,11 +68,7 @@ class ScriptedDistance(_Script):
     """A whole metric: two batches of images to one number a pair. A `PerceptualDistance`."""
 
     def distance(self, a: Images, b: Images) -> Vector:
-        """How different each pair looks: (n,), 0 for the same picture.
-
-        Raises:
-            BackendError: Other shapes, or a file that gives something else.
-        """
+        """How different each pair looks: (n,), 0 for the same picture."""
         if a.shape != b.shape:
             raise BackendError(f"pairs of images have one shape, found {a.shape} and {b.shape}")
         distances = np.empty(len(a))
@@ -92,11 +88,7 @@ class ScriptedMaps(_Script):
     """The feature maps of some layers, for `metrics.perceptual_distance.lpips`."""
 
     def __call__(self, images: Images) -> Sequence[NDArray[np.float32]]:
-        """(n, height, width, channels) uint8 to one (n, channels, height, width) a layer.
-
-        Raises:
-            BackendError: A file that gives something else.
-        """
+        """(n, height, width, channels) uint8 to one (n, channels, height, width) a layer."""
         parts = []
         for rows in index_slices(len(images), _BATCH):
             out = self.run(images[rows])

@@ -76,11 +76,7 @@ class EncoderBackend(Backend, Protocol):
     """
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """The encoder named ``rest`` for images of (height, width, channels) ``shape``.
-
-        Raises:
-            BackendError: There is no such encoder, or it cannot take such images or options.
-        """
+        """The encoder named ``rest`` for images of (height, width, channels) ``shape``."""
         ...
 
 
@@ -89,17 +85,7 @@ class DecoderBackend(Backend, Protocol):
     """A family with decoders."""
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """The decoder named ``rest`` that makes images of (height, width, channels) ``shape``.
-
-        Args:
-            rest: The part of the name after the colon.
-            shape: (height, width, channels) of the images to make.
-            encoder: The encoder whose embeddings it will be given, where there is one.
-            options: As for the encoder.
-
-        Raises:
-            BackendError: There is no such decoder, or it cannot make such images.
-        """
+        """The decoder named ``rest`` that makes images of (height, width, channels) ``shape``."""
         ...
 
 
@@ -108,11 +94,7 @@ class ModelBackend(Backend, Protocol):
     """A family with models of other ports: generators, tuners, captioners, ..."""
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """The model named ``rest`` that satisfies the port ``kind`` names.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """The model named ``rest`` that satisfies the port ``kind`` names."""
         ...
 
 
@@ -135,9 +117,6 @@ def read_options(options: Mapping[str, Any], into: type[T], *, name: str) -> T:
 
     Returns:
         The dataclass.
-
-    Raises:
-        BackendError: An option is unknown or its value is wrong; the message lists the options.
     """
     hints = declared_options(into)
     for key in options:
@@ -157,12 +136,7 @@ def _read(name: str, value: Any, hint: Any) -> Any:
 
 
 def full_name(model: str, options: Any) -> str:
-    """The name that asks for a model again: with the options that differ from their defaults.
-
-    Args:
-        model: ``family:rest``.
-        options: The dataclass its options were read into.
-    """
+    """The name that asks for a model again: with the options that differ from their defaults."""
     non_defaults = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)

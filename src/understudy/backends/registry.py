@@ -42,17 +42,10 @@ P = TypeVar("P")
 def load_model(port: type[P], name: str, **options: Any) -> P:
     """Load a model of any port but encoders and decoders, which need the images' shape.
 
-    Args:
-        port: The port it must satisfy, such as `Generator`.
-        name: ``family:rest``, with options after a question mark if wanted.
-        options: More options; the same as those inside the name.
+    ``options`` are the same as those inside the name, ``family:rest?key=value``.
 
     Returns:
         The model.
-
-    Raises:
-        BackendError: The family, the model or an option does not exist, or cannot be used.
-        MissingExtra: The model needs a package that is not installed.
     """
     backend, rest, merged = _find(name, options)
     kind = _kind_of(port)
@@ -72,17 +65,10 @@ def _kind_of(port: type) -> Kind:
 def load_encoder(name: str, *, shape: Shape, **options: Any) -> Encoder:
     """Load an encoder.
 
-    Args:
-        name: ``family:rest``, with options after a question mark if wanted.
-        shape: (height, width, channels) of the dataset's images; 1 or 3 channels.
-        options: More options; the same as those inside the name.
+    ``shape`` is (height, width, 1 or 3) of the dataset's images; ``options`` as for `load_model`.
 
     Returns:
         The encoder.
-
-    Raises:
-        BackendError: The family, the model or an option does not exist, or cannot be used.
-        MissingExtra: The model needs a package that is not installed.
     """
     backend, rest, merged = _find(name, options)
     _check_shape(shape, name)
@@ -99,19 +85,11 @@ def load_decoder(
 ) -> Decoder:
     """Load a decoder.
 
-    Args:
-        name: ``family:rest``, with options after a question mark if wanted.
-        shape: (height, width, channels) of the images to make; 1 or 3 channels.
-        encoder: The encoder whose embeddings will be decoded; it settles their layout and length.
-        options: More options; the same as those inside the name.
+    ``shape`` is (height, width, 1 or 3) of the images to make. An encoder whose embeddings will be
+    decoded settles their layout and length.
 
     Returns:
         The decoder.
-
-    Raises:
-        BackendError: The family, the model or an option does not exist, cannot be used, or does
-            not fit the encoder.
-        MissingExtra: The model needs a package that is not installed.
     """
     backend, rest, merged = _find(name, options)
     _check_shape(shape, name)

@@ -133,12 +133,7 @@ class TrainingTask(Protocol):
     network: Any
 
     def losses(self, index: int, seed: int) -> dict[str, torch.Tensor]:
-        """The loss of a pass, by part; the sum of the parts is minimised.
-
-        Args:
-            index: Number of the pass, from 0.
-            seed: Of all that the pass draws.
-        """
+        """The loss of a pass, by part; the sum of the parts is minimised."""
         ...
 
 
@@ -147,13 +142,7 @@ LossReport = Callable[[str, int, int, dict[str, float]], None]
 
 
 class ShuffledIndices:
-    """The samples of each pass: every sample once before any comes again.
-
-    Args:
-        count: Number of samples.
-        batch: Samples a pass.
-        seed: Of the order.
-    """
+    """The samples of each pass: every sample once before any comes again."""
 
     def __init__(self, count: int, batch: int, seed: int) -> None:
         self._count, self._batch, self._seed = count, batch, seed
@@ -193,9 +182,6 @@ def train_network(
         folder: For ``checkpoint.safetensors`` and ``losses.jsonl``; None: neither is written.
         on_checkpoint: Called with the step at each checkpoint, with the averaged weights in the
             network.
-
-    Raises:
-        BackendError: The loss is no longer a number.
     """
     run = _Run(task, schedule, machine)
     if folder is not None:

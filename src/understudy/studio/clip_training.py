@@ -59,13 +59,7 @@ def new_clip(
 ) -> Any:
     """An untrained CLIPModel; the text side has two layers fewer than the image side.
 
-    Args:
-        tokenizer: Of the texts.
-        side: Pixels a side of an image.
-        patch: Pixels a side of a patch.
-        widths: Of the image side and of the text side; multiples of 32.
-        layers: Of the image side.
-        dim: d, the length of an embedding.
+    ``widths`` of the image side and of the text side are multiples of 32; ``dim`` is d.
     """
     vision, text = (
         {

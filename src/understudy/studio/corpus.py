@@ -62,9 +62,7 @@ class Corpus:
     def targets(self, rows: NDArray[np.int64], *, belongings: bool = False) -> NDArray[np.bool_]:
         """Where the pictures show what they are of: (n, height, width); nowhere if not known.
 
-        Args:
-            rows: Of the corpus.
-            belongings: Count what belongs to a target, such as its bowl, as a part of it.
+        With ``belongings``, what belongs to a target, such as its bowl, counts as a part of it.
         """
         if self.segments is None:
             return np.zeros((len(rows), *self.images.shape[1:3]), dtype=bool)
@@ -95,11 +93,7 @@ def write_corpus(
     classes: Sequence[str] = (),
     held_out: int = 0,
 ) -> None:
-    """Write ``count`` rows; the last file written marks the folder as complete.
-
-    Raises:
-        ConfigError: There are fewer rows than ``count``, or a row lacks what the first one has.
-    """
+    """Write ``count`` rows; the last file written marks the folder as complete."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "corpus.json").unlink(missing_ok=True)
     arrays: dict[str, NDArray[np.uint8]] = {}

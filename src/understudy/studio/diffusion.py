@@ -236,10 +236,7 @@ class InpaintingStage(_Noised):
     ) -> torch.Tensor:
         """A text of what is in each hole: (n, length); silence for some.
 
-        Args:
-            rows: Of the corpus.
-            around: (n,): whether the hole is all but the target.
-            random: On the device.
+        ``around`` (n,) says whether the hole is all but the target.
         """
         draw = torch.rand((2, len(rows)), generator=random, device=self.studied.device)
         captions = any_caption(self.tokens, rows, random)

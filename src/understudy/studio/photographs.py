@@ -102,13 +102,7 @@ class PhotoPlan:
 def photograph_rows(images: Sequence[str], plan: PhotoPlan) -> Iterator[CorpusRow]:
     """The corpus: as many images of each source, one of each in turn.
 
-    Args:
-        images: Public sources, such as folders; the drawings and the playhouse come besides.
-        plan: How many images, and how large.
-
-    Raises:
-        ConfigError: A source holds embeddings, or nothing.
-        SourceError: A source cannot be read.
+    The drawings of the package and the playhouse come besides ``images``.
     """
     each = -(-plan.count // (len(images) + len(PROCEDURAL_NAMES) + 1))
     drawn = [f"{name}?count={each}" for name in PROCEDURAL_NAMES]
@@ -124,15 +118,6 @@ def public_images(name: str, count: int, side: int) -> Iterator[Images]:
     Images of half the side or less stand four to a square, filled up by reflection or, in every
     other square, enlarged. Images of twice the side or more are shrunk, and where there are fewer
     of them than wanted, they come again as cuttings of their own size.
-
-    Args:
-        name: The source.
-        count: How many.
-        side: Pixels a side.
-
-    Raises:
-        ConfigError: A source of embeddings, or of nothing.
-        SourceError: The source cannot be read.
     """
     source = _opened(name, side)
     height, width = source.shape[:2]
@@ -171,11 +156,7 @@ def _opened(name: str, side: int) -> Source:
 
 
 def _spread(source: Source, wanted: int) -> Iterator[tuple[int, Images]]:
-    """``wanted`` images, evenly spread over the source; from its beginning again if it is short.
-
-    Yields:
-        A running number, which is len(source) or more when the images come again, and an image.
-    """
+    """``wanted`` images, evenly spread over the source; from its beginning again if it is short."""
     step = max(1.0, len(source) / wanted)
     at = 0
     while at < wanted:
@@ -371,15 +352,8 @@ def train_photographs(
 ) -> None:
     """Train the autoencoder in a folder, or go on with one that was begun.
 
-    Args:
-        corpus: What to learn from.
-        plan: Sizes and lengths.
-        machine: Where and how.
-        folder: Gets the folder ``vae``, in the hub's format, once it is done.
-        stages: Which of `PHOTO_STAGES`; one that is done already is passed over.
-        report: Called with the losses now and then.
-        show: Given (stage, sheet, step) when there is something to see.
-        start: Folder of an autoencoder to learn on from; None: ``vae`` begins as a linear code.
+    ``folder`` gets the folder ``vae``. With ``start`` an autoencoder learns on; without, ``vae``
+    begins as a linear code. A stage that is done already is passed over.
     """
     vae = folder / "vae"
     done = {"vae": vae, "decoder": folder / "work" / "sharper"}

@@ -77,11 +77,8 @@ class Rules:
 def read_answer(answer: str, rules: Rules, *, asked: str = "", given: str | None = None) -> str:
     """The caption in an answer.
 
-    Args:
-        answer: What the model said.
-        rules: What a caption must be.
-        asked: What it was asked; an answer that repeats it is malformed.
-        given: The text it was to vary; an answer that gives it back is malformed.
+    ``asked`` is what the model was asked and ``given`` the text it was to vary: an answer that
+    repeats either is malformed.
 
     Returns:
         The caption: one line, no quotes.

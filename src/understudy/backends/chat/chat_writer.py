@@ -71,13 +71,6 @@ class ChatWriter:
 
     Malformed answers are counted and asked for again, never passed on.
 
-    Args:
-        chat: The model.
-        prompts: What it is told.
-        name: The name it was asked for by.
-        licence: Licence and origin of the weights.
-        options: How answers are asked for.
-
     Attributes:
         name: As given.
         licence: As given.
@@ -117,10 +110,6 @@ class ChatWriter:
         """``count`` captions from nothing, of a class if one is given.
 
         Row i depends on ``label``, ``seed`` and i.
-
-        Raises:
-            BackendError: Some answers were still malformed after every try, or the prompts
-                cannot be asked for a class.
         """
         if count < 0:
             raise BackendError(f"{self.name}: cannot write {count} captions")
@@ -144,13 +133,7 @@ class ChatWriter:
     def vary(self, texts: Texts, *, degree: float = 0.5, seed: int = 0) -> list[str]:
         """One variation a text; a text whose answers were all malformed is given back unchanged.
 
-        Args:
-            texts: The texts.
-            degree: In [0, 1], how much of a text may change; 0 gives the texts back.
-            seed: Row i depends on its text, ``degree``, ``seed`` and i.
-
-        Raises:
-            BackendError: ``degree`` is not in [0, 1].
+        ``degree`` in [0, 1] is how much of a text may change; 0 gives the texts back.
         """
         if not 0 <= degree <= 1:
             raise BackendError(f"{self.name}: degree must be in [0, 1], found {degree}")
@@ -173,11 +156,7 @@ class ChatWriter:
         question: Callable[[int, np.random.Generator], Question],
         seed: int,
     ) -> tuple[dict[int, str], dict[int, str]]:
-        """Ask until every row has a caption or the tries are used up.
-
-        Returns:
-            The captions, and for each row that has none the last answer, both by row.
-        """
+        """Ask until every row has a caption or the tries are used up."""
         texts: dict[int, str] = {}
         last: dict[int, str] = {}
         for attempt in range(self._options.tries):

@@ -68,16 +68,7 @@ class WriterOptions(HubOptions):
 
 
 def load_writer(rest: str, options: dict[str, Any]) -> Writer:
-    """A chat model that writes captions.
-
-    Args:
-        rest: Name on the hub or a local folder.
-        options: See `WriterOptions`.
-
-    Raises:
-        BackendError: It is no chat model, its weights are not safetensors, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """A chat model that writes captions."""
     name = f"hf:{rest}"
     read = read_options(options, WriterOptions, name=name)
     prompts = load_prompts(read.prompts)
@@ -91,12 +82,7 @@ def load_writer(rest: str, options: dict[str, Any]) -> Writer:
 
 
 class LocalChat:
-    """A causal language model that answers conversations, in batches.
-
-    Args:
-        model: Name on the hub or a local folder.
-        options: How it answers.
-    """
+    """A causal language model that answers conversations, in batches."""
 
     def __init__(self, model: str, options: WriterOptions) -> None:
         self._name, self._options = f"hf:{model}", options
@@ -196,12 +182,8 @@ class LocalChat:
 class RowSampler(LogitsProcessor):  # type: ignore[misc]  # its base is Any
     """Draws the next word of each row with the row's own numbers (nucleus sampling).
 
-    Args:
-        seeds: One a row.
-        start: Length of the prompts.
-        tokens: Most tokens of an answer.
-        temperature: 0 takes the likeliest.
-        top_p: Share of the probability that is kept.
+    A temperature of 0 takes the likeliest; ``top_p`` is the share of the probability that is drawn
+    from.
     """
 
     def __init__(

@@ -92,8 +92,7 @@ class NearestLatents:
 class GivenLatents:
     """The latents that a guess is compared with.
 
-    Args:
-        latents: (n, c, h, w) float32.
+    They are (n, c, h, w) float32.
 
     Attributes:
         usual: The cosine of a latent with its nearest other, the median of all; copies of an image
@@ -254,11 +253,6 @@ class AntiMemorisationGenerator(DiffusionGenerator):
             near-duplicates left out, which would raise what counts as usual.
         options: See `AntiMemorisationOptions`.
         captions: What each image was shown with in the training, m texts; for deduplication alone.
-
-    Raises:
-        BackendError: Other images or captions, a wrong option, deduplication without captions or
-            without classifier-free guidance, or a model of another family: AMG is for those of a
-            U-Net and an autoencoder whose scheduler states its noise (`alphas_cumprod`).
     """
 
     def __init__(

@@ -79,13 +79,6 @@ def _factor(vae: Any) -> float:
 class AutoencoderEncoder:
     """Images to the latents of an autoencoder.
 
-    Args:
-        vae: An autoencoder of `AUTOENCODER_CLASSES`.
-        shape: (height, width, channels) of the images.
-        options: See `LatentOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-
     Attributes:
         latent: (channels, height, width) of one embedding before it is flattened.
     """
@@ -110,11 +103,7 @@ class AutoencoderEncoder:
         return latents_of(self._vae, to_tensor(images, self._vae)).float()
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or latents that are not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._batch):
@@ -131,17 +120,7 @@ class AutoencoderEncoder:
 
 
 class AutoencoderDecoder:
-    """The latents of an autoencoder to images, resized to the dataset's size and channels.
-
-    Args:
-        vae: An autoencoder of `AUTOENCODER_CLASSES`.
-        shape: (height, width, channels) of the images to make.
-        options: See `LatentOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-        latent: (channels, height, width) of one embedding; by default what the encoder would make
-            of images of this shape.
-    """
+    """The latents of an autoencoder to images, resized to the dataset's size and channels."""
 
     stochastic = False
 
@@ -169,9 +148,6 @@ class AutoencoderDecoder:
         """(n, d) float32 to (n, height, width, channels) uint8.
 
         ``seeds`` are ignored: nothing is drawn.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite.
         """
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.uint8)
@@ -190,11 +166,7 @@ class AutoencoderDecoder:
 
 
 def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> tuple[int, int]:
-    """(height, width) that images are given to an autoencoder in.
-
-    Raises:
-        BackendError: Not a multiple of what one latent stands for.
-    """
+    """(height, width) that images are given to an autoencoder in."""
     if isinstance(vae, diffusers.AutoencoderRAE):
         return (vae.encoder_input_size, vae.encoder_input_size)
     sizes = shape[:2] if size_option is None else numbers(size_option, "size")
@@ -210,11 +182,7 @@ def working_size(vae: Any, shape: Shape, size_option: str | None, name: str) -> 
 
 
 def read_autoencoder(rest: str, options: LatentOptions) -> Any:
-    """The autoencoder of a folder, or of the pipeline in it.
-
-    Raises:
-        BackendError: There is none that is known here.
-    """
+    """The autoencoder of a folder, or of the pipeline in it."""
     kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
     network_class, subfolder = config.get("_class_name", ""), None
     if kind == "pipeline":
@@ -229,16 +197,7 @@ def read_autoencoder(rest: str, options: LatentOptions) -> Any:
 
 
 def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> AutoencoderEncoder:
-    """The encoder half of an autoencoder, or of a pipeline's autoencoder.
-
-    Args:
-        rest: Name on the hub, or folder.
-        shape: (height, width, channels) of the dataset's images.
-        options: See `LatentOptions`.
-
-    Raises:
-        BackendError: There is no such model, or the images' size does not fit.
-    """
+    """The encoder half of an autoencoder, or of a pipeline's autoencoder."""
     read = read_options(options, LatentOptions, name=f"hf:{rest}")
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)
@@ -248,17 +207,7 @@ def latent_encoder(rest: str, shape: Shape, options: Mapping[str, Any]) -> Autoe
 def latent_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> AutoencoderDecoder:
-    """The decoder half of an autoencoder, or of a pipeline's autoencoder.
-
-    Args:
-        rest: Name on the hub, or folder.
-        shape: (height, width, channels) of the images to make.
-        encoder: The encoder whose latents it is given; it settles their layout.
-        options: See `LatentOptions`.
-
-    Raises:
-        BackendError: There is no such model, or the images' size does not fit.
-    """
+    """The decoder half of an autoencoder, or of a pipeline's autoencoder."""
     read = read_options(options, LatentOptions, name=f"hf:{rest}")
     vae = read_autoencoder(rest, read)
     name, licence = full_name(f"hf:{rest}", read), licence_of(rest, read.revision)

@@ -36,13 +36,6 @@ HintInputs = Callable[[slice], dict[str, Any]]
 class DiffusionGenerator:
     """Text to images, variation, inpainting and control, in batches.
 
-    Args:
-        pipelines: The task pipelines of one model.
-        options: See `GeneratorOptions`; ``batch``, ``shape``, ``negative``, ``control_scale`` and
-            ``seam`` are used here.
-        name: The name it was asked for by.
-        licence: Of the weights.
-
     Attributes:
         vocabulary: The words it was taught, where it knows no others.
     """
@@ -62,12 +55,7 @@ class DiffusionGenerator:
         self._negated: tuple[str | None, PromptEncoder] = options.negative, self._prompts
 
     def generate(self, prompts: Texts, *, seed: int = 0) -> Images:
-        """One image a prompt: (n, height, width, channels) uint8.
-
-        Raises:
-            UnsupportedTask: An inpainting model, which draws nothing from text alone.
-            BackendError: Something else than a list of texts.
-        """
+        """One image a prompt: (n, height, width, channels) uint8."""
         pipeline = self._ready("text")
         return self._draw(pipeline, "text", prompts, seed, lambda rows, _: {})
 
@@ -75,10 +63,6 @@ class DiffusionGenerator:
         """Image to image: ``strength`` in [0, 1], 0 gives the image back, 1 forgets it.
 
         Where so few steps would be left that none is run, more are taken.
-
-        Raises:
-            UnsupportedTask: The model's family has no image-to-image pipeline.
-            BackendError: Other images, another number of prompts, or a wrong strength.
         """
         pipeline = self._ready("variation")
         self._check(images, prompts, strength)
@@ -108,11 +92,6 @@ class DiffusionGenerator:
 
         What is drawn fades in over ``seam`` pixels inside the mask, so that its rim does not show.
         With ``control`` it follows hints, with ``negative`` it stays away from a text.
-
-        Raises:
-            UnsupportedTask: Neither the model nor its family inpaints, or not by such hints.
-            BackendError: Other images, masks or hints, another number of prompts, or a wrong
-                strength.
         """
         pipeline = self._ready("inpainting")
         self._check(images, prompts, strength)
@@ -147,12 +126,7 @@ class DiffusionGenerator:
         return _pasted(images, drawn, masks, self._seam())
 
     def control(self, kind: str, hints: Images, prompts: Texts, *, seed: int = 0) -> Images:
-        """Images that follow hints (n, height, width, channels) uint8, such as edges or poses.
-
-        Raises:
-            UnsupportedTask: There is no ControlNet for this kind of hint.
-            BackendError: Other hints, or another number of prompts.
-        """
+        """Images that follow hints (n, height, width, channels) uint8, such as edges or poses."""
         task = f"control:{kind}"
         pipeline = self._ready(task)
         self._check(hints, prompts, 1.0)

@@ -25,15 +25,7 @@ from understudy.core.types import Shape
 
 
 def load_generator(rest: str, options: Mapping[str, Any]) -> DiffusionGenerator:
-    """A generator from any text-to-image pipeline of diffusers, an unCLIP one too.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: See `GeneratorOptions`.
-
-    Raises:
-        BackendError: There is no such model, or it makes no images from text.
-    """
+    """A generator from any text-to-image pipeline of diffusers, an unCLIP one too."""
     read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
     name = full_name(f"hf:{rest}", read)
     pipelines = open_pipelines(rest, read, name=name)
@@ -43,17 +35,7 @@ def load_generator(rest: str, options: Mapping[str, Any]) -> DiffusionGenerator:
 def load_unclip_decoder(
     rest: str, shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> Decoder:
-    """A decoder: unCLIP or Kandinsky of image embeddings, else the autoencoder of latents.
-
-    Args:
-        rest: Name on the hub, or folder.
-        shape: (height, width, channels) of the images to make.
-        encoder: The encoder whose embeddings will be decoded.
-        options: See `UnclipOptions`, and `LatentOptions` for an autoencoder.
-
-    Raises:
-        BackendError: There is no such model, or it does not fit the encoder.
-    """
+    """A decoder: unCLIP or Kandinsky of image embeddings, else the autoencoder of latents."""
     kind, config = read_hub_config(rest, options.get("revision"), instead=DIFFUSION_ALTERNATIVES)
     pipeline_class = str(config.get("_class_name"))
     if kind == "pipeline" and pipeline_class.startswith("StableUnCLIP"):
@@ -109,10 +91,6 @@ def _kandinsky(
 
 def encoder_for(rest: str, options: Mapping[str, Any]) -> str | None:
     """The name of the encoder that belongs to a decoder, where its folder tells.
-
-    Args:
-        rest: Name of the decoder on the hub, or its folder.
-        options: Its options; ``revision`` and ``prior`` are looked at.
 
     Returns:
         Its own name for an autoencoder; for unCLIP the image encoder in its folder; for Kandinsky

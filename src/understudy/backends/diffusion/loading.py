@@ -41,17 +41,7 @@ def loading(name: str) -> Iterator[None]:
 
 
 def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] = LEFT_OUT) -> Any:
-    """A pipeline of the class its folder names, on its device.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: Revision, device, dtype, offload.
-        leave_out: Its parts that are not needed.
-
-    Raises:
-        BackendError: There is no such pipeline, or its weights are not safetensors.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """A pipeline of the class its folder names, on its device."""
     name = f"hf:{rest}"
     kind, config = read_hub_config(rest, options.revision, instead=DIFFUSION_ALTERNATIVES)
     if kind != "pipeline":
@@ -79,17 +69,7 @@ def read_pipeline(rest: str, options: HubOptions, *, leave_out: tuple[str, ...] 
 def read_network(
     kind: Any, model: str, options: HubOptions, *, subfolder: str | None = None
 ) -> Any:
-    """One network in evaluation mode on its device.
-
-    Args:
-        kind: A class of diffusers.
-        model: Name on the hub, with ``@revision`` if wanted, or folder.
-        options: Device, dtype, offload.
-        subfolder: The part of a pipeline's folder it is in.
-
-    Raises:
-        BackendError: There is no such network, or its weights are not safetensors.
-    """
+    """One network in evaluation mode on its device."""
     source, revision = split_revision(model, None)
     device, dtype = options.placement()
     with loading(f"hf:{model}"):
@@ -110,16 +90,7 @@ def split_revision(model: str, otherwise: str | None) -> tuple[str, str | None]:
 
 
 def use_scheduler(pipeline: Any, wanted: str | None, name: str) -> None:
-    """Change a pipeline's scheduler, keeping its noise schedule.
-
-    Args:
-        pipeline: The pipeline.
-        wanted: Class name, ``Scheduler`` at its end or not; None changes nothing.
-        name: The model, in errors.
-
-    Raises:
-        BackendError: diffusers has no such scheduler; the message lists those it has.
-    """
+    """Change a pipeline's scheduler, keeping its noise schedule."""
     if wanted is None:
         return
     known = schedulers()
@@ -144,11 +115,7 @@ def schedulers() -> dict[str, Any]:
 
 
 def text_pipeline(pipeline: Any, name: str) -> Any:
-    """The text-to-image pipeline over the same networks.
-
-    Raises:
-        BackendError: Its family makes no images from text.
-    """
+    """The text-to-image pipeline over the same networks."""
     if type(pipeline).__name__.startswith("StableUnCLIP"):
         parts = pipeline.components
         return stable_diffusion(
@@ -166,15 +133,7 @@ def text_pipeline(pipeline: Any, name: str) -> Any:
 def stable_diffusion(
     *, vae: Any, text_encoder: Any, tokenizer: Any, unet: Any, scheduler: Any
 ) -> Any:
-    """A StableDiffusionPipeline from its parts, without a screen; an unCLIP network is made plain.
-
-    Args:
-        vae: AutoencoderKL or AutoencoderTiny.
-        text_encoder: CLIPTextModel.
-        tokenizer: CLIPTokenizer.
-        unet: UNet2DConditionModel, conditioned on text and maybe on image embeddings.
-        scheduler: Any of diffusers.
-    """
+    """A StableDiffusionPipeline from its parts, without a screen; of unCLIP, its plain form."""
     if scheduler.config.get("steps_offset") == 0:
         # What the pipeline would do itself, with a warning; only "leading" time steps differ.
         scheduler = type(scheduler).from_config(scheduler.config, steps_offset=1)
@@ -192,11 +151,7 @@ def stable_diffusion(
 
 
 def with_prior(pipeline: Any, prior: str | None, options: HubOptions, name: str) -> Any:
-    """A Kandinsky decoder joined with its prior; any other pipeline stays as it is.
-
-    Raises:
-        BackendError: A decoder alone, which makes no images from text.
-    """
+    """A Kandinsky decoder joined with its prior; any other pipeline stays as it is."""
     if type(pipeline).__name__ != "KandinskyV22Pipeline":
         return pipeline
     if prior is None:

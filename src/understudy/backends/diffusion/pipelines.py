@@ -154,11 +154,7 @@ class Pipelines:
             network.compile()
 
     def with_networks(self, change: Callable[[Any], Any]) -> Pipelines:
-        """The same task pipelines over changed denoising networks; these stay as they are.
-
-        Args:
-            change: A network, as a pipeline runs it, to the one that is run instead.
-        """
+        """The same task pipelines over changed denoising networks; these stay as they are."""
         twin = copy.copy(self)
         networks = [self.network, self.inpainter, *(one.unet for one in self._by_task.values())]
         known = {id(one): change(one) for one in networks if one is not None}
@@ -224,11 +220,7 @@ class Pipelines:
         return otherwise if parameter is None or parameter.default is None else parameter.default
 
     def size(self) -> tuple[int, int]:
-        """(height, width) in pixels that it works at.
-
-        Raises:
-            BackendError: The size asked for is not a multiple of what a latent stands for.
-        """
+        """(height, width) in pixels that it works at."""
         if self._options.size is None:
             return native_size(self._text, self.network)
         sizes = numbers(self._options.size, "size")
@@ -290,16 +282,7 @@ def _multiple(pipeline: Any) -> int:
 
 
 def open_pipelines(rest: str, options: GeneratorOptions, *, name: str) -> Pipelines:
-    """The task pipelines of a folder or a name on the hub.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: See `GeneratorOptions`.
-        name: The name it was asked for by.
-
-    Raises:
-        BackendError: There is no such pipeline, or its parts do not fit together.
-    """
+    """The task pipelines of a folder or a name on the hub."""
     pipeline = with_prior(read_pipeline(rest, options), options.prior, options, name)
     text = text_pipeline(pipeline, name)
     inpainting = None

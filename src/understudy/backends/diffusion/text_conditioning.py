@@ -30,14 +30,7 @@ PromptTensors = tuple[torch.Tensor | None, ...]
 
 
 class PromptEncoder:
-    """What a pipeline is told for some prompts; the embeddings of repeated ones are kept.
-
-    Args:
-        pipeline: The text-to-image pipeline whose text encoders are used.
-        negative: What not to draw.
-        guided: Whether classifier-free guidance is on.
-        batch: Prompts embedded at once.
-    """
+    """What a pipeline is told for some prompts; the embeddings of repeated ones are kept."""
 
     def __init__(self, pipeline: Any, *, negative: str | None, guided: bool, batch: int) -> None:
         self._pipeline, self._negative = pipeline, negative

@@ -30,11 +30,7 @@ PromptReader = Callable[[Embeddings], Texts]
 
 
 class _Decoder:
-    """What both families share: checks, batches, the length of embeddings, the size of images.
-
-    Attributes:
-        vocabulary: The words it was taught, where it knows no others.
-    """
+    """What both families share: checks, batches, the length of embeddings, the size of images."""
 
     stochastic = True
     vocabulary: Vocabulary | None = None
@@ -63,11 +59,7 @@ class _Decoder:
         self._scale = options.scale or (length if unit and length is not None else 1.0)
 
     def decode(self, embeddings: Embeddings, *, seeds: Seeds) -> Images:
-        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt of the caller's.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite, or another number of seeds.
-        """
+        """(n, d) float32 to (n, height, width, channels) uint8, without a prompt."""
         check_embeddings(embeddings, self.dim, self.name)
         level = self._options.noise_level
         prompts = (
@@ -80,12 +72,7 @@ class _Decoder:
     def decode_prompted(
         self, embeddings: Embeddings, prompts: Texts, *, seeds: Seeds, noise_level: int = 0
     ) -> Images:
-        """(n, d) float32, n class prompts and n seeds to (n, height, width, channels) uint8.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite, another number of prompts
-                or seeds, or a noise level that the model does not have.
-        """
+        """(n, d) float32, n class prompts and n seeds to (n, height, width, channels) uint8."""
         check_embeddings(embeddings, self.dim, self.name)
         check_prompts(prompts, len(embeddings), self.name)
         check_seeds(seeds, len(embeddings), self.name)
@@ -110,18 +97,9 @@ class _Decoder:
 class UnclipDecoder(_Decoder):
     """UnCLIP: a Stable Diffusion network that is also given a noised image embedding.
 
-    Args:
-        pipelines: The plain task pipelines of the same weights; the text-to-image one is used.
-        unet: The network with its image conditioning, ``class_embed_type`` projection.
-        shape: (height, width, channels) of the images to make.
-        options: See `UnclipOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-        normalizer: StableUnCLIPImageNormalizer: mean and deviation of the embeddings it was
-            trained on; None leaves them as they are.
-        noising: The scheduler that noises embeddings; None allows noise level 0 only.
-        encoder: The encoder whose embeddings it will be given.
-        prompt_reader: Reads prompts from embeddings that come without any.
+    ``unet`` has ``class_embed_type`` projection. The normalizer holds mean and deviation of the
+    embeddings it was trained on; without a noising scheduler there is noise level 0 only.
+    ``prompt_reader`` reads prompts from embeddings that come without any.
     """
 
     def __init__(
@@ -211,16 +189,8 @@ class UnclipDecoder(_Decoder):
 class KandinskyDecoder(_Decoder):
     """Kandinsky 2.2: a decoder of embeddings alone; prompts and noise levels mean nothing to it.
 
-    Args:
-        pipeline: KandinskyV22Pipeline on its device.
-        shape: (height, width, channels) of the images to make.
-        options: See `UnclipOptions`.
-        name: The name it was asked for by.
-        licence: Of the weights.
-        length: Typical length of the embeddings it was trained on, where it is known.
-        blank: (1, d), the embedding of a black image, which guidance leads away from; by default
-            zeros.
-        encoder: The encoder whose embeddings it will be given.
+    ``blank`` (1, d) is the embedding of a black image, which guidance leads away from (zeros if
+    none is given), and ``length`` the typical length of an embedding, where it is known.
     """
 
     def __init__(

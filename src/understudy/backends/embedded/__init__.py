@@ -95,12 +95,7 @@ class EmbeddedBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """``dct``, ``photo``, ``scattering`` or ``studio``.
-
-        Raises:
-            BackendError: Another name, or wrong options.
-            MissingExtra: Scattering, the photo autoencoder or the studio without their packages.
-        """
+        """``dct``, ``photo``, ``scattering`` or ``studio``."""
         if rest == "dct":
             return DctEncoder(shape, read_options(options, DctOptions, name=_DCT))
         if rest == "scattering":
@@ -122,11 +117,7 @@ class EmbeddedBackend:
         )
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """``dct``, with as many coefficients as its encoder unless options say so, or others.
-
-        Raises:
-            BackendError: Another name, wrong options, or an encoder of another kind.
-        """
+        """``dct``, with as many coefficients as its encoder unless options say so, or others."""
         if rest == "studio":
             return _studio(options).decoder(shape, encoder, options)
         if rest == "energies":
@@ -146,12 +137,7 @@ class EmbeddedBackend:
         return DctDecoder(shape, read_options(options, DctOptions, name=_DCT))
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """``studio`` for most, ``writer`` for texts.
-
-        Raises:
-            BackendError: Another name, wrong options, or a kind that it has not.
-            MissingExtra: The studio without the packages that run it.
-        """
+        """``studio`` for most, ``writer`` for texts."""
         if rest == "writer" and kind == "writer":
             read = read_options(options, GrammarOptions, name=_WRITER)
             return GrammarWriter(read)

@@ -91,11 +91,7 @@ class DctEncoder(_Codec):
         self.norm_bound: float | None = float(0.5 * np.sqrt(np.prod(shape)) * _ROUNDING)
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32, lowest frequency first.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32, lowest frequency first."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._chunk):
@@ -114,18 +110,11 @@ class DctDecoder(_Codec):
         """(n, d) float32 to (n, height, width, channels) uint8, clipped to black and white.
 
         ``seeds`` are ignored: nothing is drawn.
-
-        Raises:
-            BackendError: Embeddings of another length, or not finite.
         """
         return to_uint8(self.pixels(embeddings))
 
     def pixels(self, embeddings: Embeddings) -> FloatArray:
-        """(n, d) float32 to (n, height, width, channels) float32, 0 black to 1 white, unclipped.
-
-        Raises:
-            BackendError: Embeddings of another length, or not finite.
-        """
+        """(n, d) float32 to (n, height, width, channels) float32, 0 black to 1 white, unclipped."""
         check_embeddings(embeddings, self.dim, self.name)
         out = np.empty((len(embeddings), *self.shape), dtype=np.float32)
         for rows in index_slices(len(embeddings), self._chunk):

@@ -140,13 +140,6 @@ class _Spectrum:
 class ScatteringEncoder:
     """Images to scattering coefficients, ordered by channel, path, row and column.
 
-    Args:
-        shape: (height, width, channels) of the images.
-        options: See `ScatteringOptions`.
-
-    Raises:
-        BackendError: Images smaller than 2^J pixels a side.
-
     Attributes:
         norm_bound: Norm of the padded all-white image, which no image's norm exceeds.
         ordered: Whether ``coefficients`` is given: lowest frequencies first.
@@ -186,11 +179,7 @@ class ScatteringEncoder:
         )
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         size = max(1, _CHUNK // (self.shape[0] * self.shape[1] * self._channels))

@@ -63,11 +63,7 @@ class HubOptions:
             raise ValueError(f"dtype is auto, float32, bfloat16 or float16, found {self.dtype!r}")
 
     def placement(self) -> tuple[torch.device, torch.dtype]:
-        """The device and the number format to run with.
-
-        Raises:
-            BackendError: There is no such device here.
-        """
+        """The device and the number format to run with."""
         import torch
 
         asked = self.device
@@ -87,10 +83,8 @@ class HubOptions:
 def hub_errors(name: str, instead: str, *, local: str = _LOCAL) -> Iterator[None]:
     """Turn what the hub's libraries raise into our errors.
 
-    Args:
-        name: The model asked for.
-        instead: The embedded model to name where the hub cannot be reached.
-        local: What of one's own can be named there, too.
+    ``instead`` is the embedded model to name where the hub cannot be reached, ``local`` what of
+    one's own can be named there.
     """
     try:
         yield
@@ -125,17 +119,8 @@ def _is_connection(error: BaseException | None) -> bool:
 def read_hub_config(model: str, revision: str | None, *, instead: str) -> tuple[str, Config]:
     """What a model says it is.
 
-    Args:
-        model: Its name on the hub or a local folder.
-        revision: See `HubOptions`.
-        instead: The embedded model to name where the hub cannot be reached.
-
     Returns:
         ``"pipeline"`` and its ``model_index.json``, or ``"model"`` and its ``config.json``.
-
-    Raises:
-        BackendError: The folder holds neither, or the hub has no such model.
-        HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
     files: tuple[tuple[Literal["pipeline", "model"], str], ...]
@@ -188,11 +173,7 @@ class HubBackend:
         ]
 
     def encoder(self, rest: str, shape: Shape, **options: Any) -> Encoder:
-        """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """Embeddings of CLIP, SigLIP or DINOv2, or the latents of an autoencoder."""
         kind, config = read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         inside = options.get("subfolder") not in (None, "vae")  # an image encoder of a pipeline
         if not inside and (kind == "pipeline" or config.get("_class_name") in _AUTOENCODERS):
@@ -202,21 +183,13 @@ class HubBackend:
         return encoder  # type: ignore[no-any-return]
 
     def decoder(self, rest: str, shape: Shape, encoder: Encoder | None, **options: Any) -> Decoder:
-        """UnCLIP, or the decoder of an autoencoder.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """UnCLIP, or the decoder of an autoencoder."""
         read_hub_config(rest, options.get("revision"), instead="embedded:studio")
         diffusion = _module("diffusion", f"hf:{rest}")
         return diffusion.load_unclip_decoder(rest, shape, encoder, options)  # type: ignore[no-any-return]
 
     def model(self, kind: Kind, rest: str, **options: Any) -> object:
-        """A generator, tuner, captioner, writer, segmenter, detector or pose estimator.
-
-        Raises:
-            BackendError: There is no such model, or its options are wrong.
-        """
+        """A generator, tuner, captioner, writer, segmenter, detector or pose estimator."""
         loaders = {
             "generator": ("diffusion", "load_generator"),
             "tuner": ("tuning", "load_tuner"),

@@ -110,11 +110,7 @@ class HubEncoder:
         self.dim = int(self._raw(probe).shape[1])
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type, or an output that is not finite.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         check_model_images(images, self.name, self.shape)
         out = np.empty((len(images), self.dim), dtype=np.float32)
         for rows, part in even_parts(images, self._options.batch):
@@ -155,11 +151,7 @@ class HubTextEncoder(HubEncoder):
             self._longest -= 2
 
     def encode_text(self, texts: Texts) -> Embeddings:
-        """n texts to (n, d) float32 of unit norm; what is longer than the model reads is cut off.
-
-        Raises:
-            BackendError: A text is no string, or an output is not finite.
-        """
+        """n texts to (n, d) float32 of unit norm; the longest are cut off."""
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise BackendError(f"{self.name} takes a list of texts")
         out = np.empty((len(texts), self.dim), dtype=np.float32)
@@ -172,10 +164,7 @@ class HubTextEncoder(HubEncoder):
         return _finished(out, True, self.name)
 
     def _widths(self, texts: Texts) -> NDArray[np.int64]:
-        """How many tokens each text is filled up to, (n,): by its own length, not its neighbours'.
-
-        Of few kinds, so that texts of about the same length are run together.
-        """
+        """How many tokens each text is filled up to, (n,): by its own length alone."""
         if self._fills or len(texts) == 0:
             return np.full(len(texts), self._longest)
         tokens = self._tokenizer(list(texts), truncation=True, max_length=self._longest)
@@ -202,17 +191,7 @@ class HubTextEncoder(HubEncoder):
 
 
 def load_hub_encoder(rest: str, shape: Shape | None, options: Mapping[str, Any]) -> HubEncoder:
-    """The encoder of a model of the hub.
-
-    Args:
-        rest: Its name on the hub or a local folder.
-        shape: (height, width, channels) of the images; None takes any.
-        options: See `HubEncoderOptions`.
-
-    Raises:
-        BackendError: There is no such model, it is no encoder, or an option is wrong.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The encoder of a model of the hub."""
     name = f"hf:{rest}"
     read = read_options(options, HubEncoderOptions, name=name)
     config = config_of(rest, revision=read.revision, subfolder=read.subfolder)

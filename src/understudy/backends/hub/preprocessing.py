@@ -115,11 +115,7 @@ class Preparation:
 
 
 def check_model_images(images: Images, name: str, shape: Shape | None = None) -> None:
-    """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given.
-
-    Raises:
-        BackendError: Another shape or type.
-    """
+    """Refuse anything but (n, height, width, 1 or 3) uint8, of one shape if that is given."""
     if shape is not None:
         require_images(images, shape, name)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
@@ -180,14 +176,7 @@ def read_preparation(
 ) -> Preparation:
     """How a model's own files say that images are made ready.
 
-    Args:
-        model: Name on the hub or a local folder.
-        revision: Branch, tag or commit on the hub.
-        subfolder: The folder inside the model that holds the network.
-        dense: For outputs at every pixel: nothing is cut away at the sides.
-
-    Raises:
-        BackendError: It says nothing of it, or something that is not known here.
+    ``dense`` is for outputs at every pixel: nothing is cut away at the sides.
     """
     config = preparation_config(model, revision=revision, subfolder=subfolder)
     kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
@@ -224,11 +213,7 @@ def read_preparation(
 def preparation_config(
     model: str, *, revision: str | None = None, subfolder: str | None = None
 ) -> dict[str, Any]:
-    """What the model's files say of its image processor, wherever they say it.
-
-    Raises:
-        BackendError: They say nothing.
-    """
+    """What the model's files say of its image processor, wherever they say it."""
     # A network inside a pipeline has its processor in a folder beside it.
     folders = [subfolder, *(("feature_extractor", "image_processor") if subfolder else ())]
     places = [(model, folder) for folder in folders]

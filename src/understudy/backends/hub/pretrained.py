@@ -62,11 +62,7 @@ def without_numpy_notes() -> Iterator[None]:
 def read_hub_json(
     model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
 ) -> Config | None:
-    """One JSON file of a model; None where it has no such file.
-
-    Raises:
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """One JSON file of a model; None where it has no such file."""
     text = read_text(model, file, revision=revision, subfolder=subfolder)
     if text is None:
         return None
@@ -84,11 +80,7 @@ def read_hub_json(
 def read_text(
     model: str, file: str, *, revision: str | None = None, subfolder: str | None = None
 ) -> str | None:
-    """One text file of a model; None where it has no such file.
-
-    Raises:
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """One text file of a model; None where it has no such file."""
     if Path(model).is_dir():
         path = Path(model) / (subfolder or "") / file
         return path.read_text(encoding="utf-8") if path.is_file() else None
@@ -106,12 +98,7 @@ def read_text(
 
 
 def config_of(model: str, *, revision: str | None = None, subfolder: str | None = None) -> Config:
-    """What a model says it is.
-
-    Raises:
-        BackendError: It says nothing.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """What a model says it is."""
     config = read_hub_json(model, "config.json", revision=revision, subfolder=subfolder)
     if config is None:
         where = f" in its folder {subfolder}" if subfolder else ""
@@ -149,21 +136,7 @@ def load_network(
     instead: str = HUB_ALTERNATIVES,
     **settings: Any,
 ) -> Any:
-    """A network with its weights, ready to run.
-
-    Args:
-        kind: A model class of ``transformers``, or one of its ``AutoModelFor...``.
-        model: Name on the hub or a local folder.
-        options: Where and how it runs.
-        subfolder: The folder inside the model that holds it.
-        port: What it should do, in words, for messages.
-        instead: The embedded model to name where the hub cannot be reached.
-        settings: More arguments of ``from_pretrained``.
-
-    Raises:
-        BackendError: It is of another kind, or its weights are missing or not safetensors.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """A network with its weights, ready to run."""
     name = f"hf:{model}" + (f"/{subfolder}" if subfolder else "")
     device, dtype = options.placement()
     if options.revision:
@@ -274,12 +247,7 @@ def _no_safetensors(name: str) -> str:
 
 
 def load_image_processor(model: str, options: HubOptions) -> Any:
-    """The processor of a model that takes images, by Pillow; for what it makes of the outputs.
-
-    Raises:
-        BackendError: The model has none, or none without torchvision.
-        HubUnreachable: It is not on this machine and the hub does not answer.
-    """
+    """The processor of a model that takes images, by Pillow; for what it makes of the outputs."""
     name = f"hf:{model}"
     with hub_errors(name, HUB_ALTERNATIVES), quiet():
         from transformers import AutoImageProcessor
@@ -298,10 +266,6 @@ def load_processor(model: str, options: HubOptions) -> Any:
     """The processor of a model that takes images and texts, by Pillow.
 
     Video is left out where the processor of videos needs torchvision: one image needs none.
-
-    Raises:
-        BackendError: The model has no processor, or its processor cannot do without torchvision.
-        HubUnreachable: It is not on this machine and the hub does not answer.
     """
     name = f"hf:{model}"
     settings: dict[str, Any] = {"backend": "pil", "trust_remote_code": False}

@@ -25,14 +25,7 @@ TuningProgress = Callable[[int, int, float], None]
 
 
 class Noising:
-    """Latents made noisy, and what the network should say of them, by the model's own schedule.
-
-    Args:
-        scheduler: Of the pipeline: noise, velocity, image or flow prediction.
-
-    Raises:
-        BackendError: It predicts something else.
-    """
+    """Latents made noisy, and what the network should say of them, by the model's own schedule."""
 
     def __init__(self, scheduler: Any) -> None:
         config = scheduler.config
@@ -132,14 +125,7 @@ class Lesson:
 
 
 class DenoisingTask:
-    """The loss of networks that denoise the latents of each lesson by its prompt.
-
-    Args:
-        pipeline: Their text-to-image pipeline.
-        networks: What is trained.
-        lessons: What they learn.
-        batch: Images of each lesson in a pass.
-    """
+    """The loss of networks that denoise the latents of each lesson by its prompt."""
 
     name = "tuning"
 
@@ -209,20 +195,7 @@ def train_networks(
     folder: Path | None = None,
     save_every: float = 300.0,
 ) -> TunedNetworks:
-    """Teach copies of a pipeline's networks.
-
-    Args:
-        pipeline: A text-to-image pipeline of Stable Diffusion, on its device; stays as it is.
-        lessons: The subject, and its class for prior preservation.
-        settings: How.
-        seed: Of every draw.
-        progress: Called after each step.
-        folder: For checkpoints; a training that was stopped resumes there.
-        save_every: Seconds between two checkpoints.
-
-    Raises:
-        BackendError: The loss is no longer a number.
-    """
+    """Teach copies of a pipeline's networks."""
     with _seeded(seed):
         networks = TunedNetworks.of(pipeline, settings)
     schedule = Schedule(
@@ -261,12 +234,7 @@ def denoising_loss(
 ) -> float:
     """How badly a pipeline denoises images, by the loss it is trained with.
 
-    Args:
-        pipeline: A text-to-image pipeline of Stable Diffusion.
-        latents: Of the images.
-        prompt: What they show.
-        draws: How many noisy latents to average over.
-        seed: Draws the images, the noise and the time steps; the same for every model.
+    ``draws`` noisy latents are averaged over; the seed draws the same ones for every model.
     """
     networks = TunedNetworks(pipeline.unet, None)
     task = DenoisingTask(pipeline, networks, [Lesson(latents, (prompt,))], draws)

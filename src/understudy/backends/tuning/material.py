@@ -58,9 +58,7 @@ def encode_images(vae: Any, images: Images) -> Latents:
 def cell_weights(masks: Images, latents: Latents) -> torch.Tensor:
     """(n, 1, h, w) of the loss on the latents' cells: the part inside a mask, of mean 1.
 
-    Args:
-        masks: (n, height, width, 1) uint8, 255 inside, cropped as the images were.
-        latents: Of the images.
+    ``masks`` are (n, height, width, 1) uint8, 255 inside, cropped as the images were.
     """
     inside = torch.from_numpy(masks[..., 0].astype(np.float32) / 255)[:, None]
     height, width = latents.mean.shape[2:]
@@ -72,12 +70,6 @@ def views(
     images: Images, size: tuple[int, int], settings: TuningSettings, rng: np.random.Generator
 ) -> Images:
     """Crops and flips of images, at the size that the model works at.
-
-    Args:
-        images: (n, h, w, c) uint8.
-        size: (height, width) of the model.
-        settings: ``crop``, ``flips`` and ``views``.
-        rng: Draws the places.
 
     Returns:
         (n, ...) where nothing is random, and (n * views, ...) otherwise.
@@ -105,17 +97,8 @@ def class_images(
 ) -> Images:
     """Images of the class, made by the base model itself: what it must not forget.
 
-    Args:
-        make: Prompts and a seed to images.
-        prompt: Names the class.
-        settings: How many, and the folder they are kept in, if any.
-        seed: Of the images.
-
     Returns:
         (n, h, w, c) uint8. Those that the folder holds are not made again.
-
-    Raises:
-        BackendError: The folder holds images of another prompt, seed, or size.
     """
     count = settings.class_images
     if settings.class_folder is None:

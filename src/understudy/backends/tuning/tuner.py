@@ -50,16 +50,7 @@ _CLASS_SEED = 0  # images of the class are the same for every tuning, so that th
 
 
 def load_tuner(rest: str, options: Mapping[str, Any]) -> DreamBooth:
-    """A tuner of any Stable Diffusion pipeline in the hub's format.
-
-    Args:
-        rest: Name on the hub, or folder.
-        options: Of the generator that is tuned and of those that come out: `GeneratorOptions`.
-            With ``inpainting`` what is learned goes into that model too.
-
-    Raises:
-        BackendError: There is no such model, or it is of another family.
-    """
+    """A tuner of any Stable Diffusion pipeline in the hub's format."""
     read = read_options(options, GeneratorOptions, name=f"hf:{rest}")
     name = full_name(f"hf:{rest}", read)
     if read.offload:
@@ -70,17 +61,7 @@ def load_tuner(rest: str, options: Mapping[str, Any]) -> DreamBooth:
 
 
 class DreamBooth:
-    """Fine-tunes a generator on a few images of one subject (Ruiz et al., CVPR 2023).
-
-    Args:
-        pipelines: The model to begin with; it stays as it is.
-        options: Of the generators, this one and those that come out.
-        name: The name it was asked for by.
-        licence: Licence and origin of its weights.
-
-    Raises:
-        BackendError: The model is none of Stable Diffusion 1 or 2.
-    """
+    """Fine-tunes a generator on a few images of one subject (Ruiz et al., CVPR 2023)."""
 
     def __init__(
         self, pipelines: Pipelines, options: GeneratorOptions, *, name: str, licence: str
@@ -129,9 +110,6 @@ class DreamBooth:
             seed: Of the training.
             masks: (n, height, width) bool: the pixels to learn from; None: all.
             progress: Called after each step with the steps done, the steps in all and the loss.
-
-        Raises:
-            BackendError: The images or a setting are wrong, or the training failed.
         """
         parsed = self._settings(settings)
         prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
@@ -163,11 +141,7 @@ class DreamBooth:
         return self._generator(text, inpainting, self._tuned_name(folder, parsed))
 
     def of(self, generator: Generator) -> DreamBooth:
-        """A tuner of a generator that this one has tuned: its tunings go on from there.
-
-        Raises:
-            BackendError: A generator of another kind.
-        """
+        """A tuner of a generator that this one has tuned: its tunings go on from there."""
         pipelines = self._own(generator)
         twin = DreamBooth(
             pipelines,
@@ -179,19 +153,11 @@ class DreamBooth:
         return twin
 
     def changes(self, generator: Generator) -> bytes:
-        """The weights of a tuned generator that differ from those this tuner began with.
-
-        Raises:
-            BackendError: A generator of another kind.
-        """
+        """The weights of a tuned generator that differ from those this tuner began with."""
         return changed_weights(self._own(generator).encoder_of_prompts, self._text)
 
     def restore(self, changes: bytes) -> DiffusionGenerator:
-        """The generator of these weights; they are merged into the inpainting model, too.
-
-        Raises:
-            BackendError: They are of another model.
-        """
+        """The generator of these weights; they are merged into the inpainting model, too."""
         text = rebuilt(self._text, **with_changed_weights(self._text, changes, self.name))
         return self._generator(text, self._merged(text), f"{self.name} (tuned)")
 
@@ -326,11 +292,7 @@ class DreamBooth:
 
 
 def _begin(work: Path, tuning: Mapping[str, Any]) -> None:
-    """Begin a tuning in a folder, or resume it.
-
-    Raises:
-        BackendError: The folder holds the checkpoints of another tuning.
-    """
+    """Begin a tuning in a folder, or resume it."""
     file = work / _RECORD
     if file.is_file() and json.loads(file.read_text("utf-8")) != tuning:
         raise BackendError(

@@ -57,11 +57,7 @@ def has_lora(network: nn.Module) -> bool:
 
 
 def fused(network: NetworkT) -> NetworkT:
-    """A network whose adapters are folded into its weights; one without any is given back itself.
-
-    Args:
-        network: A denoising network or a text encoder; it stays as it is.
-    """
+    """A network whose adapters are folded into its weights; one without any stays itself."""
     if not has_lora(network):
         return network
     plain = copy.deepcopy(network)
@@ -91,15 +87,7 @@ def save_lora(folder: Path, unet: nn.Module, text_encoder: nn.Module | None) -> 
 
 
 def fold_lora(pipeline: Any, folder: Path | str) -> None:
-    """Fold saved adapters into the weights of a pipeline, in place.
-
-    Args:
-        pipeline: Any text-to-image pipeline of diffusers that can be given adapters.
-        folder: Where the adapters were saved, or their name on the hub.
-
-    Raises:
-        BackendError: There are no such adapters, or they are for another model.
-    """
+    """Fold saved adapters into the weights of a pipeline, in place."""
     if not hasattr(pipeline, "load_lora_weights"):
         raise BackendError(f"a {type(pipeline).__name__} cannot be given the adapters of {folder}")
     with loading(f"hf:{folder}"), warnings.catch_warnings():
@@ -116,12 +104,7 @@ def fold_lora(pipeline: Any, folder: Path | str) -> None:
 
 
 def changed_weights(tuned: Any, base: Any) -> bytes:
-    """What differs between two pipelines' denoising networks and text encoders, as safetensors.
-
-    Args:
-        tuned: A pipeline.
-        base: The pipeline it was tuned from.
-    """
+    """What differs between two pipelines' denoising networks and text encoders, as safetensors."""
     changed = {}
     for part in _TUNED_PARTS:
         start = fused(getattr(base, part)).state_dict()
@@ -132,16 +115,7 @@ def changed_weights(tuned: Any, base: Any) -> bytes:
 
 
 def with_changed_weights(base: Any, changes: bytes, name: str) -> dict[str, Any]:
-    """Copies of a pipeline's networks with the weights that `changed_weights` gave.
-
-    Args:
-        base: The pipeline, which stays as it is.
-        changes: As `changed_weights` gave them.
-        name: Of the model, in errors.
-
-    Raises:
-        BackendError: The weights are of another model.
-    """
+    """Copies of a pipeline's networks with the weights that `changed_weights` gave."""
     weights = safetensors.torch.load(changes)
     networks = {part: copy.deepcopy(fused(getattr(base, part))) for part in _TUNED_PARTS}
     for key, weight in weights.items():
@@ -161,9 +135,6 @@ def fold_into_both(
 
     Returns:
         The inpainting model with what the adapters know, or None where there is none.
-
-    Raises:
-        BackendError: There are no such adapters, or they are for another model.
     """
     base = None if inpainting is None else copy.deepcopy(pipeline.unet)
     fold_lora(pipeline, folder)
@@ -173,11 +144,7 @@ def fold_into_both(
 
 
 def with_lora(pipeline: Any, folder: Path | str) -> Any:
-    """A pipeline with saved adapters folded in; the given one is unchanged.
-
-    Raises:
-        BackendError: There are no such adapters, or they are for another model.
-    """
+    """A pipeline with saved adapters folded in; the given one is unchanged."""
     parts = getattr(pipeline, "_lora_loadable_modules", ())
     copies = {part: copy.deepcopy(getattr(pipeline, part)) for part in parts}
     own = rebuilt(pipeline, **copies)
@@ -192,16 +159,8 @@ def merge_into_inpainting(inpainting: NetworkT, tuned: nn.Module, base: nn.Modul
     new inpainting = inpainting + (tuned - base), weight by weight. The first convolution of an
     inpainting model takes more channels (the mask, and what is left of the image): these stay.
 
-    Args:
-        inpainting: The denoising network of an inpainting model of the same family.
-        tuned: That of the tuned model, with adapters or without.
-        base: That of the model it was tuned from.
-
     Returns:
         A new network; the three are unchanged.
-
-    Raises:
-        BackendError: The networks do not belong together.
     """
     tuned_weights, start = fused(tuned).state_dict(), fused(base).state_dict()
     merged = copy.deepcopy(inpainting)

@@ -223,12 +223,8 @@ def written_energies(
     Resampling, padding and pooling are linear along each axis, so an octave is a product with a
     matrix from each side, two convolutions, and another such product.
 
-    Args:
-        shape: (height, width, channels) of the images.
-        name: Of the result, (n, octaves * p * ANGLES * 64): octave by octave, plane by plane.
-        colours: (p, channels): what each plane is of the colours.
-        side: Pixels a side of the finest octave's plane.
-        octaves: How many.
+    ``colours`` (p, channels) says what each plane is of the colours. The result, (n, octaves * p *
+    ANGLES * 64), comes octave by octave, plane by plane.
     """
     operations, planes = [_colours(colours / np.sqrt(3), f"{name} planes")], len(colours)
     for octave in range(octaves):

@@ -51,16 +51,9 @@ class PhotoOptions(HubOptions):
 class PhotoEncoder:
     """Images of any size to latents.
 
-    Args:
-        shape: (height, width, channels) of the images, grey or in colour.
-        options: See `PhotoOptions`.
-
     Attributes:
         latent: (channels, height, width) of one embedding before it is flattened.
         folder: As in the options.
-
-    Raises:
-        BackendError: Images of less than 8 pixels a side, or a folder without an autoencoder.
     """
 
     ordered = False
@@ -77,11 +70,7 @@ class PhotoEncoder:
         self.latent, self.dim = self._inner.latent, self._inner.dim
 
     def encode(self, images: Images) -> Embeddings:
-        """(n, height, width, channels) uint8 to (n, d) float32.
-
-        Raises:
-            BackendError: Images of another shape or type.
-        """
+        """(n, height, width, channels) uint8 to (n, d) float32."""
         require_images(images, self.shape, self.name)
         return self._inner.encode(np.pad(images, ((0, 0), *self._margins, (0, 0)), mode="reflect"))
 
@@ -89,16 +78,9 @@ class PhotoEncoder:
 class PhotoDecoder:
     """Latents to images of the size that was encoded.
 
-    Args:
-        shape: (height, width, channels) of the images to make.
-        options: See `PhotoOptions`.
-
     Attributes:
         options: As given.
         latent: (channels, height, width) of one embedding before it is flattened.
-
-    Raises:
-        BackendError: Images of less than 8 pixels a side, or a folder without an autoencoder.
     """
 
     stochastic = False
@@ -116,9 +98,6 @@ class PhotoDecoder:
         """(n, d) float32 to (n, height, width, channels) uint8.
 
         ``seeds`` are ignored: nothing is drawn.
-
-        Raises:
-            BackendError: Embeddings of another length or not finite.
         """
         height, width, _ = self.shape
         images = self._inner.decode(embeddings)
@@ -160,11 +139,7 @@ def enlarged(shape: Shape) -> Shape:
 
 
 def reflected_margins(shape: Shape, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Pixels added above and below, and left and right.
-
-    Raises:
-        BackendError: A side is too short to be continued.
-    """
+    """Pixels added above and below, and left and right."""
     if min(shape[:2]) < _LEAST:
         raise BackendError(
             f"{name} takes images of {_LEAST} pixels a side or more, found {shape[0]} x "
@@ -185,11 +160,7 @@ def photo_encoder(shape: Shape, options: Mapping[str, Any]) -> PhotoEncoder:
 def photo_decoder(
     shape: Shape, encoder: Encoder | None, options: Mapping[str, Any]
 ) -> PhotoDecoder:
-    """The decoder half, of the encoder's folder unless options say another.
-
-    Raises:
-        BackendError: Embeddings of another encoder.
-    """
+    """The decoder half, of the encoder's folder unless options say another."""
     inherited: dict[str, Any] = {}
     if encoder is not None:
         if not isinstance(encoder, PhotoEncoder):

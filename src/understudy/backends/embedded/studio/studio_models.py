@@ -92,14 +92,7 @@ class StudioDecoderOptions(UnclipOptions):
 
 
 class Studio:
-    """The networks of one studio, each loaded when it is first needed.
-
-    Args:
-        folder: Where its networks are; None for the one in this package.
-
-    Raises:
-        BackendError: There is no studio.
-    """
+    """The networks of one studio, each loaded when it is first needed."""
 
     def __init__(self, folder: str | None = None) -> None:
         self.folder = STUDIO_WEIGHTS if folder is None else Path(folder)
@@ -189,11 +182,7 @@ class Studio:
         return ZeroShotCaptioner(encoder, grammar, name=self.name)
 
     def segmenter(self, options: Mapping[str, Any]) -> HubSegmenter:
-        """What is where.
-
-        Raises:
-            BackendError: The studio was made without one.
-        """
+        """What is where."""
         if not (self.folder / "segmenter").is_dir():
             raise BackendError(f"{self.name} has no segmenter: it was made from images alone")
         left = {key: value for key, value in options.items() if key != "folder"}
